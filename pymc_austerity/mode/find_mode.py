@@ -27,6 +27,7 @@ from pymc_austerity.model.factorisation import CHUNK, Factorisation, point_of
 from pymc_austerity.model.factorise import factorise, model_of, value_variables
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.model.starting_point import transformed
 from pymc_austerity.model.structure.local_terms import rows_within
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import checked_progressbar, stage, watched
@@ -304,12 +305,13 @@ def _vanishing_scales(
     the density need not rise in the scale alone: effects go to zero together with their scale.
     """
     here = log_density(q)
-    found, variables = [], _variables(model)
-    for name, places in _places(fact).items():
-        variable = variables[name]
+    found, variables, stop = [], _variables(model), 0
+    for name in fact.var_names:
+        variable, first = variables[name], stop
+        stop += math.prod(fact.graph.values[name].type.shape)
         if not isinstance(model.rvs_to_transforms[variable], LogTransform):
             continue
-        fallen = [place for place in places if q[place] - start[place] < math.log(_TINY)]
+        fallen = [place for place in range(first, stop) if q[place] - start[place] < math.log(_TINY)]
         if fallen and (stalled or any(_rises(log_density, here, q, place) for place in fallen)):
             found.append(str(variable.name))
     return found
@@ -375,11 +377,8 @@ def _with_components(
 
 def _vector_of(model: pm.Model, fact: Factorisation, values: Mapping[str, np.ndarray]) -> Vector:
     """The vector q of a block at given values of the random variables."""
-    variables, graphs = _variables(model), []
-    for name in fact.var_names:
-        variable = variables[name]
-        transform = model.rvs_to_transforms[variable]
-        graphs.append(variable if transform is None else transform.forward(variable, *variable.owner.inputs))
+    variables = _variables(model)
+    graphs = transformed(model, [variables[name] for name in fact.var_names])
     function = pm.compile(model.free_RVs, graphs, mode=INTERPRETED, on_unused_input="ignore")
     with np.errstate(all="ignore"):  # values that a transform does not allow, as of ordered variables
         parts = function(*(values[variable.name] for variable in model.free_RVs))
@@ -389,13 +388,3 @@ def _vector_of(model: pm.Model, fact: Factorisation, values: Mapping[str, np.nda
 def _variables(model: pm.Model) -> dict[str, Variable]:
     """Free random variables by the names of their value variables."""
     return {model.rvs_to_values[variable].name: variable for variable in model.free_RVs}
-
-
-def _places(fact: Factorisation) -> dict[str, range]:
-    """Coordinates of q of each variable of the block."""
-    result, first = {}, 0
-    for name in fact.var_names:
-        size = math.prod(fact.graph.values[name].type.shape)
-        result[name] = range(first, first + size)
-        first += size
-    return result

@@ -21,7 +21,7 @@ from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.graph.terms import Piece, long_axes, split
 from pymc_austerity.model.lift.indexing import select_early
 from pymc_austerity.model.lift.lifter import Lifter
-from pymc_austerity.model.lift.rows import check_cost_of_global, check_cost_of_rows, lift_cells, lift_piece
+from pymc_austerity.model.lift.rows import check_cost, lift_cells, lift_piece
 from pymc_austerity.model.refusal import Coupled
 from pymc_austerity.model.row_by_row import (
     heads,
@@ -186,9 +186,11 @@ def _taken_apart(
     globals_ = [(n, g) for (n, _), g in zip(globals_, lifted[len(locals_) :], strict=True)]
     example = {**dict(zip(parameters, graph.point.values(), strict=True)), **of_leaves}
     for term in locals_ if limit_cost else ():
-        check_cost_of_rows(term, example, parameters, block, threshold)
+        check_cost(
+            term.name, term.rows, example, parameters, block, threshold, size=term.size, index=term.index
+        )
     for name, global_term in globals_ if limit_cost else ():
-        check_cost_of_global(name, global_term, example, parameters, block, threshold)
+        check_cost(name, global_term, example, parameters, block, threshold)
     result = Factorisation(
         graph=graph,
         var_names=tuple(names),
@@ -213,7 +215,8 @@ def _lifted_table(
     }
     try:
         term = lift_cells(lifter, piece)
-        check_cost_of_rows(term, example, list(graph.values.values()), block, side)
+        parameters = list(graph.values.values())
+        check_cost(term.name, term.rows, example, parameters, block, side, size=term.size, index=term.index)
     except (Coupled, FactorisationError):
         return replace(piece, axes=()), None
     return piece, term

@@ -171,11 +171,7 @@ def dispersed_points(
     `point` plus numbers between -1 and 1; 0 or 1 for discrete variables.
     """
     chosen = {model.rvs_to_values[rv].name: rv for rv in model.free_RVs}
-    rvs = [chosen[name] for name in names]
-    graphs = []
-    for rv in rvs:
-        transform = model.rvs_to_transforms[rv]
-        graphs.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
+    graphs = transformed(model, [chosen[name] for name in names])
     try:
         draws = pm.draw(graphs, draws=n, random_seed=int(rng.integers(2**31)), mode=INTERPRETED)
     # A flat prior has no draws, and draws of parents may be no parameters of a distribution.
@@ -191,6 +187,15 @@ def dispersed_points(
     return [
         {**point, **{name: np.asarray(draw[k]) for name, draw in zip(names, draws, strict=True)}}
         for k in range(n)
+    ]
+
+
+def transformed(model: pm.Model, rvs: Sequence[Variable]) -> list[Variable]:
+    """Values of random variables on the scale of their value variables."""
+    transforms = [model.rvs_to_transforms[rv] for rv in rvs]
+    return [
+        rv if transform is None else transform.forward(rv, *rv.owner.inputs)
+        for rv, transform in zip(rvs, transforms, strict=True)
     ]
 
 
