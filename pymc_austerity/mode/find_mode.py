@@ -20,9 +20,8 @@ from pytensor.graph.basic import Variable
 from scipy.optimize import minimize
 
 from pymc_austerity.exceptions import NoNormalApproximationError, UnsuitableError, warn
-from pymc_austerity.mode.block_posterior import BlockPosterior
 from pymc_austerity.mode.newton import CountedDensity, Density, NoMaximumError, are_finite, climb
-from pymc_austerity.mode.search import samples_of_rows
+from pymc_austerity.mode.search import BlockPosterior, samples_of_rows
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, point_of
 from pymc_austerity.model.factorise import factorise, model_of, value_variables
 from pymc_austerity.model.graph.rewrite import INTERPRETED

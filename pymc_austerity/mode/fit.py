@@ -20,12 +20,11 @@ from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import NoNormalApproximationError, SelfCheckError, UnsuitableError, warn
 from pymc_austerity.kernels.subsample import NO_ROWS
-from pymc_austerity.mode.block_posterior import BlockPosterior
 from pymc_austerity.mode.expansion import expand
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, ModeReport, warn_if_poor
 from pymc_austerity.mode.newton import Maximum, are_finite, flat_direction, maximum_at
 from pymc_austerity.mode.remainders import certified, measured
-from pymc_austerity.mode.search import ModeSearch
+from pymc_austerity.mode.search import BlockPosterior, ModeSearch
 from pymc_austerity.model.factorisation import Factorisation, point_of, row_operations
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.model.structure.differentiable import Differentiable

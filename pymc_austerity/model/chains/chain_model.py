@@ -1,7 +1,7 @@
 """A latent chain of a model, as the functions that a particle filter calls."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,6 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.utils import rewrite_graph
-from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.chains.found import FoundChain
@@ -67,7 +66,9 @@ class ChainModel(CompiledTarget):
         names = ["log_terms"] if self.is_linear else ["log_terms", "transitions"]
         called, whole = ([graphs[0]], graphs[1:]) if self.is_linear else ([graphs[0], graphs[2]], graphs[1:2])
         self.given, called = extract_given(called, moving, 0)
-        self._set_arguments([*called, *whole], tables)
+        data = dict(zip((leaf.placeholder for leaf in found.leaves), found.leaf_values, strict=True))
+        data |= {leaf.placeholder: leaf.source.data for leaf in tables}
+        self._set_arguments([*called, *whole], data)
         self._outputs = dict(zip(names, called, strict=True))
         arguments = [*moving, *self._args, *(given.placeholder for given in self.given)]
         self._inputs = {name: arguments for name in names}
@@ -101,21 +102,6 @@ class ChainModel(CompiledTarget):
         start, gradient, hessian = graphs.expansion(terms, self.found.layout.n_components)
         tables += graphs.tables
         return pt.concatenate([start, *gradient, *(-second for second in hessian)])
-
-    def _set_arguments(self, graphs: Sequence[Variable], tables: list[Leaf]) -> None:
-        """Decide which variables and data the functions take."""
-        used = set(ancestors([*graphs, *(given.source for given in self.given)]))
-        self.other_names = [n for n, v in self.values.items() if v in used]
-        types = [self.values[n].type for n in self.other_names]
-        self._others = [(n, t.dtype, t.shape) for n, t in zip(self.other_names, types, strict=True)]
-        found = self.found
-        data = [
-            *((leaf.placeholder, value) for leaf, value in zip(found.leaves, found.leaf_values, strict=True)),
-            *((leaf.placeholder, leaf.source.data) for leaf in tables),
-        ]
-        kept = [(leaf, value) for leaf, value in data if leaf in used]
-        self.leaf_values = tuple(np.asarray(value, order="C") for _, value in kept)
-        self._args = [*(self.values[n] for n in self.other_names), *(leaf for leaf, _ in kept)]
 
     @property
     def function_names(self) -> list[str]:

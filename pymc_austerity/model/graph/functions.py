@@ -39,9 +39,6 @@ class Kept:
         self._made: OrderedDict[Hashable, Any] = OrderedDict()
         self._lock = RLock()  # what is made may ask for something else
 
-    def __len__(self) -> int:
-        return len(self._made)
-
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The object kept for a key, made now if there is none."""
         with self._lock:

@@ -18,8 +18,8 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pymc_austerity.model.factorisation import LocalTerm
 from pymc_austerity.model.graph.rewrite import ShapeMeasure, depends_on, rebuild
 from pymc_austerity.model.graph.terms import Piece
+from pymc_austerity.model.lift.arithmetic import coordinates
 from pymc_austerity.model.lift.lifter import Lifter, refuse
-from pymc_austerity.model.lift.reshape import coordinates
 from pymc_austerity.model.lift.sparse import RowsTimes
 from pymc_austerity.model.refusal import Coupled, named
 
