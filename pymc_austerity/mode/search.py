@@ -11,7 +11,6 @@ import numpy as np
 import pymc as pm
 from pymc.distributions.continuous import FlatRV
 from pymc.initial_point import PointType
-from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import LogisticRV, MvNormalRV, NormalRV
 
@@ -286,16 +285,15 @@ def is_log_concave(model: pm.Model, structure: TermStructure) -> bool:
     fact = structure.factorisation
     block = {fact.graph.values[name] for name in fact.var_names}
     moved = {rv for rv in model.free_RVs if model.rvs_to_values[rv].name in fact.var_names}
-    priors = {rv.name for rv in moved if _has_concave_prior(model, rv, moved)}
+    priors = {
+        rv.name
+        for rv in moved
+        if isinstance(rv.owner.op, _CONCAVE)
+        and model.rvs_to_transforms[rv] is None
+        and moved.isdisjoint(ancestors(rv.owner.inputs))
+    }
     if any(name not in priors for name, graph in fact.globals if block.intersection(ancestors([graph]))):
         return False
     if not all(map(structure.has_row_function, range(len(fact.locals)))):
         return False
     return all(not one.others and is_concave(one.expression) for one in structure.row_functions)
-
-
-def _has_concave_prior(model: pm.Model, rv: Variable, moved: set[Variable]) -> bool:
-    assert rv.owner is not None
-    if not isinstance(rv.owner.op, _CONCAVE) or model.rvs_to_transforms[rv] is not None:
-        return False
-    return moved.isdisjoint(ancestors(rv.owner.inputs))

@@ -122,10 +122,7 @@ def build(
     model = model_of(model)
     value_vars = None if vars is None else value_variables(model, vars)
     point = default_point(model) if initial_point is None else initial_point
-    refuse_single_precision(model)
-    raw = raw_terms(model, value_vars)
-    for name, term in raw.items():
-        refuse_scaled_or_random(model[name], term)
+    raw = terms_of_all_rows(model, value_vars)
     if temperature != 1.0:
         likelihood = {rv.name for rv in (*model.observed_RVs, *model.potentials)}
         raw = {n: term * (1.0 / temperature) if n in likelihood else term for n, term in raw.items()}
@@ -277,27 +274,30 @@ def _not_free(model: pm.Model, var: Variable | str) -> str:
     )
 
 
-def refuse_single_precision(model: pm.Model) -> None:
-    """Raise `FactorisationError` naming a variable that is not in double precision."""
+def terms_of_all_rows(model: pm.Model, value_vars: Sequence[Variable] | None) -> dict[str, Variable]:
+    """The terms of a model that contain some variables; `FactorisationError` names what cannot be subsampled.
+
+    `total_size` and `pm.Minibatch` are a subsampling scheme of their own: N would be wrong.
+    """
     for value in model.value_vars:
         if np.dtype(value.type.dtype).kind == "f" and value.type.dtype != "float64":
             raise FactorisationError(
                 f"The variable {value.name!r} is {value.type.dtype}. Differences between log densities of "
                 "many terms need float64: build the model with pytensor.config.floatX = 'float64'."
             )
-
-
-def refuse_scaled_or_random(rv: Variable, term: Variable) -> None:
-    """`total_size` and `pm.Minibatch` are a subsampling scheme of their own: N would be wrong."""
-    if rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable):
-        raise FactorisationError(
-            f"The term {rv.name!r} was given total_size, which rescales its log density as if its "
-            "rows were a sample of more. Give it all the data, without total_size and without "
-            "pm.Minibatch; the step draws the subsamples."
-        )
-    if any(isinstance(i.type, RandomType) for i in graph_inputs([term])):
-        raise FactorisationError(
-            f"The term {rv.name!r} contains a random draw, so that its value changes at every call "
-            "(pm.Minibatch makes one, and so does pm.Simulator). Give it all the data without "
-            "pm.Minibatch; the step draws the subsamples."
-        )
+    raw = raw_terms(model, value_vars)
+    for name, term in raw.items():
+        node = model[name].owner
+        if node is not None and isinstance(node.op, MinibatchRandomVariable):
+            raise FactorisationError(
+                f"The term {name!r} was given total_size, which rescales its log density as if its "
+                "rows were a sample of more. Give it all the data, without total_size and without "
+                "pm.Minibatch; the step draws the subsamples."
+            )
+        if any(isinstance(i.type, RandomType) for i in graph_inputs([term])):
+            raise FactorisationError(
+                f"The term {name!r} contains a random draw, so that its value changes at every call "
+                "(pm.Minibatch makes one, and so does pm.Simulator). Give it all the data without "
+                "pm.Minibatch; the step draws the subsamples."
+            )
+    return raw
