@@ -172,8 +172,7 @@ class GroupSampler(NamedTuple):
     totals: Vector
     constants: Singles  # (3, N): k_i of each tier
     tables: GroupTables
-    # rounding, most: center, radii, totals: see `row_sampler.RowSampler`; the C of the c_i is for what is
-    # told of the bounds
+    # rounding, most: see `row_sampler.RowSampler`
     rounding: float
     most: float
 

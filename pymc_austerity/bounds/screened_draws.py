@@ -174,8 +174,7 @@ class ScreenedSampler(NamedTuple):
     constants: Singles
     tables: tuple[BlockTable, BlockTable, BlockTable]
     screen: ByteScreen
-    # rounding, most: center, radii, totals, constants, tables: see `row_sampler.RowSampler`. The order of the
-    # expansion is 2.
+    # rounding, most: see `row_sampler.RowSampler`
     rounding: float
     most: float
 

