@@ -196,8 +196,20 @@ def standard_error(n: int, n_local: int, m2: float) -> float:
 # Decisions from all the data: Metropolis's test, and Barker's ----------------------------------------------
 
 
+class _OfAllTerms:
+    """A rule that reads all N local terms, in one stage."""
+
+    def bind(self, n_local: int) -> Schedule:
+        """One stage of all the terms."""
+        return Schedule(np.array([n_local], dtype=np.int64), np.array([0.0]))
+
+    def error_bound(self, n_local: int) -> float:
+        """Error of acceptance probabilities: 0, since all terms are read."""
+        return 0.0
+
+
 @dataclass(frozen=True)
-class Exact:
+class Exact(_OfAllTerms):
     """Metropolis's test on all N local terms: accept if log u < log ratio.
 
     Notes
@@ -217,17 +229,9 @@ class Exact:
     It is what a step uses that is told nothing else: ``MetropolisHastings(acceptance=Exact())``.
     """
 
-    def bind(self, n_local: int) -> Schedule:
-        """One stage of all the terms."""
-        return Schedule(np.array([n_local], dtype=np.int64), np.array([0.0]))
-
     def target_accept(self, n_dim: int) -> float:
         """Acceptance rate for Metropolis's rule."""
         return metropolis_target_accept(n_dim)
-
-    def error_bound(self, n_local: int) -> float:
-        """Error of acceptance probabilities: 0, since all terms are read."""
-        return 0.0
 
     @property
     def functions(self) -> RuleFunctions:
@@ -236,7 +240,7 @@ class Exact:
 
 
 @dataclass(frozen=True)
-class ExactBarker:
+class ExactBarker(_OfAllTerms):
     """Barker's test on all N local terms: accept with probability 1 / (1 + exp(-log ratio)).
 
     Notes
@@ -258,17 +262,9 @@ class ExactBarker:
     Give it to a step: ``MetropolisHastings(acceptance=ExactBarker())``.
     """
 
-    def bind(self, n_local: int) -> Schedule:
-        """One stage of all the terms."""
-        return Schedule(np.array([n_local], dtype=np.int64), np.array([0.0]))
-
     def target_accept(self, n_dim: int) -> float:
         """Acceptance rate for Barker's rule."""
         return barker_target_accept(n_dim)
-
-    def error_bound(self, n_local: int) -> float:
-        """Error of acceptance probabilities: 0, since all terms are read."""
-        return 0.0
 
     @property
     def functions(self) -> RuleFunctions:

@@ -236,8 +236,8 @@ def _part(log_ratio: Array, sd_sum: Array, curves: LawCurves, side: float) -> tu
     v = side * s * sd_sum[:, None] - log_ratio[:, None]
     # Past the ends only by rounding.
     density = np.exp(-np.maximum(v, 0.0)) * sd_sum[:, None] * curves.unit * np.cosh(position) * half * weights
-    test = curves(s)
-    return np.sum(density * test.error, axis=1), np.sum(density * (test.data_usage - curves.pi_1), axis=1)
+    wrong, used = curves(s)
+    return np.sum(density * wrong, axis=1), np.sum(density * (used - curves.pi_1), axis=1)
 
 
 def _moves(mu: Any, sigma_l: Any) -> tuple[tuple[Array, Array], tuple[int, ...]]:

@@ -180,7 +180,7 @@ def optimal_design(
     for size, epsilon, boundary in product(sizes, map(float, epsilons), map(float, boundaries)):
         if moves is None:
             tied = operating_characteristics(np.zeros(1), size / n_local, epsilon, boundary)
-            error, used = float(tied.error[0]), float(tied.data_usage[0])
+            error, used = (float(each[0]) for each in tied)
         else:
             found = decision_errors(*moves, n_local, size, epsilon, boundary)
             error, used = float(np.abs(found.signed).mean()), float(found.data_usage.mean())

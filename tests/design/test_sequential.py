@@ -262,8 +262,7 @@ def test_curves_are_the_law_interpolated(test, seed):
     rng = np.random.default_rng(seed)
     mu_std = np.append(0.0, rng.exponential(size=100) * 10 ** rng.uniform(-3, 2.5, 100))
     found, expected = LawCurves(**test)(mu_std), operating_characteristics(mu_std, **test)
-    assert found.error == pytest.approx(expected.error, abs=1e-9)
-    assert found.data_usage == pytest.approx(expected.data_usage, abs=1e-9)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
 # The rule itself ------------------------------------------------------------------------------------
