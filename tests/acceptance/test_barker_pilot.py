@@ -35,21 +35,13 @@ CORRECTION = correction()
 
 
 class Trials(NamedTuple):
-    """What each decision did.
-
-    Attributes
-    ----------
-    accepted, clipped : ndarray of bool
-    read, n : ndarray of float
-        Rows that were read, and that decided.
-    plain, corrected : ndarray of float
-        Probability of accepting, given the rows that decided.
-    """
+    """What each decision did."""
 
     accepted: np.ndarray
     clipped: np.ndarray
-    read: np.ndarray
-    n: np.ndarray
+    read: np.ndarray  # rows that were read
+    n: np.ndarray  # rows that decided
+    # plain, corrected: the probability of accepting, given the rows that decided
     plain: np.ndarray
     corrected: np.ndarray
 
@@ -94,9 +86,8 @@ def error_of(values, log_ratio):
 
 
 def gamma_terms(shape, n_local, batch, s, log_ratio):
-    """Gamma terms with this sum, scaled so that a batch has noise of standard deviation s."""
-    x = np.random.default_rng(0).gamma(shape, size=n_local)
-    return scaled(x, batch, s, log_ratio)
+    """Gamma terms, `scaled`."""
+    return scaled(np.random.default_rng(0).gamma(shape, size=n_local), batch, s, log_ratio)
 
 
 def scaled(x, batch, s, log_ratio):
@@ -164,8 +155,11 @@ def test_a_pilot_whose_rows_decide_is_noticed():
     assert found < -0.008 - 3 * error, (found, error)
 
 
-def sample_of(values, n_local):
-    return merge(nothing_read(n_local), np.asarray(values, float))
+def sample_of(values, n_local, batches=1):
+    sample = nothing_read(n_local)
+    for batch in np.array_split(np.asarray(values, float), batches):
+        sample = merge(sample, batch)
+    return sample
 
 
 @pytest.mark.parametrize(
