@@ -6,14 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import roots_legendre
 
-from pymc_austerity.design.checks import (
-    as_given,
-    check_batch,
-    check_boundary,
-    check_epsilon,
-    check_real,
-    numbers,
-)
+from pymc_austerity.design.checks import as_given, check_batch, check_real, in_range, numbers
 from pymc_austerity.design.sequential import LawCurves
 from pymc_austerity.target import Array
 
@@ -200,8 +193,7 @@ def decision_errors(
     batch, n_local = check_batch(batch_size, N)
     for name, value in (("epsilon", epsilon), ("boundary", boundary)):
         check_real(name, value, -np.inf, np.inf, "a number")
-    check_epsilon(epsilon)
-    check_boundary(boundary)
+        in_range(name, value)
     curves = LawCurves(batch / n_local, float(epsilon), float(boundary))
     signed, absolute = np.zeros(len(mu)), np.zeros(len(mu))
     used = np.where(sigma_l > 0.0, 1.0 if curves.reads_all else curves.pi_1, 1.0)

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from numpy.polynomial import chebyshev
 from scipy.special import ndtr, ndtri, roots_legendre
 
-from pymc_austerity.design.checks import as_given, check_boundary, check_epsilon, check_share, numbers
+from pymc_austerity.design.checks import as_given, in_range, numbers
 from pymc_austerity.target import Array
 
 # Standard deviations beyond which a normal distribution has no mass (2e-17).
@@ -141,12 +141,8 @@ def data_usage(
 
 def _broadcast(mu_std: Any, pi_1: Any, epsilon: Any, boundary: Any) -> tuple[float | Array, float | Array]:
     """Error and data usage in the shape of all arguments, with one pass for each distinct test."""
-    given = (
-        np.abs(numbers("mu_std", mu_std)),
-        check_share(pi_1),
-        check_epsilon(epsilon),
-        check_boundary(boundary),
-    )
+    tested = {"pi_1": pi_1, "epsilon": epsilon, "boundary": boundary}
+    given = [np.abs(numbers("mu_std", mu_std)), *(in_range(*each) for each in tested.items())]
     shape = np.broadcast_shapes(*(part.shape for part in given))
     mu_std, *tests = (np.broadcast_to(part, shape).ravel() for part in given)
     wrong, used = np.empty(len(mu_std)), np.empty(len(mu_std))

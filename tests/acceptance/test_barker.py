@@ -1,4 +1,7 @@
-"""The minibatch Barker test: its acceptance probability is the logistic function of the log ratio."""
+"""The minibatch Barker test: its acceptance probability is the logistic function of the log ratio.
+
+Where all terms are read it is the exact test: see `tests.conformance.test_rules`.
+"""
 
 import math
 from itertools import combinations
@@ -54,21 +57,6 @@ def test_a_normal_variable_in_the_place_of_a_logistic_one_is_noticed():
     functions = rule.functions._replace(accept=without_correction)
     found, _ = acceptance(rule, 1.5, 3.0, n_calls, functions)
     assert abs(found - expit(1.5)) > rule.error_bound(N) + LIMIT * math.sqrt(0.25 / n_calls)
-
-
-def test_everything_read_is_the_exact_test():
-    rule, n_calls = Barker(40), 40_000
-    for log_ratio in (-1.0, 0.5):
-        found, read = acceptance(rule, log_ratio, 1e6, n_calls, n=200)
-        assert np.all(read == 200)
-        expected = expit(log_ratio)
-        assert abs(found - expected) <= LIMIT * math.sqrt(expected * (1 - expected) / n_calls)
-
-
-def test_exact_barker_accepts_with_the_logistic_probability():
-    found, read = acceptance(ExactBarker(), -0.8, 2.0, 40_000, n=50)
-    assert np.all(read == 50)
-    assert abs(found - expit(-0.8)) <= LIMIT * math.sqrt(0.25 / 40_000)
 
 
 def test_variance_of_the_noise_has_the_finite_population_factor():

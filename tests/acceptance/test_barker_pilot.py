@@ -217,20 +217,6 @@ def test_a_pilot_that_is_all_there_is_decides():
     assert not clipped(Barker(pilot=True).bind(1), sample_of([1.0], 1))
 
 
-@pytest.mark.parametrize("skew_correction", [False, True])
-def test_everything_read_is_the_exact_test(skew_correction):
-    terms = gamma_terms(0.25, 300, 100, 30.0, 0.4)
-    done = trials(Barker(100, pilot=True, skew_correction=skew_correction), terms, 40_000)
-    assert np.all(done.read == 300)
-    assert np.all(done.n == 300)
-    assert not done.clipped.any()
-    found, error = error_of(done.accepted, 0.4)
-    assert abs(found) < 4 * error
-    # The decisions are those of the test without the correction, one by one: nothing is added at n = N.
-    plain = trials(Barker(100, pilot=True), terms, 40_000)
-    np.testing.assert_array_equal(done.accepted, plain.accepted)
-
-
 def test_rows_of_the_pilot_are_counted_and_clipped_decisions_too():
     terms = scaled(ndtri((np.arange(10_000) + 0.5) / 10_000), 200, 0.9, 0.3)
     done = trials(Barker(200, pilot=True), terms, 20_000)

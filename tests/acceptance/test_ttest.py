@@ -71,23 +71,15 @@ def test_o_brien_fleming_asks_for_more_at_the_start():
     np.testing.assert_allclose(bounds[5:] * np.sqrt(share[5:]), stats.norm.ppf(0.95), rtol=0.01)
 
 
-TINY = [(10**6, 500, 0.05), (10**7, 500, 0.01), (10**5, 500, 0.001), (10**4, 2, 0.05)]
-
-
-@pytest.mark.parametrize(("n_local", "batch", "epsilon"), TINY)
-def test_o_brien_fleming_does_not_stop_at_a_tiny_share(n_local, batch, epsilon):
-    bounds = TTest(epsilon, batch, boundary=1.0).bind(n_local).bounds
-    assert np.all(bounds[:-1] >= bounds[1:])
-    assert bounds[0] > 5
-
-
 def test_bounds_fall_from_stage_to_stage_for_any_boundary():
     for epsilon in (0.1, 0.01, 0.001):
         for boundary in (0.6, 0.75, 0.9, 1.0):
             for batch in (2, 3, 4, 6, 10, 20, 50, 100, 500):
                 bounds = TTest(epsilon, batch, boundary=boundary).bind(100_000).bounds
-                assert not np.isnan(bounds).any()
+                assert np.all(bounds[:-1] >= bounds[1:])
                 assert bounds.min() > 0, (epsilon, boundary, batch)
+                if boundary == 1.0:  # it does not stop at a tiny share
+                    assert bounds[0] > 5
 
 
 def test_epsilon_one_half_stops_at_the_first_stage():
@@ -181,13 +173,6 @@ def test_one_stage_is_a_one_sided_t_test_with_a_finite_population_correction():
         t = (x.mean() - psi) / (x.std(ddof=1) / np.sqrt(20) * np.sqrt(1 - 19 / 99))
         expected = stats.t.sf(abs(t), 19) < 0.05
         assert decide(rule, schedule, 0, 20, n_local, x.mean(), m2, psi) == expected
-
-
-def test_at_n_the_test_stops_whatever_it_has_seen():
-    rule = TTest(0.01, 50)
-    schedule = rule.bind(100)
-    assert decide(rule, schedule, 1, 100, 100, 0.0, 0.0, 0.0)
-    assert decide(rule, schedule, 1, 100, 100, 0.0, 5.0, 0.0)
 
 
 def test_a_batch_without_variance_decides_nothing():
