@@ -28,7 +28,7 @@ from pymc_austerity.bounds.row_sampler import (
 from pymc_austerity.bounds.screened_draws import screened
 from pymc_austerity.bounds.sparsity import coordinate_groups, typical_length
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.data.scratch import ScratchTable
+from pymc_austerity.data.files import ScratchTable
 from pymc_austerity.exceptions import UnboundedError, warn
 from pymc_austerity.mode.mode_fit import FittedTerms
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
