@@ -15,7 +15,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.extending import register_jitable
 from scipy import stats
 
-from pymc_austerity.bounds import group_draws, row_draws, row_sampler, screened_draws
+from pymc_austerity.bounds import group_draws, row_sampler, screened_draws
 from pymc_austerity.bounds.block_table import block_table, rounded_up
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_sampler import Move, RowSampler
@@ -67,7 +67,7 @@ def sampler_of(center, whitening, radii, constants, rounding, most):
 
 def drawn_by(sampler):
     """Rows drawn in proportion to these bounds, for a kernel."""
-    return row_sampler.plain_draws(sampler).kernel(sampler)
+    return row_sampler.plain_draws(sampler)
 
 
 def make_sampler(terms, *, most=np.inf, slack=1.0, rounding=1e-12):
@@ -616,8 +616,8 @@ def test_without_a_bound_all_rows_are_read_whatever_was_asked_for(data, total):
 
 def test_plain_draws_compile_nothing_of_other_ways():
     """What is compiled is known by its modules, and what these import."""
-    modules = modules_of([tuna.__name__, row_sampler.__name__])
-    assert row_draws.__name__ in modules
+    modules = modules_of([tuna.__name__])
+    assert row_sampler.__name__ in modules
     assert not {group_draws.__name__, screened_draws.__name__} & set(modules)
 
 
@@ -632,4 +632,4 @@ def test_a_kernel_can_be_kept_on_disk():
         for name in names:
             function = getattr(module, name)
             assert not isinstance(function, Dispatcher)
-            assert name in Path(module.__file__).read_text().partition("BoundedRows(")[2]
+            assert name in Path(module.__file__).read_text().partition("return RowDraws(")[2]
