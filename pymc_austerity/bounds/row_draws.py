@@ -1,6 +1,6 @@
 """What a way to draw rows by their bounds is to a kernel.
 
-There are three: bounds c_i M (`row_sampler`), bounds by groups of whitened coordinates (`group_draws`), and
+There are three: bounds c_i M (`remainder`), bounds by groups of whitened coordinates (`group_draws`), and
 bounds c_i M of which rows are tried against bounds of their own (`screened_draws`). Each is a record of
 functions, so that what compiled code calls is the way of one model, and nothing of the others.
 """
@@ -21,7 +21,7 @@ Bounds = Callable[[Any, Any, Index], Vector]
 class RowDraws(NamedTuple):
     """Bounds b_i on the remainders of all rows, and how rows are drawn by them, as a kernel sees it."""
 
-    # All that the functions need. It has size N. Every way has the attributes of `row_sampler.RowSampler`,
+    # All that the functions need. It has size N. Every way has the attributes of `remainder.RowSampler`,
     # but for `order`, `whitening` and `tables`.
     state: Any
     # ``(state, phi_new, phi) -> move``, what is known of a pair of states before any row is read.

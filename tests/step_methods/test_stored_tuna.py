@@ -12,7 +12,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import RowStore, TunaMH, recommend, stored_data
-from pymc_austerity.bounds import row_sampler
+from pymc_austerity.bounds import remainder
 from pymc_austerity.bounds.block_table import BLOCK, LONG_BLOCK, block_table, draw_all_weighted
 from pymc_austerity.bounds.row_constants import INFLATION
 from pymc_austerity.exceptions import SelfCheckError
@@ -59,9 +59,9 @@ def store(tmp_path_factory):
 def plans(store):
     """Steps that are not compiled, on disk and in memory; and constants in double precision."""
     seen = []
-    usual = row_sampler.rounded_up
+    usual = remainder.rounded_up
     with pytest.MonkeyPatch.context() as patch, backend.interpreted():
-        patch.setattr(row_sampler, "rounded_up", lambda c: seen.append(c) or usual(c))
+        patch.setattr(remainder, "rounded_up", lambda c: seen.append(c) or usual(c))
         disk = TunaMH(model=on_disk(store))
         exact = np.concatenate([np.stack(seen[k : k + 3]) for k in range(0, len(seen), 3)], axis=1)
         memory = TunaMH(model=in_memory())
@@ -138,14 +138,14 @@ class TestLaw:
         assert p_of_drawn(low, exact[0]) < P_LIMIT
 
     def test_a_block_that_is_rounded_down_is_noticed(self, interpreted, monkeypatch, store):
-        usual = row_sampler.rounded_up
+        usual = remainder.rounded_up
         n_pieces = [0]
 
         def rounded(c):
             n_pieces[0] += 1
             return usual(c) * np.float32(0.9 if n_pieces[0] > 6 else 1.0)
 
-        monkeypatch.setattr(row_sampler, "rounded_up", rounded)
+        monkeypatch.setattr(remainder, "rounded_up", rounded)
         with pytest.raises(SelfCheckError, match="bound of row 16,384 of all terms is .* below it"):
             TunaMH(model=on_disk(store))
 
@@ -198,18 +198,18 @@ def test_constants_that_are_infinite_far_away():
         def constants(self):
             return ((np.arange(a, a + 25), c[:, a : a + 25]) for a in range(0, 100, 25))
 
-    table = row_sampler.InMemory((3, 100), np.float32)
-    assert row_sampler.write_constants([Bounded()], table) == 2
+    table = remainder.InMemory((3, 100), np.float32)
+    assert remainder.write_constants([Bounded()], table) == 2
     np.testing.assert_allclose(table.values, c[:3] * INFLATION, rtol=2e-7)
     c[3, 60] = 1.0
-    assert row_sampler.write_constants([Bounded()], table) == 3
+    assert remainder.write_constants([Bounded()], table) == 3
     np.testing.assert_allclose(table.values, c[[0, 1, 3]] * INFLATION, rtol=2e-7)
 
 
 def test_positions_of_the_largest(monkeypatch):
-    monkeypatch.setattr(row_sampler, "_CHUNK", 7)
+    monkeypatch.setattr(remainder, "_CHUNK", 7)
     weights = np.random.default_rng(1).integers(20, size=100).astype(np.float32)
-    found = row_sampler.positions_of_largest(weights, 30)
+    found = remainder.positions_of_largest(weights, 30)
     np.testing.assert_array_equal(found, np.sort(np.argsort(-weights, kind="stable")[:30]))
 
 

@@ -16,8 +16,8 @@ from scipy.special import expit
 import pymc_austerity.step_methods.metropolis.tuna_plan as module
 from pymc_austerity import MetropolisHastings, RandomWalk, SubsamplingWarning, TunaMH, restricted_nuts
 from pymc_austerity.acceptance import Exact
+from pymc_austerity.bounds.remainder import plain_draws, plain_move
 from pymc_austerity.bounds.row_constants import BoundsByJets
-from pymc_austerity.bounds.row_sampler import plain_draws, plain_move
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate

@@ -11,7 +11,7 @@ from pymc_austerity.acceptance.base import ExactBarker
 from pymc_austerity.acceptance.ttest import BarkerTTest, check_stages
 from pymc_austerity.model.categories import number_of_values
 from pymc_austerity.proposals.elements import BoundElements, OtherCategory, other_category, stay
-from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
 from pymc_austerity.step_methods.metropolis.element_plan import (
     element_terms,
     planned,
@@ -20,7 +20,6 @@ from pymc_austerity.step_methods.metropolis.element_plan import (
 from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows
 from pymc_austerity.step_methods.metropolis.options import GibbsOptions
 from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe
-from pymc_austerity.step_methods.metropolis.statistics import DTYPES_SHAPES
 from pymc_austerity.validation import is_real, is_whole
 
 

@@ -10,10 +10,13 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
 
+import numpy as np
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import RandomGenerator, get_random_generator
+from rich.progress import TextColumn
+from rich.table import Column
 
 from pymc_austerity.acceptance.base import AcceptanceRule, never_clipped
 from pymc_austerity.control_variates.taylor import Taylor
@@ -39,14 +42,6 @@ from pymc_austerity.step_methods.metropolis.options import (
     checked_options,
 )
 from pymc_austerity.step_methods.metropolis.plan import OtherDataError, Plan, Recipe
-from pymc_austerity.step_methods.metropolis.statistics import (
-    CLIPPED_DTYPES_SHAPES,
-    DTYPES_SHAPES,
-    also_report,
-    progress_columns,
-    progress_updates,
-    statistics,
-)
 from pymc_austerity.step_methods.metropolis.watch import (
     DriftWatch,
     Expected,
@@ -63,6 +58,21 @@ from pymc_austerity.work import budgeted
 
 if TYPE_CHECKING:
     from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
+
+DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
+    # A float, as in pm.Metropolis: equal names must have equal types.
+    "accepted": (np.float64, []),
+    # The name that PyMC's traces show as `acceptance_rate`, of NUTS too: equal names stack.
+    "mean_tree_accept": (np.float64, []),
+    "n_used": (np.float64, []),
+    "fraction_used": (np.float64, []),
+    "n_stages": (np.float64, []),
+    "exhausted": (np.float64, []),
+    "log_ratio_mean": (np.float64, []),
+    "log_ratio_se": (np.float64, []),
+    "psi": (np.float64, []),
+    "scale": (np.float64, []),
+}
 
 
 @dataclass_state
@@ -175,7 +185,13 @@ class SubsampledStep(RebuiltStep):
         self.rng = get_random_generator(rng)
         self.tune = options.tune
         if options.acceptance.functions.clipped is not never_clipped:
-            also_report(self, CLIPPED_DTYPES_SHAPES)
+            self._also_report({"clipped": (np.float64, [])})  # takes a variance for smaller than it is
+
+    def _also_report(self, more: dict[str, tuple[type, list[int]]]) -> None:
+        """Announce sample statistics that this step has, and not every step of its class."""
+        own = {**self.stats_dtypes_shapes, **more}
+        kinds = {name: kind for name, (kind, _) in own.items()}
+        self.__dict__.update(stats_dtypes_shapes=own, stats_dtypes=[kinds])
 
     # Building -------------------------------------------------------------------------------
 
@@ -219,7 +235,7 @@ class SubsampledStep(RebuiltStep):
         self._options, self._factorisation, self._recipe = plan.options, plan.factorisation, recipe
         self._engine = engine
         if recipe.columns:
-            also_report(self, recipe.columns)
+            self._also_report(recipe.columns)
 
     @property
     def is_built(self) -> bool:
@@ -398,9 +414,33 @@ class SubsampledStep(RebuiltStep):
         )
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
-        """Sample statistics of a draw of n transitions."""
-        clips, engine = "clipped" in self.stats_dtypes_shapes, self.engine
-        found = statistics(outcome, n, engine.n_local, self.proposal_state, clips)
+        """Means over n transitions; from `log_ratio_mean` to `psi` those of the last transition.
+
+        `fraction_used` is `n_used` / N: passes over the data. A sweep over a plate may need more than one, as
+        each of its moves is decided on up to N rows. Of moves of single elements it is a share of the rows
+        that contain them, and `scale` the mean over the elements.
+        """
+        engine, state, n_used = self.engine, self.proposal_state, outcome.n_used
+        n_read = getattr(state, "n_read", None)  # since the last draw, by a proposal that reads local terms
+        if n_read is not None:
+            n_used += int(n_read[0])
+            n_read[0] = 0
+        n_possible: int | None = getattr(outcome, "n_possible", None)  # of single elements
+        passes = n_used / n / engine.n_local if n_possible is None else n_used / max(1, n_possible)
+        found = {
+            "accepted": float(outcome.accepted),
+            "mean_tree_accept": outcome.n_accepted / n,
+            "n_used": n_used / n,
+            "fraction_used": passes,
+            "n_stages": outcome.n_stages / n,
+            "exhausted": outcome.n_exhausted / n,
+            "log_ratio_mean": outcome.log_ratio_mean,
+            "log_ratio_se": outcome.log_ratio_se,
+            "psi": outcome.psi,
+            "scale": state.scale[0] if n_possible is None else float(np.mean(state.scale)),
+        }
+        if "clipped" in self.stats_dtypes_shapes:
+            found["clipped"] = outcome.n_clipped / n
         if self._recipe.columns:
             self._recipe.statistics(found, outcome, n, engine)
         if "bound_violations" in self.stats_dtypes_shapes:
@@ -431,5 +471,23 @@ class SubsampledStep(RebuiltStep):
 
     # Progress bar ---------------------------------------------------------------------------
 
-    _progressbar_config = staticmethod(progress_columns)
-    _make_progressbar_update_functions = staticmethod(progress_updates)
+    @staticmethod
+    def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
+        """Columns of the progress bar, and what they begin with."""
+        columns = [
+            TextColumn("{task.fields[acceptance_rate]:0.2f}", table_column=Column("Acceptance", ratio=1)),
+            TextColumn("{task.fields[fraction_used]:0.3f}", table_column=Column("Share of data", ratio=1)),
+        ]
+        return columns, {"acceptance_rate": [0.0] * n_chains, "fraction_used": [0.0] * n_chains}
+
+    @staticmethod
+    def _make_progressbar_update_functions() -> tuple[Any, ...]:
+        """Functions from the statistics of a draw to the fields of the columns."""
+
+        def update_stats(step_stats: dict[str, Any]) -> dict[str, Any]:
+            return {
+                "acceptance_rate": step_stats["mean_tree_accept"],
+                "fraction_used": step_stats["fraction_used"],
+            }
+
+        return (update_stats,)

@@ -12,10 +12,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.bounds.group_draws import grouped
-from pymc_austerity.bounds.row_constants import ExpansionCoordinates
-from pymc_austerity.bounds.row_draws import BoundedRows
-from pymc_austerity.bounds.row_function import have_one_predictor
-from pymc_austerity.bounds.row_sampler import (
+from pymc_austerity.bounds.remainder import (
     ConstantsTable,
     InMemory,
     NewTable,
@@ -25,6 +22,9 @@ from pymc_austerity.bounds.row_sampler import (
     positions_of_largest,
     row_sampler_of,
 )
+from pymc_austerity.bounds.row_constants import ExpansionCoordinates
+from pymc_austerity.bounds.row_draws import BoundedRows
+from pymc_austerity.bounds.row_function import have_one_predictor
 from pymc_austerity.bounds.screened_draws import screened
 from pymc_austerity.bounds.sparsity import coordinate_groups, typical_length
 from pymc_austerity.control_variates.taylor import Taylor

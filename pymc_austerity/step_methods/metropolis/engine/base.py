@@ -104,7 +104,10 @@ class CompiledKernel:
         Only the proposal's state may come from elsewhere: as long as it is the one of the last call, all
         arguments have the types that they had.
         """
-        given, values = self._given(q, point, proposal_state), [n, tune, rng, q, self.target.args(point)]
+        args = self.target.fixed_args
+        if args is None:
+            args = self.target.args(point)
+        given, values = self._given(q, point, proposal_state), [n, tune, rng, q, args]
         for name, places in self._open:
             value = given[name]
             if places is None:
@@ -159,8 +162,8 @@ class Inputs:
         Functions of a user, which may not compile.
     compilable : bool
         Whether all but the proposal is known to compile.
-    given : dict
-        What the kernel is handed, if that does not depend on the state.
+    given : dict or None
+        What the kernel is handed, if that does not depend on the state; else `at` is asked.
     violations : ndarray of int, shape (1,), or None
         Terms larger than their bounds.
     """
@@ -175,7 +178,7 @@ class Inputs:
     tells_given = True
     suspects = "proposal"
     compilable = True
-    given: dict[str, Any]
+    given: dict[str, Any] | None = None
     violations: Index | None = None
 
     def restart(self) -> None:
@@ -187,7 +190,7 @@ class Inputs:
 
     def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
         """What the kernel is handed in a state, by the names of its parameters, but for the proposal."""
-        return self.given
+        raise NotImplementedError
 
     def take_violations(self) -> float:
         """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
@@ -252,7 +255,7 @@ class Engine(CompiledKernel):
         return self.inputs.take_violations()
 
     def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
-        given = self.inputs.at(q, point)
+        given = self.inputs.given or self.inputs.at(q, point)
         if self._record.state is not proposal_state:
             self._record = self._proposal.kernel(proposal_state)
         given["proposal"] = self._record

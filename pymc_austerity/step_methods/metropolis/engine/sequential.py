@@ -17,7 +17,7 @@ from pymc_austerity.kernels.metropolis import (
     transitions,
     unknown_sum,
 )
-from pymc_austerity.kernels.subsample import Rows, in_blocks, rows_of
+from pymc_austerity.kernels.subsample import in_blocks, rows_of
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.step_methods.metropolis.engine.base import NO_RANGE, Inputs, RangeBound
@@ -132,8 +132,11 @@ class RuleInputs(Inputs):
 
     def restart(self) -> None:
         """Forget the last state, and what an interrupted decision left in disorder."""
-        self._rows: Rows | None = None if self.full else rows_of(self._schedule, self.exact_rows)
         self._current: Current | None = None
+        if not self.full:
+            rows = rows_of(self._schedule, self.exact_rows)
+            self._decision = {"rows": rows, "rule": self._rule}
+            self.given = None if self.needs_range else self._decision
 
     def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
         """What the kernel is handed in a state, but for the proposal."""
@@ -141,7 +144,4 @@ class RuleInputs(Inputs):
             if self._current is None or self.target.other_names:  # others may have moved since
                 self._current = unknown_sum(self.n_local, q)
             return {"current": self._current, "rule": self._functions}
-        rule = self._rule
-        if self.needs_range:
-            rule = rule._replace(bound=self._range_bound.at(point))
-        return {"rows": self._rows, "rule": rule}
+        return {**self._decision, "rule": self._rule._replace(bound=self._range_bound.at(point))}
