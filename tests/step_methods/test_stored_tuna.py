@@ -73,9 +73,7 @@ def test_bytes_of_rows_in_many_dimensions(interpreted, monkeypatch, store):
     """They are beside the store, too, and are those of rows in memory."""
     monkeypatch.setattr(tuna_plan, "_MANY_DIMENSIONS", D - 1)
     monkeypatch.setattr(tuna_plan, "_MANY_ROWS", 0.0)
-    disk, memory = (
-        TunaMH(model=model).engine.inputs.rows.state.screen for model in (on_disk(store), in_memory())
-    )
+    disk, memory = (TunaMH(model=model).engine.rows.state.screen for model in (on_disk(store), in_memory()))
     assert disk.bytes.shape == (N, D)
     for name in ("bytes", "numbers"):
         np.testing.assert_array_equal(getattr(disk, name), getattr(memory, name))
@@ -96,14 +94,14 @@ class TestLaw:
         disk, memory, _ = plans
         assert disk.mode_fit._replace(seconds=0.0) == pytest.approx(memory.mode_fit._replace(seconds=0.0))
         assert disk.prediction.terms == pytest.approx(memory.prediction.terms, rel=1e-12)
-        state, other = disk.engine.inputs.rows.state, memory.engine.inputs.rows.state
+        state, other = disk.engine.rows.state, memory.engine.rows.state
         np.testing.assert_array_equal(state.center, other.center)
         np.testing.assert_array_equal(state.whitening, other.whitening)
 
     @pytest.mark.slow("builds and compiles several steps")
     def test_constants_are_the_same_numbers(self, plans):
         disk, memory, exact = plans
-        state, other = disk.engine.inputs.rows.state, memory.engine.inputs.rows.state
+        state, other = disk.engine.rows.state, memory.engine.rows.state
         np.testing.assert_array_equal(state.constants, other.constants)
         np.testing.assert_allclose(state.totals, other.totals, rtol=1e-13)
         assert [state.tables[0].length, other.tables[0].length] == [LONG_BLOCK, BLOCK]
@@ -120,7 +118,7 @@ class TestLaw:
             for step in (disk, memory):
                 terms, center = (
                     LocalTerms(step.engine.target.factorisation),
-                    step.engine.inputs.rows.state.center,
+                    step.engine.rows.state.center,
                 )
                 new, old = (
                     terms(point_of(step.factorisation, q, POINT), rows) for q in (center + away, center)
@@ -130,7 +128,7 @@ class TestLaw:
 
     def test_rows_are_drawn_in_proportion_to_exact_constants(self, plans):
         disk, _, exact = plans
-        state = disk.engine.inputs.rows.state
+        state = disk.engine.rows.state
         for tier in range(3):
             assert p_of_drawn(state.constants[tier], exact[tier]) > P_LIMIT
         low = state.constants[0].copy()

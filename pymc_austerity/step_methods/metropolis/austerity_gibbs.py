@@ -17,7 +17,7 @@ from pymc_austerity.step_methods.metropolis.element_plan import (
     planned,
     require_elements,
 )
-from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows
+from pymc_austerity.step_methods.metropolis.engine.elements import fewest_rows
 from pymc_austerity.step_methods.metropolis.options import GibbsOptions
 from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe
 from pymc_austerity.validation import is_real, is_whole
@@ -119,7 +119,7 @@ class AusterityGibbs(SubsampledStep):
         rule = BarkerTTest(epsilon, batch_size, growth, boundary) if epsilon > 0.0 else ExactBarker()
         super().__init__(vars, rule, elementwise=True, **options)
 
-    def _planned(self, point: PointType, recipe: Recipe | None = None) -> BlockPlan:
+    def _planned(self, point: PointType, recipe: Recipe | None = None) -> BlockPlan[Recipe]:
         options = self._options
         fewest = fewest_rows(options.acceptance, self._min_terms)
         if recipe is None:

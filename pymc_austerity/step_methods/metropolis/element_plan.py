@@ -12,9 +12,9 @@ from pymc_austerity.model.element_terms import ElementTerms
 from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.proposals.elements import BoundElements, ElementWalk, learn_scale, stay, walk
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk, RandomWalk
-from pymc_austerity.step_methods.metropolis.engine.elements import ElementInputs
+from pymc_austerity.step_methods.metropolis.engine.base import Bound
+from pymc_austerity.step_methods.metropolis.engine.elements import ElementEngine, fewest_rows
 from pymc_austerity.step_methods.metropolis.engine.sequential import range_bound_for
-from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe, require_same_data
 
@@ -22,7 +22,9 @@ from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe, requi
 _THRESHOLD = MetropolisOptions.threshold
 
 
-def plan_elements(options: MetropolisOptions, point: PointType, recipe: Recipe | None = None) -> BlockPlan:
+def plan_elements(
+    options: MetropolisOptions, point: PointType, recipe: Recipe | None = None
+) -> BlockPlan[Recipe]:
     """Find the rows of each element, and decide how it will be moved.
 
     With a recipe nothing is checked, and nothing told.
@@ -72,7 +74,7 @@ def tell_if_all_is_read(terms: ElementTerms, rule: AcceptanceRule, fewest: int, 
 
 def planned(
     options: MetropolisOptions, terms: ElementTerms, bound: BoundElements, fewest: int, *, in_order: bool
-) -> BlockPlan:
+) -> BlockPlan[Recipe]:
     """The plan of a step for these terms.
 
     Elements with fewer rows than `fewest` read all of them. A sweep goes through the elements `in_order`, or
@@ -92,11 +94,11 @@ def planned(
     uniform = getattr(rule, "uniform", False)
     in_blocks = None if options.subsample is None and not uniform else options.subsample == "block"
 
-    def inputs(q: np.ndarray) -> ElementInputs:
+    def engine(bound: Bound, q: np.ndarray, point: PointType) -> ElementEngine:
         range_bound = range_bound_for(rule, options.range_bound, None, None, q)
-        return ElementInputs(terms, rule, fewest, in_blocks, in_order, range_bound)
+        return ElementEngine(bound, q, point, terms, rule, fewest, in_blocks, in_order, range_bound)
 
-    return BlockPlan(options, terms.factorisation, recipe, bound, inputs)
+    return BlockPlan(options, terms.factorisation, recipe, bound, engine)
 
 
 def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:

@@ -34,10 +34,9 @@ from pymc_austerity.model.structure.log_likelihood import Elsewhere
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, is_fitted
-from pymc_austerity.proposals.elements import BoundElements
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel, Engine, Inputs
-from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs, range_bound_for
+from pymc_austerity.step_methods.metropolis.engine.base import Bound, CompiledKernel, Engine
+from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.options import (
     MetropolisOptions,
@@ -198,17 +197,17 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class BlockPlan(Plan):
+class BlockPlan[R: Recipe](Plan):
     """A step that moves a block, or elements of it, ready to be compiled. It has size N."""
 
-    bound: BoundProposal | BoundElements  # The proposal, ready for the block
-    # callable: ``(q) -> Inputs``: what the kernel is handed, which is made for a state of the block
-    inputs: Callable[[Vector], Inputs]
+    recipe: R
+    bound: Bound  # The proposal, ready for the block
+    # ``(bound, q, point) -> Engine``: compiles the transitions of a proposal
+    engine: Callable[[Bound, Vector, PointType], Engine]
 
     def compile(self, point: PointType) -> CompiledKernel:
         """Compile the transitions, which takes seconds if they are not in the cache on disk."""
-        q = vector_of(self.factorisation, point)
-        return Engine(self.inputs(q), self.bound, q, point)
+        return self.engine(self.bound, vector_of(self.factorisation, point), point)
 
 
 def certificates_for(
@@ -302,7 +301,7 @@ def plan_metropolis(
     point: PointType,
     recipe: Recipe | None = None,
     surveyed: Survey | None = None,
-) -> BlockPlan:
+) -> BlockPlan[Recipe]:
     """Decide how the block will be updated: a survey, unless there is one, then rule, proposal and bounds."""
     surveyed = survey(options, point, recipe) if surveyed is None else surveyed
     rule = rule_for(options, surveyed) if recipe is None else recipe.rule
@@ -324,21 +323,21 @@ def plan_metropolis(
     return block_plan(options, surveyed, terms, bound, recipe)
 
 
-def block_plan(
+def block_plan[R: Recipe](
     options: MetropolisOptions,
     surveyed: Survey,
     terms: Factorisation,
     bound: BoundProposal,
-    recipe: Recipe,
-) -> BlockPlan:
+    recipe: R,
+) -> BlockPlan[R]:
     """The plan of a decision rule on some terms: those of the model, or Taylor remainders."""
 
-    def inputs(q: Vector) -> RuleInputs:
-        given, structure = options.range_bound, surveyed.structure
-        range_bound = range_bound_for(recipe.rule, given, recipe.certificates, structure, q)
-        return RuleInputs(terms, recipe.rule, range_bound, recipe.exact_rows, options.subsample)
+    def engine(bound: Bound, q: Vector, point: PointType) -> RuleEngine:
+        given, structure, rule = options.range_bound, surveyed.structure, recipe.rule
+        range_bound = range_bound_for(rule, given, recipe.certificates, structure, q)
+        return RuleEngine(bound, q, point, terms, rule, range_bound, recipe.exact_rows, options.subsample)
 
-    return BlockPlan(options, surveyed.factorisation, recipe, bound, inputs)
+    return BlockPlan(options, surveyed.factorisation, recipe, bound, engine)
 
 
 def mode_fit_of(surveyed: Survey) -> ModeFit | None:

@@ -148,7 +148,7 @@ class ReversibleJump(SubsampledStep):
         options.setdefault("threshold", _THRESHOLD)
         super().__init__(vars, checked_rule(acceptance), **options)
 
-    def _planned(self, point: PointType, recipe: Recipe | None = None) -> BlockPlan:
+    def _planned(self, point: PointType, recipe: Recipe | None = None) -> BlockPlan[Recipe]:
         return plan_jumps(self._options, point, self._jumps, recipe)
 
     def _begin_chain(self, n_tune: int) -> None:

@@ -9,8 +9,7 @@ from pymc.initial_point import PointType
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.engine.base import Engine
-from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs
+from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine
 from pymc_austerity.target import CHUNK, Vector
 
 # Moves that are decided without the data are proposed anew so many times.
@@ -45,12 +44,11 @@ class SingleMoves:
     def __init__(self, step: SubsampledStep, point: PointType) -> None:
         step.require_built(point)
         engine = step.engine
-        assert isinstance(engine, Engine)
-        assert isinstance(engine.inputs, RuleInputs)
+        assert isinstance(engine, RuleEngine)
         self._step, self._options, self._compiled = step, step.options, engine.target
         self._proposal = step.recipe.bind()
         self._target = self._compiled.interpreted()
-        self._exact_rows = engine.inputs.exact_rows
+        self._exact_rows = engine.exact_rows
         self._others = np.delete(np.arange(engine.n_local), self._exact_rows)
         self.n_others = engine.n_others
 

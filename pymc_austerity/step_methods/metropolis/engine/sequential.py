@@ -20,7 +20,7 @@ from pymc_austerity.kernels.metropolis import (
 from pymc_austerity.kernels.subsample import in_blocks, rows_of
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.step_methods.metropolis.engine.base import NO_RANGE, Inputs, RangeBound
+from pymc_austerity.step_methods.metropolis.engine.base import NO_RANGE, Bound, Engine, RangeBound
 from pymc_austerity.step_methods.metropolis.options import RangeOption, Subsample
 from pymc_austerity.target import Index
 
@@ -50,13 +50,16 @@ def range_bound_for(
     return certified(certificates, structure)
 
 
-class RuleInputs(Inputs):
-    """What the kernels of a decision rule are handed.
+class RuleEngine(Engine):
+    """Transitions of a decision rule.
 
     A rule that is decided only when all terms are seen has `full_transitions`, others `transitions`.
 
     Parameters
     ----------
+    proposal : Bound
+    q, point : ndarray, dict
+        A state, and the values of all variables, to compile with.
     factorisation : Factorisation
     rule : AcceptanceRule
     range_bound : RangeBound
@@ -78,6 +81,9 @@ class RuleInputs(Inputs):
 
     def __init__(
         self,
+        proposal: Bound,
+        q: np.ndarray,
+        point: PointType,
         factorisation: Factorisation,
         rule: AcceptanceRule,
         range_bound: RangeBound,
@@ -99,11 +105,13 @@ class RuleInputs(Inputs):
         if self.full:
             self.kernel, self._functions = kernels[0], rule.functions
             self.functions = ["log_terms", "global_log_ratio"]
-            return
-        self.kernel, self._rule = kernels[1], Rule(self._schedule, 0, *rule.functions, range_bound.function)
-        self.functions = ["global_log_ratio", "log_ratios", *range_bound.functions]
-        self.compilable = range_bound.compilable
-        self.suspects = "proposal" if range_bound.compilable else "proposal or range_bound"
+        else:
+            self.kernel = kernels[1]
+            self._rule = Rule(self._schedule, 0, *rule.functions, range_bound.function)
+            self.functions = ["global_log_ratio", "log_ratios", *range_bound.functions]
+            self.compilable = range_bound.compilable
+            self.suspects = "proposal" if range_bound.compilable else "proposal or range_bound"
+        self._compile(proposal, q, point)
 
     def _in_blocks(
         self, subsample: Subsample | None, rule: AcceptanceRule, factorisation: Factorisation
