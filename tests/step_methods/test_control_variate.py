@@ -110,7 +110,7 @@ def test_copies_and_pickles_draw_the_same(step, near, copier):
 
 def test_an_unpickled_step_does_not_search_again(step, near, monkeypatch):
     other = cloudpickle.loads(cloudpickle.dumps(step))
-    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.mode_fit_for", None)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.fit_mode", None)
     require_same_path("A pickle", move(other, near, 10), move(step, near, 10), "It differs.")
 
 

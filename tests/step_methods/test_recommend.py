@@ -27,13 +27,13 @@ from pymc_austerity import (
 )
 from pymc_austerity.exceptions import SelfCheckError, warn
 from pymc_austerity.mode import mode_fit
+from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.recommendation import choice, evidence
 from pymc_austerity.recommendation.evidence import as_clause, first_sentence
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine
-from pymc_austerity.step_methods.metropolis.options import mode_fit_for
 from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
 from pymc_austerity.step_methods.recommendation import Recommendation
 
@@ -358,11 +358,11 @@ def test_a_part_of_the_likelihood():
 
 
 def test_warnings_of_the_chosen_step_are_given(monkeypatch):
-    def telling(*args):
+    def telling(*args, **options):
         warn("Told.")
-        return mode_fit_for(*args)
+        return fit_mode(*args, **options)
 
-    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.mode_fit_for", telling)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.fit_mode", telling)
     with pytest.warns(SubsamplingWarning, match="Told.") as caught:
         recommend(logistic())
     assert [w.filename for w in caught] == [__file__]

@@ -22,13 +22,13 @@ from pymc_austerity.acceptance.base import AcceptanceRule, never_clipped
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.mode.mode_fit import ModeReport
-from pymc_austerity.model.checks import explained, warn_of_long_deterministics
+from pymc_austerity.model.checks import explained
 from pymc_austerity.model.compile.backend import NUMBA
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
-from pymc_austerity.progress import checked_progressbar, stage, watched
+from pymc_austerity.progress import stage
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.configuration import plain
@@ -41,7 +41,7 @@ from pymc_austerity.step_methods.metropolis.options import (
     TunaFields,
     checked_options,
 )
-from pymc_austerity.step_methods.metropolis.plan import OtherDataError, Plan, Recipe
+from pymc_austerity.step_methods.metropolis.plan import OtherDataError, Plan, Recipe, plan
 from pymc_austerity.step_methods.metropolis.watch import (
     DriftWatch,
     Expected,
@@ -51,7 +51,6 @@ from pymc_austerity.step_methods.metropolis.watch import (
     look,
     n_tuning,
 )
-from pymc_austerity.step_methods.metropolis.which_plan import plan
 from pymc_austerity.step_methods.recommendation import Recommendation
 from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.work import budgeted
@@ -135,7 +134,6 @@ class SubsampledStep(RebuiltStep):
         progressbar: bool = True,
         **options: Unpack[PlanOptions],
     ) -> None:
-        shown = checked_progressbar(progressbar)
         warn_of_compile_kwargs(self, compile_kwargs)
         asked = checked_options(
             vars,
@@ -148,13 +146,9 @@ class SubsampledStep(RebuiltStep):
         )
         if asked.temperature != 1.0:
             warn_of_temperature(asked.model, list(asked.vars))
-        with watched(type(self).__name__, shown):
-            stage("reading the model")
-            point = default_point(asked.model) if initial_point is None else initial_point
-            warn_of_long_deterministics(asked.model, point)
-            self._begin(asked, rng)
-            self._build_anew(point)
-            self._begin_chain(n_tune=0)
+        self._begin(asked, rng)
+        self._build_first(initial_point, progressbar)
+        self._begin_chain(n_tune=0)
 
     @classmethod
     def from_plan(cls, plan: Plan, point: PointType) -> Self:
@@ -170,14 +164,10 @@ class SubsampledStep(RebuiltStep):
         vars, model = list(plan.options.vars), plan.options.model
         step: Self = BlockedStep.__new__(cls, vars, model=model, blocked=True)
         step._begin(plan.options, None)
-        step._take(plan, point)
+        step._compile(plan, point)
+        step._data_seen = [plan.recipe.data]
+        step._begin_chain(n_tune=0)
         return step
-
-    def _take(self, plan: Plan, point: PointType) -> None:
-        """Compile a plan that was made before the step."""
-        self._compile(plan, point)
-        self._data_seen = [plan.recipe.data]
-        self._begin_chain(n_tune=0)
 
     def _begin(self, options: MetropolisOptions, rng: Any) -> None:
         self._options, self._model = options, options.model

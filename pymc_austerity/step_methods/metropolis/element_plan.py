@@ -6,7 +6,7 @@ import numpy as np
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance.base import AcceptanceRule, all_seen
+from pymc_austerity.acceptance.base import all_seen
 from pymc_austerity.exceptions import UnboundedError, warn
 from pymc_austerity.model.element_terms import ElementTerms
 from pymc_austerity.model.graph.shared_data import fingerprint
@@ -54,22 +54,18 @@ def element_terms(
         options.model, options.vars, point, check=recipe is None, temperature=options.temperature
     )
     require_same_data(recipe, terms.factorisation.graph)
-    if recipe is None:
-        tell_if_all_is_read(terms, options.acceptance, fewest, point)
-    return terms
-
-
-def tell_if_all_is_read(terms: ElementTerms, rule: AcceptanceRule, fewest: int, point: PointType) -> None:
-    """Say so where no element has enough rows for a test."""
+    if recipe is not None:
+        return terms
     largest = int(np.diff(terms.rows(point).tested.starts).max(initial=0))
     terms.forget()
-    tests = rule.functions.decide is not all_seen and not terms.followed
+    tests = options.acceptance.functions.decide is not all_seen and not terms.followed
     if tests and 0 < largest < fewest:
         names = ", ".join(terms.factorisation.var_names)
         warn(
             f"No element of {names} has more than {largest:,} rows, and a test begins at {fewest:,}: all "
             "rows are read, and every decision is exact. A smaller batch_size tests elements with fewer rows."
         )
+    return terms
 
 
 def planned(

@@ -7,11 +7,14 @@ Only a `Recipe` of it travels to other processes.
 Every kind of plan is made by one function of options, a point and a recipe: `plan_metropolis` here, and
 `plan_tuna`, `plan_elements`, `plan_jumps`, `plan_plates`, `plan_crossed` in files of their own. What a recipe
 knows is not searched for. Where the data are others than those of the recipe, they raise `OtherDataError`.
+`plan` is the way to them. It imports rooms of single elements and of plates where they are needed: most steps
+need neither.
 """
 
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -23,7 +26,7 @@ from pymc_austerity.acceptance.base import AcceptanceRule, log_uniform, with_bat
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.subsample import NO_ROWS
-from pymc_austerity.mode.fit import expanded_again
+from pymc_austerity.mode.fit import expanded_again, fit_mode
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, start_near
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.factorise import build
@@ -34,6 +37,7 @@ from pymc_austerity.model.structure.log_likelihood import Elsewhere
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, is_fitted
+from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.engine.base import Bound, CompiledKernel, Engine
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
@@ -41,15 +45,14 @@ from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.options import (
     MetropolisOptions,
     ProposalOption,
-    mode_fit_for,
     proposal_for,
-    share_of_independent_moves,
 )
 from pymc_austerity.step_methods.metropolis.orthonormal import matrices_of
 from pymc_austerity.target import Index, QuadraticProxy, Vector
 
 if TYPE_CHECKING:
     from pymc_austerity.bounds.log_ratio_range import RangeCertificates
+    from pymc_austerity.model.plates.crossed import Plates
 
 
 class OtherDataError(Exception):
@@ -108,7 +111,9 @@ class Recipe:
     @property
     def independent_moves(self) -> float:
         """Share of moves that are independent draws of the fitted distribution, and decided by the data."""
-        share = share_of_independent_moves(self.proposal)
+        given, share = self.proposal, 0.0
+        if isinstance(given, Laplace) and given.kind == "independence":
+            share = 1.0 - given.mix
         # Barker's rule accepts every other move of no change.
         return share if self.rule.functions.draw is log_uniform else 0.5 * share
 
@@ -290,8 +295,12 @@ def survey(
     gc.collect()  # graphs that were compared are cycles, and hold vectors of all rows
     structure = TermStructure(fact)
     proposal = proposal_for(options.proposal, options.control_variate, structure)
-    found = mode_fit_for(
-        options.model, structure, point, options.control_variate, proposal, certify, elsewhere
+    taylor = options.control_variate
+    if taylor is None and not is_fitted(proposal):
+        return Survey(structure, proposal, None)
+    whole = isinstance(proposal, Laplace)
+    found = fit_mode(
+        options.model, structure, point, taylor, whole_block=whole, certify=certify, elsewhere=elsewhere
     )
     return Survey(structure, proposal, found)
 
@@ -371,3 +380,53 @@ def bound_to(
 ) -> BoundProposal:
     """A proposal for a block, with the acceptance rate that suits the rule."""
     return bind(proposal, block.n_dim, rule.target_accept(block.n_free), proxy, block)
+
+
+def plan(options: MetropolisOptions, point: PointType, recipe: Recipe | None = None) -> Plan:
+    """The plan of a step with a decision rule; with a recipe, the same plan in another process.
+
+    Raises
+    ------
+    OtherDataError
+        If the recipe was made for other data.
+    """
+    if options.elementwise:
+        from pymc_austerity.step_methods.metropolis.element_plan import plan_elements
+
+        return plan_elements(options, point, recipe)
+    if recipe is not None:
+        return (
+            plan_sweeps(options, point, recipe)
+            if recipe.is_plate
+            else plan_metropolis(options, point, recipe)
+        )
+    if options.control_variate is None or getattr(options.acceptance, "needs_range", False):
+        return plan_metropolis(options, point)
+    fact = factorised(options, point)
+    plate, _ = find_plate(options, fact, point)
+    if plate is not None:
+        return plan_sweeps(options, point, found=plate)
+    return plan_metropolis(options, point, surveyed=survey(options, point, factorisation=fact))
+
+
+def find_plate(
+    options: MetropolisOptions, fact: Factorisation, point: PointType
+) -> tuple[Plates | None, str]:
+    """The plate of effects that a model has, if any; and why effects of many groups are no plate."""
+    sizes = [math.prod(fact.graph.values[name].type.shape) for name in fact.var_names]
+    if max(sizes, default=0) < options.fewest_groups - 1:  # effects that sum to zero are one fewer
+        return None, ""
+    from pymc_austerity.model.plates.gathers import NoPlate
+    from pymc_austerity.step_methods.metropolis.plate_search import plate_for
+
+    found = plate_for(options, fact, point)
+    return (None, str(found)) if isinstance(found, NoPlate) else (found, "")
+
+
+def plan_sweeps(
+    options: MetropolisOptions, point: PointType, recipe: Recipe | None = None, found: Plates | None = None
+) -> Plan:
+    """The plan of sweeps over a plate that was found, or that a recipe was made for."""
+    from pymc_austerity.step_methods.metropolis.crossed_plan import plan_groups
+
+    return plan_groups(options, point, recipe, found)
