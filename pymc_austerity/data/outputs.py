@@ -290,28 +290,18 @@ def converted(values: NDArray[Any], dtype: Dtype, column: str, first_row: int) -
 def _misfits(values: NDArray[Any], result: NDArray[Any]) -> NDArray[np.bool_]:
     """Mask of the values that another dtype has changed."""
     before, after = values.dtype, result.dtype
-    if after.kind == "b":
-        return np.asarray((values != 0) & (values != 1))
-    if after.kind in "iu":
+    if before.kind == "f" and after.kind in "iu":
         limits = np.iinfo(after)
-        if before.kind == "f":
-            # Limits as powers of two are exact in every floating-point dtype that can reach them.
-            inside = (values >= float(limits.min)) & (values < float(limits.max + 1))
-            return np.asarray(~(inside & (values == np.floor(values))))
-        return _outside(values, int(limits.min), int(limits.max))
+        # Limits as powers of two are exact in every floating-point dtype that can reach them.
+        inside = (values >= float(limits.min)) & (values < float(limits.max + 1))
+        return np.asarray(~(inside & (values == np.floor(values))))
+    if after.kind in "biu":
+        return np.asarray(values != result)
     if before.kind == "f":
         overflow = np.isfinite(values) & ~np.isfinite(result)
         return np.asarray(overflow | ((values != 0) & (result == 0)))
     exact = 2 ** (np.finfo(after).nmant + 1)
-    return _outside(values, -exact, exact)
-
-
-def _outside(values: NDArray[Any], low: int, high: int) -> NDArray[np.bool_]:
-    """Mask of integers or booleans outside two limits, which need not fit into their dtype."""
-    if values.dtype.kind == "b":
-        return np.zeros(values.shape, np.bool_)
-    wrong: NDArray[np.bool_] = (values < low) | (values > high)
-    return wrong
+    return np.asarray((values < -exact) | (values > exact))
 
 
 def _holds(dtype: Dtype) -> str:

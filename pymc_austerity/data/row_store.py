@@ -189,10 +189,10 @@ class RowStore(Mapping[str, Rows]):
             maps = {name: _rows_of_map(name, array, elsewhere) for name, array in path.items()}
             return cls(maps, None, elsewhere)
         folder = Path(path).absolute()
-        layout = read_layout(folder)
+        chunk_rows, arrays = read_layout(folder)
         rows = {
-            name: _rows_of_file(name, folder, array, layout.chunk_rows, elsewhere or folder)
-            for name, array in layout.arrays.items()
+            name: _rows_of_file(name, folder, array, chunk_rows, elsewhere or folder)
+            for name, array in arrays.items()
         }
         return cls(rows, folder, elsewhere)
 
