@@ -89,23 +89,9 @@ class SubsampledStep(RebuiltStep):
 
     It is a plan with a compiled engine. A subclass sets `name`, and hands a decision rule to `__init__`. What
     differs between a block and a plate of effects is answered by the recipe of the plan.
-
-    Parameters
-    ----------
-    vars : variables or their names, or None
-    acceptance : AcceptanceRule
-    range_bound : "exact" or callable, optional
-    default_batch : int, optional
-        Batch size if the rule has none, instead of the rule's own default.
-    **options
-        Keywords that all steps take; see `MetropolisHastings`.
-
-    Attributes
-    ----------
-    mixing : Mixing or None
-        What a pilot run said of the draws of the step, if there was one.
     """
 
+    # What a pilot run said of the draws of the step, if there was one.
     mixing: Mixing | None = None
     _reads_disk = True
     _rebuilt = ("_factorisation", "_engine")

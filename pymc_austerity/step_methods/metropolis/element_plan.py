@@ -28,15 +28,6 @@ def plan_elements(
     """Find the rows of each element, and decide how it will be moved.
 
     With a recipe nothing is checked, and nothing told.
-
-    Raises
-    ------
-    ValueError
-        If an option has no meaning for single elements, or a variable has none.
-    FactorisationError
-        If a term uses a variable in another way than element by element.
-    OtherDataError
-        If the recipe was made for other data.
     """
     if recipe is None:
         _refuse(options)

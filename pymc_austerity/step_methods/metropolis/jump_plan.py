@@ -40,19 +40,7 @@ def of_coefficients(range_bound: RangeBound, n_coefficients: int) -> RangeBound:
 def plan_jumps(
     options: MetropolisOptions, point: PointType, jumps: Jumps, recipe: Recipe | None = None
 ) -> BlockPlan[Recipe]:
-    """Find indicators and coefficients, and the mode of the full model, if no recipe has it.
-
-    Raises
-    ------
-    ValueError
-        If the variables are not those of a variable selection, or an option has no meaning for them.
-    FactorisationError
-        If rows of a term cannot be computed one by one.
-    UnsuitableError
-        If no term is long enough, or the full model has no mode.
-    OtherDataError
-        If the recipe was made for other data.
-    """
+    """Find indicators and coefficients, and the mode of the full model, if no recipe has it."""
     selection = find_selection(
         options.model,
         options.vars,

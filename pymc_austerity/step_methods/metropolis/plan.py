@@ -163,18 +163,8 @@ class Recipe:
     ) -> PointType:
         """Where a chain begins that was told to begin at `point`.
 
-        Parameters
-        ----------
-        fact : Factorisation
-            The terms of the block.
-        engine : CompiledKernel
-        point : dict
-            Values of all variables.
-        default : callable
-            ``() -> point``: where chains begin if nobody says where, the model's initial point.
-        rng : numpy.random.Generator
-        names : str
-            Of the variables of the block, for warnings.
+        `default` returns the model's initial point, where chains begin if nobody says where; `names` are the
+        variables of the block, for warnings.
         """
         if self.mode_fit is None or not is_fitted(self.proposal):
             return point
@@ -259,21 +249,10 @@ def survey(
     factorisation: Factorisation | None = None,
     elsewhere: Elsewhere | None = None,
 ) -> Survey:
-    """Find the local terms, and the mode if it is needed.
+    """Find the local terms, unless they are known, and the mode if it is needed.
 
-    Parameters
-    ----------
-    options : MetropolisOptions
-    point : dict
-        Values of all variables.
-    recipe : Recipe, optional
-        Of the same plan in another process: then nothing is checked or searched for.
-    certify : bool, default True
-        Look for a bound on all Taylor remainders together, and for the rows with the largest ones.
-    factorisation : Factorisation, optional
-        The local terms, if they are known already.
-    elsewhere : callable, optional
-        Computes sums over all rows in other processes.
+    With a recipe nothing is checked or searched for. `certify` asks for a bound on all Taylor remainders
+    together, and for the rows with the largest ones. `elsewhere` sums over all rows in other processes.
 
     Raises
     ------
@@ -383,13 +362,7 @@ def bound_to(
 
 
 def plan(options: MetropolisOptions, point: PointType, recipe: Recipe | None = None) -> Plan:
-    """The plan of a step with a decision rule; with a recipe, the same plan in another process.
-
-    Raises
-    ------
-    OtherDataError
-        If the recipe was made for other data.
-    """
+    """The plan of a step with a decision rule; with a recipe, the same plan in another process."""
     if options.elementwise:
         from pymc_austerity.step_methods.metropolis.element_plan import plan_elements
 

@@ -190,18 +190,8 @@ def plan_tuna(
 ) -> BlockPlan[TunaRecipe]:
     """Find mode and expansion, unless there is a survey, and bound what is left of each row.
 
-    With a recipe nothing is searched for; bounds, which have size N, are computed anew.
-
-    Raises
-    ------
-    FactorisationError
-        If rows of a term cannot be computed one by one.
-    UnsuitableError
-        If there is no mode.
-    NoBoundError
-        If no bound is known for the remainders of a term.
-    OtherDataError
-        If the recipe was made for other data.
+    With a recipe nothing is searched for; bounds, which have size N, are computed anew. Beside the errors of
+    `survey` there is `NoBoundError`, if no bound is known for the remainders of a term.
     """
     surveyed = survey(options, point, recipe, certify=False) if surveyed is None else surveyed
     bound = bound_proposal(options, surveyed, EXACT, point)
@@ -306,15 +296,7 @@ class NoBoundError(UnboundedError):
 
 
 def bounded_rows(options: MetropolisOptions, surveyed: Survey, point: PointType) -> tuple[BoundedRows, str]:
-    """Bounds on the remainders of all local terms, with rows drawn in proportion to them; and their sources.
-
-    Raises
-    ------
-    NoBoundError
-        If none is known for a term.
-    ValueError
-        If `curvature` is given for something else.
-    """
+    """Bounds on the remainders of all local terms, with rows drawn by them; and the sources of these."""
     fact, found, curvature = surveyed.factorisation, surveyed.found, options.curvature
     folder = scratch_folder(fact)
     assert found is not None

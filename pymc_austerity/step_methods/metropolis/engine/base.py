@@ -47,19 +47,12 @@ class CompiledKernel:
     """Transitions of one step, compiled. It has size N: it is made anew in every process.
 
     A subclass says in `_given` what its kernel is handed, by the names of the kernel's parameters.
-
-    Attributes
-    ----------
-    n_local : int
-        Local terms.
-    n_others : int
-        Those that are subsampled.
-    reads_all, needs_range : bool
-        Whether the decision rule reads all terms anyway, and whether it depends on a bound of their range.
     """
 
+    # Local terms, and those that are subsampled.
     n_local: int
     n_others: int
+    # Whether the decision rule reads all terms anyway, and whether it depends on a bound of their range.
     reads_all = False
     needs_range = False
     target: CompiledTarget

@@ -49,24 +49,11 @@ def joined(schedules: Sequence[Any], rule: AcceptanceRule) -> tuple[Any, Index]:
 
 
 class ElementEngine(Engine):
-    """Transitions of single elements.
+    """Transitions of single elements: those with fewer rows than `fewest` read all of them.
 
-    Parameters
-    ----------
-    proposal : Bound
-    q, point : ndarray, dict
-        A state, and the values of all variables, to compile with.
-    terms : ElementTerms
-    rule : AcceptanceRule
-        With its batch size.
-    fewest : int
-        Elements with fewer rows read all of them.
-    in_blocks : bool or None
-        Whether the rows of an element are put in a random order once, of which neighbours are read; None
-        chooses.
-    in_order : bool
-        Whether a sweep goes through the elements in order, or at random.
-    range_bound : RangeBound
+    With `in_blocks` the rows of an element are put in a random order once, of which neighbours are read; None
+    chooses. A sweep goes through the elements `in_order`, or at random. It is compiled with `q` and
+    `point`.
     """
 
     kernel = staticmethod(element_transitions)

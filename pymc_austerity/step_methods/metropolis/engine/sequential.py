@@ -53,30 +53,9 @@ def range_bound_for(
 class RuleEngine(Engine):
     """Transitions of a decision rule.
 
-    A rule that is decided only when all terms are seen has `full_transitions`, others `transitions`.
-
-    Parameters
-    ----------
-    proposal : Bound
-    q, point : ndarray, dict
-        A state, and the values of all variables, to compile with.
-    factorisation : Factorisation
-    rule : AcceptanceRule
-    range_bound : RangeBound
-        For rules that need the range of the log ratios.
-    exact_rows : ndarray of int
-        Positions of the population that are evaluated at every step.
-    subsample : "gather", "block" or None
-        Draw single rows, or blocks of neighbours of shuffled rows; None chooses.
-    kernels : (callable, callable), optional
-        The transitions of a rule that reads all terms, and those of any other.
-
-    Attributes
-    ----------
-    full : bool
-        Whether it is the kernel of all terms.
-    exact_rows : ndarray of int
-        Where these rows are stored, in order.
+    A rule that is decided only when all terms are seen has the first of the `kernels`, others the second.
+    Terms at `exact_rows` are evaluated at every step. `subsample` is to draw single rows, or blocks of
+    neighbours of shuffled rows; None chooses. It is compiled with `q` and `point`.
     """
 
     def __init__(
