@@ -47,12 +47,8 @@ def write_layout(
 def read_layout(folder: Path) -> tuple[int, dict[str, ArrayLayout]]:
     """Rows of a chunk, and the arrays, by the `store.json` of a folder.
 
-    Raises
-    ------
-    FileNotFoundError
-        If the folder is no row store.
-    ValueError
-        If the file is damaged, or of another version.
+    A `FileNotFoundError` if the folder is no row store, a `ValueError` if the file is damaged, or of another
+    version.
     """
     path = folder / FILE
     if not path.is_file():
@@ -73,17 +69,7 @@ def _array(fields: dict[str, Any]) -> ArrayLayout:
 
 
 class NpyFile:
-    """An array that is appended to. Its place on disk is reserved first.
-
-    Parameters
-    ----------
-    path : Path
-    dtype : dtype
-    shape : tuple of int
-        Of the whole array.
-    chunk_rows : int
-        Rows of a chunk.
-    """
+    """An array that is appended to, with the checksum of each chunk. Its place on disk is reserved first."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], chunk_rows: int) -> None:
         self.path, self.dtype, self.shape, self._chunk_rows = path, dtype, shape, chunk_rows
@@ -103,13 +89,7 @@ class NpyFile:
             raise
 
     def append(self, rows: NDArray[Any]) -> None:
-        """Write rows of the same dtype.
-
-        Raises
-        ------
-        OSError
-            If the disk is full.
-        """
+        """Write rows of the same dtype."""
         rows = np.ascontiguousarray(rows, self.dtype)
         write_all(self._file, rows, self.path, self._size)
         start = 0

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data.files import place_of_map, state_of
+from pymc_austerity.data.files import place_of_map, require_scratch, state_of
 from pymc_austerity.data.layout import ArrayLayout, read_layout
 from pymc_austerity.data.outputs import STORED, CategoryChoice, ColumnChoice, DtypeChoice, plan_outputs
 from pymc_austerity.data.rows import Rows, RowsFile
-from pymc_austerity.data.scratch import require_scratch
 from pymc_austerity.data.sources import opened, require_equal_lengths
 from pymc_austerity.data.writing import Job, write_store
 from pymc_austerity.validation import is_whole, nearest

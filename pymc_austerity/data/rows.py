@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data.files import FileState, checksum, path_here, require_size, state_of
+from pymc_austerity.data.files import FileState, checksum, path_here, require_scratch, require_size, state_of
 from pymc_austerity.data.layout import ArrayLayout
-from pymc_austerity.data.scratch import require_scratch
 
 
 class RowsFile(NamedTuple):
@@ -95,15 +94,7 @@ class Rows:
         return self._file.path
 
     def scratch_folder(self) -> Path:
-        """A folder for what is computed from the rows.
-
-        Raises
-        ------
-        PermissionError
-            If nothing can be written there.
-        ValueError
-            If there is none.
-        """
+        """A folder for what is computed from the rows; see `require_scratch`."""
         return require_scratch(self._file.scratch)
 
     @property
@@ -130,17 +121,9 @@ class Rows:
         return blake2b(repr((self.dtype.str, self.shape, content)).encode(), digest_size=16).hexdigest()
 
     def chunk(self, number: int) -> NDArray[Any]:
-        """One chunk, compared with its checksum. A chunk of a map gets that when it is first read.
+        """One chunk, compared with its checksum; a `ValueError` if it has changed.
 
-        Parameters
-        ----------
-        number : int
-            From 0.
-
-        Raises
-        ------
-        ValueError
-            If it has changed.
+        A chunk of a map gets its checksum when it is first read.
         """
         start = number * self.chunk_rows
         rows = self._values[start : start + self.chunk_rows]
@@ -156,13 +139,7 @@ class Rows:
         return rows
 
     def require_unchanged(self) -> None:
-        """Refuse a file that is not the one which was opened first.
-
-        Raises
-        ------
-        ValueError
-            If it was cut, written to or replaced.
-        """
+        """Refuse a file that was cut, written to or replaced since it was opened first, by a `ValueError`."""
         wanted = self._file.array.offset + int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
         require_size(self.path, wanted)
         if state_of(self.path) != self._file.state:
@@ -173,33 +150,14 @@ class Rows:
     def spot_check(self, rng: np.random.Generator, n_chunks: int) -> None:
         """Compare the file with what it was, and some chunks at random with their checksums.
 
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-        n_chunks : int
-
-        Raises
-        ------
-        ValueError
-            It names the file and what has changed.
+        A `ValueError` names the file and what has changed.
         """
         self.require_unchanged()
         for number in sorted(rng.choice(self.n_chunks, min(n_chunks, self.n_chunks), replace=False)):
             self.chunk(int(number))
 
     def require_finite(self, number: int) -> None:
-        """Refuse NaN and infinity in a chunk.
-
-        Parameters
-        ----------
-        number : int
-            Of the chunk.
-
-        Raises
-        ------
-        ValueError
-            It names the value, the column, the row and the chunk.
-        """
+        """Refuse NaN and infinity in a chunk by a `ValueError`: it names the value, column, row and chunk."""
         rows = self._values[number * self.chunk_rows : (number + 1) * self.chunk_rows]
         if self.dtype.kind != "f":
             return
@@ -230,17 +188,7 @@ def _reopened(file: RowsFile) -> Rows:
 
 
 def told_column(name: str, columns: Sequence[str] | None, place: Sequence[Any]) -> str:
-    """A column of an array, for messages.
-
-    Parameters
-    ----------
-    name : str
-        Of the array.
-    columns : sequence of str or None
-        Names of its columns.
-    place : sequence of int
-        Index of the column; empty if rows are numbers.
-    """
+    """A column of an array, for messages, by its place; that is empty if rows are numbers."""
     if not place:
         return repr(name)
     told = ", ".join(str(int(i)) for i in place) if columns is None else repr(columns[int(place[0])])

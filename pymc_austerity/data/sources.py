@@ -49,17 +49,7 @@ type Source = DictSource | ArrowSource
 
 
 def opened(source: Any) -> Source:
-    """Find out what a source is.
-
-    Parameters
-    ----------
-    source : mapping, path, sequence of paths, table or dataset
-        As in `RowStore.write`.
-
-    Raises
-    ------
-    ValueError, FileNotFoundError, ImportError
-    """
+    """Find out what a source is; it is given as in `RowStore.write`."""
     if isinstance(source, Mapping):
         return DictSource(source)
     if type(source).__module__.partition(".")[0] == "pyarrow":
@@ -80,13 +70,7 @@ def opened(source: Any) -> Source:
 
 
 class DictSource:
-    """Rows of arrays of equal lengths, by name.
-
-    Parameters
-    ----------
-    arrays : mapping
-        Arrays of NumPy (in memory or mapped) or Zarr.
-    """
+    """Rows of arrays of equal lengths, by name: of NumPy (in memory or mapped) or Zarr."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         if not arrays:
@@ -109,13 +93,7 @@ class DictSource:
 
 
 def require_equal_lengths(lengths: Mapping[str, int]) -> None:
-    """Refuse arrays that differ in their numbers of rows.
-
-    Raises
-    ------
-    ValueError
-        It names the arrays with their numbers of rows.
-    """
+    """Refuse arrays that differ in their numbers of rows, by a `ValueError` that names them."""
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{name!r} {length:,}" for name, length in lengths.items())
         raise ValueError(f"Arrays must have equally many rows, got {told}.")
@@ -228,14 +206,7 @@ class Part(NamedTuple):
 
 
 class ArrowSource:
-    """Rows of a table that `pyarrow.dataset` reads, one part after the other.
-
-    Parameters
-    ----------
-    fragments : sequence of pyarrow.dataset.Fragment
-    schema : pyarrow.Schema
-        Of all of them.
-    """
+    """Rows of a table that `pyarrow.dataset` reads, one part after the other; fragments have one schema."""
 
     def __init__(self, fragments: Sequence[Any], schema: Any) -> None:
         self._schema, self._parts = schema, _parts(fragments)
@@ -435,20 +406,9 @@ class UnreadableError(OSError):
 
 @contextmanager
 def readable(where: str, first: int = 0, stop: int = 0, remedy: str = _RESTORE) -> Iterator[None]:
-    """Name the file, its part and its rows if what is read within is damaged.
+    """Name the file, its part and its rows if what is read within is damaged, by an `UnreadableError`.
 
-    Parameters
-    ----------
-    where : str
-        File and part.
-    first, stop : int, default 0
-        Rows of the source; none if they are equal.
-    remedy : str, optional
-        What can be done about it.
-
-    Raises
-    ------
-    UnreadableError
+    Rows of the source are from `first` to before `stop`; none are told if these are equal.
     """
     try:
         yield

@@ -66,17 +66,9 @@ class Job(NamedTuple):
 
 
 def write_store(job: Job, path: Path, overwrite: bool, resume: bool) -> None:
-    """Write a store, or leave nothing behind.
+    """Write a store into the folder `path`, or leave nothing behind; options are those of `RowStore.write`.
 
     What is there stays for `resume=True` if the source cannot be read, or the program is interrupted.
-
-    Parameters
-    ----------
-    job : Job
-    path : Path
-        Of the folder that the store gets.
-    overwrite, resume : bool
-        As in `RowStore.write`.
     """
     require_free(path, overwrite)
     with partial_folder(path) as folder, watched("RowStore.write", True):
@@ -124,15 +116,7 @@ def _fill(job: Job, folder: Path, earlier: list[Entry]) -> None:
 
 
 class StagedArray:
-    """One array while it is written: its file, and what is known of its rows so far.
-
-    Parameters
-    ----------
-    output : Output
-    job : Job
-    folder : Path
-        In which it is written.
-    """
+    """One array while it is written into a folder: its file, and what is known of its rows so far."""
 
     file: NpyFile  # which is written now, or was last
     staged: NDArray[Any]  # the rows that the first pass has written
@@ -336,14 +320,8 @@ def _places(job: Job, arrays: Sequence[StagedArray]) -> Iterator[slice | Positio
 def merged(keys: NDArray[Any], run_rows: int, at_once: int) -> Iterator[Positions]:
     """Row numbers in the order of their keys, in pieces; rows with equal keys keep the order that they had.
 
-    Parameters
-    ----------
-    keys : array, shape (rows,)
-        Sorted within each run. May be mapped.
-    run_rows : int
-        Rows of a run; the last may have fewer.
-    at_once : int
-        The most rows of a piece.
+    Keys, which may be mapped, are sorted within each run of `run_rows`; the last run may have fewer. A piece
+    has `at_once` rows at most.
     """
     begins = np.arange(0, len(keys), run_rows)
     # A stack instead of recursion: ranges of keys in ascending order, the next one on top.

@@ -31,7 +31,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
 from pymc_austerity.data.rows import Rows
-from pymc_austerity.distributions.orthonormal_density import orthonormal_names
+from pymc_austerity.distributions.uniform_stiefel import orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError, UnsuitableError
 from pymc_austerity.model.factorisation import CHUNK
 from pymc_austerity.model.graph.functions import function_of

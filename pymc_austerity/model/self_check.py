@@ -14,7 +14,7 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.distributions.orthonormal_density import orthonormal_names
+from pymc_austerity.distributions.uniform_stiefel import orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import Factorisation, distance_of_rows, some_rows
 from pymc_austerity.model.graph.functions import function_of
@@ -78,6 +78,32 @@ def check_against_model(factorisation: Factorisation, model: pm.Model, pieces: S
     _compare_sums(
         [p.name for p in split], rest[: len(sums)], dict(zip(theirs, rest[len(sums) :], strict=True))
     )
+
+
+@np.errstate(all="ignore")
+def check_change(
+    graph: LogDensityGraph,
+    model: pm.Model,
+    points: Sequence[Mapping[str, np.ndarray]],
+    ours: Sequence[float],
+    what: tuple[str, str, str],
+) -> None:
+    """Compare the change of a log density between two points with that of the model's own terms.
+
+    These need all rows, and know nothing of what was done here. `what` says of what the check is, what
+    changes the log density, and whose terms `ours` are sums of.
+    """
+    full = function_of(model.value_vars, [t.sum() for t in graph.raw.values()], mode=INTERPRETED)
+    theirs = [float(np.sum(full(*(point[v.name] for v in model.value_vars)))) for point in points]
+    change, expected = float(ours[0] - ours[1]), theirs[0] - theirs[1]
+    # Differences of sums of many terms have the rounding errors of these sums.
+    error = 1e-8 * (1.0 + max(map(abs, theirs)))
+    if np.isfinite(change) and np.isfinite(expected) and abs(change - expected) > error:
+        name, moved, whose = what
+        raise SelfCheckError(
+            f"Self-check failed for {name}: {moved} the log density by {expected!r}, and the terms of "
+            f"{whose} by {change!r} (terms {', '.join(graph.raw)}). {_REPORT}"
+        )
 
 
 def _whole_terms(graph: LogDensityGraph, pieces: Sequence[Piece]) -> set[str]:

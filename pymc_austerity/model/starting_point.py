@@ -14,7 +14,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scan.op import Scan
 
-from pymc_austerity.distributions.orthonormal_density import nearest_orthonormal
+from pymc_austerity.distributions.uniform_stiefel import nearest_orthonormal
 from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.factorisation import Factorisation, point_of, some_rows

@@ -22,7 +22,6 @@ from pymc_austerity.kernels.particle_gibbs import (
 )
 from pymc_austerity.model.chains.chain_model import ChainModel, check_chain
 from pymc_austerity.model.chains.found import find_chain
-from pymc_austerity.model.chains.proposal import divide
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph
@@ -169,8 +168,7 @@ class ParticleGibbs(RebuiltStep):
         return True
 
     def _found(self, point: PointType) -> ChainModel:
-        found = find_chain(self._model, self._vars[0], point)
-        return ChainModel(found, divide(found))
+        return ChainModel(find_chain(self._model, self._vars[0], point))
 
     def _compile(self, chain: ChainModel, point: PointType) -> None:
         layout = chain.found.layout

@@ -8,7 +8,6 @@ import pytest
 from pymc_austerity.exceptions import FactorisationError, SelfCheckError
 from pymc_austerity.model.chains.chain_model import ChainModel, check_chain
 from pymc_austerity.model.chains.found import find_chain
-from pymc_austerity.model.chains.proposal import divide
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.factorise import factorise
 
@@ -158,7 +157,7 @@ def chain_of(build, name="h"):
         build()
     with interpreted():
         found = find_chain(model, model.rvs_to_values[model[name]], model.initial_point())
-        return ChainModel(found, divide(found)), model
+        return ChainModel(found), model
 
 
 @pytest.mark.filterwarnings("ignore:Data in y contains missing values")

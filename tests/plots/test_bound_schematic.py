@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from pymc_austerity.acceptance import Concentration, TTest
+from pymc_austerity.acceptance import Concentration
 from pymc_austerity.acceptance.base import Sample
 from pymc_austerity.plots import plot_bound_schematic
-from pymc_austerity.plots.bound_schematic import decide
+from pymc_austerity.plots.designs import decide
 from tests.plots.artists import inside, levels, line, places
 
 BOUNDS = ["hoeffding-serfling", "empirical-bernstein", "empirical-bernstein-serfling"]
@@ -75,13 +75,3 @@ def test_moments_of_the_sample_are_those_that_the_rule_gets():
 def test_equal_and_few_terms(values):
     axes = plot_bound_schematic(values, 0.0)
     assert math.isfinite(axes.get_ylim()[0])
-
-
-def test_bad_input():
-    with pytest.raises(TypeError, match="rule must be a Concentration, got TTest"):
-        plot_bound_schematic(rule=TTest())
-    with pytest.raises(ValueError, match="psi must be a finite number, got nan"):
-        plot_bound_schematic(psi=math.nan)
-    for values in ([1.0], [1.0, np.inf], np.zeros((2, 2))):
-        with pytest.raises(ValueError, match="log_ratios must be at least two finite numbers"):
-            plot_bound_schematic(values)

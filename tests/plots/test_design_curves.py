@@ -1,7 +1,6 @@
 """Figures 1 and 10 of Korattikara et al."""
 
 import numpy as np
-import pytest
 
 from pymc_austerity.design import data_usage, error
 from pymc_austerity.plots import plot_design_curves
@@ -31,20 +30,3 @@ def test_boundaries_have_their_own_style():
 
 def test_labels_have_room():
     assert inside(plot_design_curves(0.04)[0].figure)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "keywords", "said"),
-    [
-        ((0.05, []), {}, "epsilons must be at least one number, got none"),
-        ((0.05, 0.7), {}, "epsilon must be in"),
-        ((1.5, 0.1), {}, "pi_1 must be in"),
-        ((0.05, 0.1), {"boundaries": 2.0}, "boundary must be in"),
-        ((0.05, 0.1), {"boundaries": np.linspace(0.5, 1, 5)}, "boundaries must be at most 4, got 5"),
-        ((0.05, 0.1), {"mu_std": [1.0]}, "mu_std must be at least two finite numbers"),
-        ((0.05, 0.1), {"mu_std": [1.0, np.nan]}, "mu_std must be at least two finite numbers"),
-    ],
-)
-def test_bad_input(arguments, keywords, said):
-    with pytest.raises(ValueError, match=said):
-        plot_design_curves(*arguments, **keywords)

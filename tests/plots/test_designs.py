@@ -47,14 +47,3 @@ def test_every_second_move_is_held_out():
     expected = judged(optimal_design(train, 0.1, N=N), test)[0]
     np.testing.assert_allclose(line(left, "average design")[0, 1], expected)
     assert "5 moves" in left.get_title()
-
-
-def test_bad_input():
-    with pytest.raises(ValueError, match="at least two moves to hold one out, got 1"):
-        plot_test_designs(moves(1, n=1), [0.1], N=N)
-    with pytest.raises(ValueError, match="tolerances must be at least one number"):
-        plot_test_designs(moves(1), [], N=N)
-    with pytest.raises(ValueError, match="tolerance must be between 0 and 0.5, got 0.7"):
-        plot_test_designs(moves(1), [0.7], N=N)
-    with pytest.raises(ValueError, match="N, the number of local terms"):
-        plot_test_designs(moves(1), [0.1])

@@ -1,7 +1,6 @@
 """Find a latent chain in a model: its layout, and the rows of all terms that contain it, by site."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +13,6 @@ from pytensor.graph.traversal import ancestors
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.chains.layout import (
     ChainLayout,
-    ReadingTerm,
-    RowsRead,
     elements_that_matter,
     find_layout,
     no_chain,
@@ -96,9 +93,10 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
         found = reading_term(lifted_term, states, name=name, is_single=is_single, leaves=named_data)
         if found.selections:
             readings.append(found)
+    names = [reading.term.name for reading in readings]
     try:
         elements = [reading.elements for reading in readings]
-        layout = find_layout(name, shape, _read(readings, elements))
+        layout = find_layout(name, shape, list(zip(names, elements, strict=True)))
     except FactorisationError:  # some of what is read may not matter
         inputs = [*values, *placeholders]
         numbers = [*jittered(graph), *data]
@@ -108,15 +106,11 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
             else np.where(elements_that_matter(reading, inputs, numbers), reading.elements, -1)
             for reading in readings
         ]
-        layout = find_layout(name, shape, _read(readings, elements))
+        layout = find_layout(name, shape, list(zip(names, elements, strict=True)))
     sorted_terms = [
         site_term(r, own, layout) for r, own in zip(readings, elements, strict=True) if (own >= 0).any()
     ]
     return FoundChain(name, graph, states, layout, sorted_terms, leaves, data)
-
-
-def _read(readings: Sequence[ReadingTerm], elements: Sequence[np.ndarray]) -> list[RowsRead]:
-    return [RowsRead(r.term.name, own) for r, own in zip(readings, elements, strict=True)]
 
 
 def _rows_of(graph: LogDensityGraph, states: Variable) -> tuple[list[LocalTerm], list[bool]]:

@@ -59,16 +59,7 @@ class CompiledTarget:
         # Parts that depend on other variables only and take long vectors to compute: once for each draw.
         self.given, graphs = extract_given(graphs, moving, factorisation.threshold)
         outputs = self._differences(terms, graphs)
-        used = set(ancestors([*outputs.values(), *(given.source for given in self.given)]))
-        block = set(factorisation.var_names)
-        # Value variables outside the block that the terms depend on.
-        self.other_names = [n for n, v in self.values.items() if n not in block and v in used]
-        types = [self.values[n].type for n in self.other_names]
-        self._others = [(n, t.dtype, t.shape) for n, t in zip(self.other_names, types, strict=True)]
-        leaves = [leaf for leaf in data if leaf in used]
-        self.leaf_values = tuple(np.asarray(data[leaf], order="C") for leaf in leaves)  # contiguous
-        self._args = [*(self.values[n] for n in self.other_names), *leaves]
-        args = [*self._args, *(given.placeholder for given in self.given)]
+        args = self._take_arguments(outputs.values(), data, factorisation.var_names)
         self._outputs = outputs
         own = {"q_new": self._q_new, "q": self._q, "index": self._index}
         self._inputs = {
@@ -78,6 +69,20 @@ class CompiledTarget:
         # The arguments, where they are the same at every point.
         self.fixed_args = None if self._others or self.given else self.leaf_values
         self._functions: dict[str, Any] = {}
+
+    def _take_arguments(
+        self, outputs: Iterable[Variable], data: Mapping[Variable, np.ndarray], block: Sequence[str]
+    ) -> list[Variable]:
+        """Decide which other variables and data, and what is given by these, some graphs take."""
+        used = set(ancestors([*outputs, *(given.source for given in self.given)]))
+        # Value variables outside the block that the terms depend on.
+        self.other_names = [n for n, v in self.values.items() if n not in block and v in used]
+        types = [self.values[n].type for n in self.other_names]
+        self._others = [(n, t.dtype, t.shape) for n, t in zip(self.other_names, types, strict=True)]
+        leaves = [leaf for leaf in data if leaf in used]
+        self.leaf_values = tuple(np.asarray(data[leaf], order="C") for leaf in leaves)  # contiguous
+        self._args = [*(self.values[n] for n in self.other_names), *leaves]
+        return [*self._args, *(given.placeholder for given in self.given)]
 
     def given_names(self) -> list[str]:
         """Names of the variables that `given` depends on."""

@@ -31,7 +31,7 @@ from pymc_austerity.bounds.row_function import have_one_predictor
 from pymc_austerity.bounds.screened_draws import screened
 from pymc_austerity.bounds.sparsity import coordinate_groups, typical_length
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.data.scratch import ScratchTable
+from pymc_austerity.data.files import ScratchTable
 from pymc_austerity.exceptions import UnboundedError, UnsuitableError, warn
 from pymc_austerity.kernels.tuna import TunaRule, tuna_transitions
 from pymc_austerity.mode.mode_fit import FittedTerms
