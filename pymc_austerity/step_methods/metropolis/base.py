@@ -41,7 +41,7 @@ from pymc_austerity.step_methods.metropolis.options import (
     TunaFields,
     checked_options,
 )
-from pymc_austerity.step_methods.metropolis.plan import OtherDataError, Plan, Recipe, plan
+from pymc_austerity.step_methods.metropolis.plan import OtherDataError, Plan, Recipe
 from pymc_austerity.step_methods.metropolis.watch import (
     DriftWatch,
     Expected,
@@ -51,6 +51,7 @@ from pymc_austerity.step_methods.metropolis.watch import (
     look,
     n_tuning,
 )
+from pymc_austerity.step_methods.metropolis.which_plan import plan
 from pymc_austerity.step_methods.recommendation import Recommendation
 from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.work import budgeted
@@ -151,7 +152,6 @@ class SubsampledStep(RebuiltStep):
         step: Self = BlockedStep.__new__(cls, vars, model=model, blocked=True)
         step._begin(plan.options, None)
         step._compile(plan, point)
-        step._data_seen = [plan.recipe.data]
         step._begin_chain(n_tune=0)
         return step
 
@@ -209,6 +209,7 @@ class SubsampledStep(RebuiltStep):
         # The plan goes: the designs that it holds have the size of the data. The engine comes last: it tells
         # that the step is built, also after an interrupt.
         self._options, self._factorisation, self._recipe = plan.options, plan.factorisation, recipe
+        self._data_seen = [recipe.data]
         self._engine = engine
         if recipe.columns:
             self._also_report(recipe.columns)

@@ -7,14 +7,11 @@ Only a `Recipe` of it travels to other processes.
 Every kind of plan is made by one function of options, a point and a recipe: `plan_metropolis` here, and
 `plan_tuna`, `plan_elements`, `plan_jumps`, `plan_plates`, `plan_crossed` in files of their own. What a recipe
 knows is not searched for. Where the data are others than those of the recipe, they raise `OtherDataError`.
-`plan` is the way to them. It imports rooms of single elements and of plates where they are needed: most steps
-need neither.
 """
 
 from __future__ import annotations
 
 import gc
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -52,7 +49,6 @@ from pymc_austerity.target import Index, QuadraticProxy, Vector
 
 if TYPE_CHECKING:
     from pymc_austerity.bounds.log_ratio_range import RangeCertificates
-    from pymc_austerity.model.plates.crossed import Plates
 
 
 class OtherDataError(Exception):
@@ -359,47 +355,3 @@ def bound_to(
 ) -> BoundProposal:
     """A proposal for a block, with the acceptance rate that suits the rule."""
     return bind(proposal, block.n_dim, rule.target_accept(block.n_free), proxy, block)
-
-
-def plan(options: MetropolisOptions, point: PointType, recipe: Recipe | None = None) -> Plan:
-    """The plan of a step with a decision rule; with a recipe, the same plan in another process."""
-    if options.elementwise:
-        from pymc_austerity.step_methods.metropolis.element_plan import plan_elements
-
-        return plan_elements(options, point, recipe)
-    if recipe is not None:
-        return (
-            plan_sweeps(options, point, recipe)
-            if recipe.is_plate
-            else plan_metropolis(options, point, recipe)
-        )
-    if options.control_variate is None or getattr(options.acceptance, "needs_range", False):
-        return plan_metropolis(options, point)
-    fact = factorised(options, point)
-    plate, _ = find_plate(options, fact, point)
-    if plate is not None:
-        return plan_sweeps(options, point, found=plate)
-    return plan_metropolis(options, point, surveyed=survey(options, point, factorisation=fact))
-
-
-def find_plate(
-    options: MetropolisOptions, fact: Factorisation, point: PointType
-) -> tuple[Plates | None, str]:
-    """The plate of effects that a model has, if any; and why effects of many groups are no plate."""
-    sizes = [math.prod(fact.graph.values[name].type.shape) for name in fact.var_names]
-    if max(sizes, default=0) < options.fewest_groups - 1:  # effects that sum to zero are one fewer
-        return None, ""
-    from pymc_austerity.model.plates.gathers import NoPlate
-    from pymc_austerity.step_methods.metropolis.plate_search import plate_for
-
-    found = plate_for(options, fact, point)
-    return (None, str(found)) if isinstance(found, NoPlate) else (found, "")
-
-
-def plan_sweeps(
-    options: MetropolisOptions, point: PointType, recipe: Recipe | None = None, found: Plates | None = None
-) -> Plan:
-    """The plan of sweeps over a plate that was found, or that a recipe was made for."""
-    from pymc_austerity.step_methods.metropolis.crossed_plan import plan_groups
-
-    return plan_groups(options, point, recipe, found)

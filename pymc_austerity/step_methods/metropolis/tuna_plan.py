@@ -53,12 +53,11 @@ from pymc_austerity.step_methods.metropolis.plan import (
     block_plan,
     bound_proposal,
     factorised,
-    find_plate,
     mode_fit_of,
-    plan_sweeps,
     survey,
 )
 from pymc_austerity.step_methods.metropolis.prediction import Prediction, predict
+from pymc_austerity.step_methods.metropolis.which_plan import find_plate, plan_sweeps
 from pymc_austerity.target import Vector
 from pymc_austerity.validation import is_real
 

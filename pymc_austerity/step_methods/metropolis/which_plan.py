@@ -1,0 +1,62 @@
+"""Which plan a step with a decision rule has: of single elements, of a plate of effects, or of a block.
+
+Rooms of single elements and of plates are imported where they are needed. Most steps need neither.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pymc.initial_point import PointType
+
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
+from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised, plan_metropolis, survey
+
+if TYPE_CHECKING:
+    from pymc_austerity.model.plates.crossed import Plates
+
+
+def plan(options: MetropolisOptions, point: PointType, recipe: Recipe | None = None) -> Plan:
+    """The plan of a step with a decision rule; with a recipe, the same plan in another process."""
+    if options.elementwise:
+        from pymc_austerity.step_methods.metropolis.element_plan import plan_elements
+
+        return plan_elements(options, point, recipe)
+    if recipe is not None:
+        return (
+            plan_sweeps(options, point, recipe)
+            if recipe.is_plate
+            else plan_metropolis(options, point, recipe)
+        )
+    if options.control_variate is None or getattr(options.acceptance, "needs_range", False):
+        return plan_metropolis(options, point)
+    fact = factorised(options, point)
+    plate, _ = find_plate(options, fact, point)
+    if plate is not None:
+        return plan_sweeps(options, point, found=plate)
+    return plan_metropolis(options, point, surveyed=survey(options, point, factorisation=fact))
+
+
+def find_plate(
+    options: MetropolisOptions, fact: Factorisation, point: PointType
+) -> tuple[Plates | None, str]:
+    """The plate of effects that a model has, if any; and why effects of many groups are no plate."""
+    sizes = [math.prod(fact.graph.values[name].type.shape) for name in fact.var_names]
+    if max(sizes, default=0) < options.fewest_groups - 1:  # effects that sum to zero are one fewer
+        return None, ""
+    from pymc_austerity.model.plates.gathers import NoPlate
+    from pymc_austerity.step_methods.metropolis.plate_search import plate_for
+
+    found = plate_for(options, fact, point)
+    return (None, str(found)) if isinstance(found, NoPlate) else (found, "")
+
+
+def plan_sweeps(
+    options: MetropolisOptions, point: PointType, recipe: Recipe | None = None, found: Plates | None = None
+) -> Plan:
+    """The plan of sweeps over a plate that was found, or that a recipe was made for."""
+    from pymc_austerity.step_methods.metropolis.crossed_plan import plan_groups
+
+    return plan_groups(options, point, recipe, found)
