@@ -75,7 +75,6 @@ from pymc_austerity.bounds.row_constants import (
     ExpansionCoordinates,
     bounded_term,
 )
-from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.exceptions import SelfCheckError
@@ -115,9 +114,6 @@ def certify_remainders(
     population of all terms one after the other. Raises UnboundedError if nothing is known of the remainders
     of a term; the message names it.
     """
-    order = coordinates.order
-    if order not in (1, 2):
-        raise ValueError(f"The order of the expansion must be 1 or 2, not {order}.")
     radii = coordinates.typical_radius * _RADII
     largest = np.zeros(len(radii))
     exact, of_exact = np.empty(0, dtype=np.int64), np.empty((len(radii), 0))
@@ -134,7 +130,7 @@ def certify_remainders(
         start += term.n_rows
     center = np.ascontiguousarray(coordinates.center, dtype=np.float64)
     whitening = np.ascontiguousarray(coordinates.whitening, dtype=np.float64)
-    return RemainderCertificate(order, center, whitening, radii, largest), np.sort(exact)
+    return RemainderCertificate(coordinates.order, center, whitening, radii, largest), np.sort(exact)
 
 
 @jitable
@@ -191,6 +187,25 @@ def remainder_range(certificate: RemainderCertificate, q_new: Vector, q: Vector)
 
 
 # Rows drawn in proportion to their bounds -------------------------------------------------
+
+
+class RowDraws(NamedTuple):
+    """Bounds b_i on the remainders of all rows, and how rows are drawn by them, as a kernel sees it.
+
+    There are three ways: bounds c_i M, bounds by groups of whitened coordinates (`group_draws`), and bounds
+    c_i M of which rows are tried against bounds of their own (`screened_draws`). What compiled code calls is
+    the way of one model, and nothing of the others.
+    """
+
+    # All that the functions need. It has size N. Every way has the attributes of `RowSampler`, but for
+    # `order`, `whitening` and `tables`.
+    state: Any
+    # ``(state, phi_new, phi) -> move``, what is known of a pair of states before any row is read.
+    # It has `tier`, and `expected`, how many rows will be drawn. It is the same if the states change places.
+    move: Callable[[Any, Vector, Vector], Any]
+    # ``(rng, state, move, n) -> rows``: of n rows, drawn independently, those that are evaluated
+    draw: Callable[[np.random.Generator, Any, Any, int], Index]
+    bounds: Callable[[Any, Any, Index], Vector]  # ``(state, move, rows) -> b_i`` of some rows
 
 
 class RowSampler(NamedTuple):
@@ -382,6 +397,6 @@ def multiples(constants: Singles, rows: Index, size: float) -> Vector:
     return np.float64(size) * constants[rows]  # Python calls it for thousands of rows, too
 
 
-def plain_draws(sampler: RowSampler) -> BoundedRows:
+def plain_draws(sampler: RowSampler) -> RowDraws:
     """Rows drawn in proportion to c_i M."""
-    return BoundedRows(sampler, plain_move, plain_draw, plain_bounds)
+    return RowDraws(sampler, plain_move, plain_draw, plain_bounds)

@@ -17,17 +17,16 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor import fft
 
-from .catalogue import coords, optional, refused, refused_so_far, required
+from .catalogue import coords, optional, refused, refused_so_far, required, scanned
 from .catalogue_fields_a import with_gaps
 
 # Missing cells and masks
 
 
 @required("X_observed", "y", ask=["beta"], columns=(1300, 3, 3001))
-def matrix_with_missing_cells(rng, X):
+def matrix_with_missing_cells(rng, X, beta):
     mu = pm.Normal("mu", 0, 1, shape=3)
     sd = pm.HalfNormal("sd", 1, shape=3)
-    beta = pm.Normal("beta", 0, 1, shape=3)
     X = pm.Normal("X", mu, sd, observed=with_gaps(X, rng, 0.05))
     pm.Normal("y", pt.dot(X, beta), 1, observed=rng.normal(size=1300))
 
@@ -41,16 +40,15 @@ def masked_matrix_of_covariates(rng, X, beta):
 
 
 @required("y", ask=["beta"], columns=(1302, 3, 3003))
-def imputed_cells_set_by_a_mask(rng, X):
+def imputed_cells_set_by_a_mask(rng, X, beta):
     mask = rng.random(X.shape) < 0.1
     missing = pm.Normal("missing", 0, 1, shape=int(mask.sum()))
     full = pt.set_subtensor(pt.as_tensor(X)[mask], missing)
-    beta = pm.Normal("beta", 0, 1, shape=3)
     pm.Normal("y", full @ beta, 1, observed=rng.normal(size=1302))
 
 
 @required("y", ask=["b"], columns=(1303, 1, 3004))
-def imputed_column_set_by_a_mask(rng, X):
+def imputed_column_set_by_a_mask(rng, X, b):
     x = with_gaps(X[:, 0], rng, 0.2)
     gaps = np.isnan(x)
     nu = pm.Normal("nu", 0, 1)
@@ -58,16 +56,14 @@ def imputed_column_set_by_a_mask(rng, X):
     full = pt.zeros(1303)
     full = pt.set_subtensor(full[np.where(gaps)], missing)
     full = pt.set_subtensor(full[np.where(~gaps)], x[~gaps])
-    b = pm.Normal("b", 0, 1)
     pm.Normal("y", b * full, 1, observed=rng.normal(size=1303))
 
 
 @required("z", "y", ask=["beta"], columns=(1304, 4, 3005))
-def long_imputed_cells(rng, X):
+def long_imputed_cells(rng, X, beta):
     mask = rng.random(X.shape) < 0.3
     z = pm.Normal("z", 0, 1, shape=int(mask.sum()))
     full = pt.set_subtensor(pt.as_tensor(X)[mask.nonzero()], z)
-    beta = pm.Normal("beta", 0, 1, shape=4)
     pm.Normal("y", (full * beta).sum(axis=1), 1, observed=rng.normal(size=1304))
 
 
@@ -179,11 +175,10 @@ def models_within_models(rng, X, mu):
 
 
 @required("y", ask=["b"], seed=3027)
-def intervened_and_observed(rng):
+def intervened_and_observed(rng, sigma):
     x = pm.Normal("x", 0, 1, shape=1327)
     z = pm.Normal("z", 0.5 * x, 1, shape=1327)
     b = pm.Normal("b", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
     pm.Normal("y", b[0] * x + b[1] * z, sigma, shape=1327)
     given = {"x": rng.normal(size=1327), "z": rng.normal(size=1327)}
     return lambda model: pm.observe(pm.do(model, given), {"y": rng.normal(size=1327)})
@@ -311,8 +306,7 @@ def rows_merged_by_reshape(rng):
     X = rng.normal(size=(400, 3, 2))
     b = pm.Normal("b", 0, 1, shape=2)
     a = pm.Normal("a", 0, 1, shape=400)
-    mu = (a[:, None] + X @ b).reshape((1200,))
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1200))
+    pm.Normal("y", (a[:, None] + X @ b).reshape((1200,)), 1, observed=rng.normal(size=1200))
 
 
 @required("u", "y", ask=["beta"], seed=3061)
@@ -344,16 +338,14 @@ def answers_of_items_first(rng):
 def subjects_repeated(rng):
     a = pm.Normal("a", 0, 1, shape=1364)
     wave = pm.Normal("wave", 0, 1, shape=3)
-    mu = pt.repeat(a, 3) + pt.tile(wave, 1364)
-    pm.Normal("y", mu, 1, observed=rng.normal(size=3 * 1364))
+    pm.Normal("y", pt.repeat(a, 3) + pt.tile(wave, 1364), 1, observed=rng.normal(size=3 * 1364))
 
 
 @required("y", ask=["a"], seed=3065)
 def effects_repeated_by_counts(rng):
     counts = rng.integers(1, 60, size=50)
     a = pm.Normal("a", 0, 1, shape=50)
-    mu = pt.repeat(a, counts)
-    pm.Normal("y", mu, 1, observed=rng.normal(size=counts.sum()))
+    pm.Normal("y", pt.repeat(a, counts), 1, observed=rng.normal(size=counts.sum()))
 
 
 @required("y", ask=["sigma"], columns=(1366, 2, 3066))
@@ -378,8 +370,7 @@ def joint_likelihood_concatenated(rng):
 @required("y", ask=["b"], seed=3068)
 def broadcast_to_table(rng, a):
     b = pm.Normal("b", 0, 1, shape=3)
-    mu = pt.broadcast_to(a + b, (1368, 3))
-    pm.Normal("y", mu, 1, observed=rng.normal(size=(1368, 3)))
+    pm.Normal("y", pt.broadcast_to(a + b, (1368, 3)), 1, observed=rng.normal(size=(1368, 3)))
 
 
 @required("y", ask=["nu"], columns=(1369, 2, 3069))
@@ -483,24 +474,22 @@ def kronecker_product_of_effects(rng):
 
 
 @required("y", ask=["sigma"], columns=(1380, 2, 3080))
-def custom_dist_of_exponentiated_sums(rng, X):
+def custom_dist_of_exponentiated_sums(rng, X, sigma):
 
     def dist(eta, sigma, size):
         return pt.exp(eta + pm.Gumbel.dist(0, sigma, size=size))
 
     beta = pm.Normal("beta", 0, 0.5, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
     pm.CustomDist("y", pt.dot(X, beta), sigma, dist=dist, observed=rng.lognormal(size=1380))
 
 
 @required("y", ask=["sigma"], columns=(1381, 2, 3081))
-def custom_dist_of_clipped_student(rng, X):
+def custom_dist_of_clipped_student(rng, X, sigma):
 
     def dist(mu, sigma, size):
         return pt.clip(pm.StudentT.dist(5, mu=mu, sigma=sigma, size=size), -1, 1)
 
     beta = pm.Normal("beta", 0, 0.5, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
     pm.CustomDist("y", X @ beta, sigma, dist=dist, observed=np.clip(rng.normal(size=1381), -1, 1))
 
 
@@ -681,21 +670,19 @@ def missing_cells_of_long_rows_imputed_by_regression(rng, X):
 
 
 @required("x1_observed", "x2_observed", "y", ask=["beta", "s"], columns=(1336, 3, 3136))
-def imputed_columns_stacked(rng, X):
+def imputed_columns_stacked(rng, X, beta):
     x1 = pm.Normal("x1", 0, 1, observed=with_gaps(X[:, 0], rng))
     s = pm.HalfNormal("s", 1)
     x2 = pm.Normal("x2", 0.5 * x1, s, observed=with_gaps(X[:, 1], rng))
     design = pt.stack([x1, x2, pt.as_tensor(X[:, 2])], axis=1)
-    beta = pm.Normal("beta", 0, 1, shape=3)
     pm.Bernoulli("y", logit_p=design @ beta, observed=rng.integers(2, size=1336))
 
 
 @required("y_observed", ask=["sigma"], seed=3137)
 def table_of_outcomes_with_gaps(rng):
-    y = with_gaps(rng.normal(size=(1337, 3)), rng)
     mu = pm.Normal("mu", 0, 1, shape=3)
     sigma = pm.HalfNormal("sigma", 1, shape=3)
-    pm.Normal("y", mu, sigma, observed=y)
+    pm.Normal("y", mu, sigma, observed=with_gaps(rng.normal(size=(1337, 3)), rng))
 
 
 @required("y", ask=["b"], columns=(2604, 1, 3138))
@@ -765,11 +752,9 @@ def panel_as_wide_then_long(rng):
 
 
 @required("y", ask=["beta"], columns=(5 * 1150, 2, 3146))
-def errors_of_panels_reshaped_for_rows(rng, X):
+def errors_of_panels_reshaped_for_rows(rng, X, sigma, tau):
     y = rng.normal(size=5 * 1150)
     beta = pm.Normal("beta", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
-    tau = pm.HalfNormal("tau", 1)
     cov = sigma**2 * pt.eye(5) + tau**2 * pt.ones((5, 5))
     residuals = (y - X @ beta).reshape((1150, 5))
     pm.Potential("y", pm.logp(pm.MvNormal.dist(pt.zeros(5), cov), residuals))
@@ -811,10 +796,9 @@ def quadratic_forms_of_rows(rng, X):
 
 
 @required("y", ask=["w"], columns=(1370, 1, 3151))
-def averages_of_short_windows(rng, X):
+def averages_of_short_windows(rng, X, b):
     x = pm.Data("x", X[:, 0])
     w = pm.Dirichlet("w", np.ones(5))
-    b = pm.Normal("b", 0, 1)
     windows = pt.stack([x[k : 1366 + k] for k in range(5)], axis=1)
     pm.Normal("y", b * windows @ w, 1, observed=rng.normal(size=1366))
 
@@ -836,9 +820,8 @@ def moving_average_of_latents(rng):
 @required("y", seed=3154)
 def long_table_of_links(rng):
     block = rng.integers(3, size=1100)
-    y = rng.integers(2, size=(1100, 1100))
     B = pm.Beta("B", 1, 1, shape=(3, 3))
-    pm.Bernoulli("y", p=B[block][:, block], observed=y)
+    pm.Bernoulli("y", p=B[block][:, block], observed=rng.integers(2, size=(1100, 1100)))
 
 
 @required("Z", "y", seed=3155)
@@ -876,8 +859,7 @@ def panel_unrolled_over_waves(rng):
     for k in range(1, 12):
         levels.append(level)
         level = level + gain * (y[:, k] - level)
-    mu = pt.stack(levels, axis=1)
-    pm.Normal("y", mu, 1, observed=y[:, 1:])
+    pm.Normal("y", pt.stack(levels, axis=1), 1, observed=y[:, 1:])
 
 
 @required("fraud", ask=["w", "W_0"], columns=(1392, 6, 3163))
@@ -1021,12 +1003,8 @@ def centred_by_the_median(rng, X, beta):
 def exponential_smoothing(rng):
     y = rng.normal(size=1114)
     alpha = pm.Beta("alpha", 2, 2)
-    level = pytensor.scan(
-        lambda y, before, alpha: alpha * y + (1 - alpha) * before,
-        sequences=[pt.as_tensor(y[:-1])],
-        outputs_info=[pt.as_tensor(y[0])],
-        non_sequences=[alpha],
-        return_updates=False,
+    level = scanned(
+        lambda y, before, alpha: alpha * y + (1 - alpha) * before, [y[:-1]], pt.as_tensor(y[0]), alpha
     )
     pm.Normal("y", level, 1, observed=y[1:])
 
@@ -1040,13 +1018,7 @@ def rescorla_wagner(rng):
 
     alpha = pm.Beta("alpha", 1, 1)
     beta = pm.HalfNormal("beta", 10)
-    Qs = pytensor.scan(
-        update,
-        sequences=[pt.as_tensor(action), pt.as_tensor(reward)],
-        outputs_info=[pt.full((2,), 0.5)],
-        non_sequences=[alpha],
-        return_updates=False,
-    )
+    Qs = scanned(update, [action, reward], pt.full((2,), 0.5), alpha)
     logits = beta * (Qs[:-1, 1] - Qs[:-1, 0])
     pm.Bernoulli("choices", logit_p=logits, observed=action[1:])
 
@@ -1057,12 +1029,8 @@ def hidden_markov_forward(rng):
     P = pm.Dirichlet("P", np.ones((2, 2)))
     mu = pm.Normal("mu", [-1, 1], 1)
     emission = pm.logp(pm.Normal.dist(mu, 1), y[:, None])
-    alphas = pytensor.scan(
-        lambda e, a, P: e + pt.logsumexp(a[:, None] + pt.log(P), axis=0),
-        sequences=[emission[1:]],
-        outputs_info=[emission[0]],
-        non_sequences=[P],
-        return_updates=False,
+    alphas = scanned(
+        lambda e, a, P: e + pt.logsumexp(a[:, None] + pt.log(P), axis=0), [emission[1:]], emission[0], P
     )
     pm.Potential("hidden", pt.logsumexp(alphas[-1]))
 
@@ -1082,21 +1050,14 @@ def garch_by_scan(rng):
     omega = pm.HalfNormal("omega", 1)
     a = pm.Beta("a", 2, 8)
     b = pm.Beta("b", 2, 8)
-    var = pytensor.scan(
-        lambda y, v, omega, a, b: omega + a * y**2 + b * v,
-        sequences=[pt.as_tensor(y[:-1])],
-        outputs_info=[pt.ones(())],
-        non_sequences=[omega, a, b],
-        return_updates=False,
-    )
+    var = scanned(lambda y, v, omega, a, b: omega + a * y**2 + b * v, [y[:-1]], pt.ones(()), omega, a, b)
     pm.Normal("returns", 0, pt.sqrt(var), observed=y[1:])
 
 
 @refused(r"\by\b", r"\b([Mm]ean|[Ss]um|[Ss]td|[Vv]ar)\b", seed=3117)
 def effects_centred_over_rows(rng, sigma):
-    y = rng.normal(size=1119)
     u = pm.Normal("u", 0, sigma, shape=1119)
-    pm.Normal("y", (u - u.mean()) / u.std(), 1, observed=y)
+    pm.Normal("y", (u - u.mean()) / u.std(), 1, observed=rng.normal(size=1119))
 
 
 @refused(r"\by\b", r"\b([Mm]ax|[Mm]in)\b", columns=(1120, 2, 3118))
@@ -1139,13 +1100,7 @@ def total_size_of_counts(rng, X, beta):
 def moving_average_errors(rng):
     y = rng.normal(size=1123)
     theta = pm.Uniform("theta", -1, 1)
-    err = pytensor.scan(
-        lambda y, e, theta: y - theta * e,
-        sequences=[pt.as_tensor(y)],
-        outputs_info=[pt.zeros(())],
-        non_sequences=[theta],
-        return_updates=False,
-    )
+    err = scanned(lambda y, e, theta: y - theta * e, [y], pt.zeros(()), theta)
     pm.Potential("filtered", pm.logp(pm.Normal.dist(0, 1), err).sum())
 
 
@@ -1160,10 +1115,9 @@ def kernel_smoothing_of_latents(rng):
 
 @refused(r"\bspectrum\b", r"[Ff][Ff][Tt]|[Ff]ourier", seed=3125)
 def fourier_transform_of_latents(rng):
-    y = rng.normal(size=1126)
     z = pm.Normal("z", 0, 1, shape=1126)
     power = (fft.rfft(z[None, :]) ** 2).sum(axis=-1)[0]
-    pm.Normal("spectrum", power, 1, observed=y[: 1126 // 2 + 1])
+    pm.Normal("spectrum", power, 1, observed=rng.normal(size=1126)[: 1126 // 2 + 1])
 
 
 @refused(r"\bsimulated\b", seed=3126)
