@@ -196,16 +196,14 @@ def test_refusals_name_the_term():
     rows = USUAL["dense with offset"]
     V, W = whitened(rows)
 
-    def made(term, order=2, directions=V, whitening=W):
-        coordinates = ExpansionCoordinates(order, np.zeros(5), directions, whitening)
+    def made(term, directions=V, whitening=W):
+        coordinates = ExpansionCoordinates(2, np.zeros(5), directions, whitening)
         certify_remainders([term], coordinates, 3)
 
     with pytest.raises(ValueError, match="term 'y'.*other steps .'u'"):
         made(term_of(Normal(rng), rows, others=("u",)))
     with pytest.raises(ValueError, match="term 'y'.*other steps"):
         made(term_of(Binomial(rng), rows, offset_fixed=False))
-    with pytest.raises(ValueError, match="order .* must be 1 or 2"):
-        made(term_of(Normal(rng), rows), order=3)
     with pytest.raises(ValueError, match="term 'y' are not in the span"):
         made(term_of(Normal(rng), rows), directions=V[:, :4], whitening=W[:4])
     with pytest.raises(ValueError, match="term 'y' are not finite"):

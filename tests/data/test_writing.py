@@ -203,8 +203,6 @@ def test_a_map_that_was_cut(source, tmp_path):
 
 def interrupted(source, path, **options):
     """Leave the first four chunks of a store."""
-    broken = {**source, "x": source["x"].astype(object)}
-    broken["x"][600] = None
 
     class Interrupted(DictSource):
         def blocks(self, names, first_row, length):
