@@ -183,7 +183,11 @@ def sample(
         steps[1][:] *= np.exp(gain * (of_u - 0.4))
         steps[2][:] *= np.exp(gain * (of_v - 0.4))
         size *= math.exp(gain * (of_beta - 0.3))
-        seen = np.concatenate([seen[len(seen) // 3 :], out[:, :p]])
+        # A walk changes predictors: coefficients count with what is common to the effects of their column.
+        own, *of_effects = np.split(out, [p, width - sum(sizes), width - sizes[1]], axis=1)
+        for c, values in zip(columns, of_effects[1:], strict=True):
+            own[:, c] += values.mean(axis=1)
+        seen = np.concatenate([seen[len(seen) // 3 :], own])
         steps[0][:] = size * np.linalg.cholesky(np.cov(seen.T) + 1e-8 * np.eye(p))
     out = np.empty((draws, width))
     _sweeps(*data, state, steps, thin, rng, out)
