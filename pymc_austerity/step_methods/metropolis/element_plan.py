@@ -10,7 +10,8 @@ from pymc_austerity.acceptance.base import AcceptanceRule, all_seen
 from pymc_austerity.exceptions import UnboundedError, warn
 from pymc_austerity.model.element_terms import ElementTerms
 from pymc_austerity.model.graph.shared_data import fingerprint
-from pymc_austerity.proposals.elements import BoundElements, ElementWalk, learn_scale, stay, walk
+from pymc_austerity.proposals.base import no_adaptation
+from pymc_austerity.proposals.elements import BoundElements, ElementWalk, learn_scale, walk
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.step_methods.metropolis.engine.elements import ElementInputs
 from pymc_austerity.step_methods.metropolis.engine.sequential import range_bound_for
@@ -105,7 +106,7 @@ def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:
     given, n = options.proposal, terms.n_elements
     scale, adapt = np.ones(n), learn_scale
     if isinstance(given, RandomWalk) and given.scale is not None:
-        scale, adapt = _scales(given, terms), stay
+        scale, adapt = _scales(given, terms), no_adaptation
     elif isinstance(given, AdaptiveRandomWalk):
         rate = rate if given.target_accept is None else given.target_accept
     state = ElementWalk(scale, np.zeros(n, dtype=np.int64), np.array([rate]))
