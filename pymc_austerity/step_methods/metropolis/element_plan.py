@@ -104,13 +104,13 @@ def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:
     """A random walk for each element: of the given scale, or one that learns it."""
     rate = options.acceptance.target_accept(int(terms.width.max(initial=1)))
     given, n = options.proposal, terms.n_elements
-    scale, adapt = np.ones(n), learn_scale
+    scale, adapts = np.ones(n), True
     if isinstance(given, RandomWalk) and given.scale is not None:
-        scale, adapt = _scales(given, terms), no_adaptation
+        scale, adapts = _scales(given, terms), False
     elif isinstance(given, AdaptiveRandomWalk):
         rate = rate if given.target_accept is None else given.target_accept
     state = ElementWalk(scale, np.zeros(n, dtype=np.int64), np.array([rate]))
-    return BoundElements(state, walk, adapt)
+    return BoundElements(state, walk, learn_scale if adapts else no_adaptation)
 
 
 def _scales(given: RandomWalk, terms: ElementTerms) -> np.ndarray:
