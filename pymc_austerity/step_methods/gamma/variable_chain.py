@@ -43,7 +43,7 @@ class VariableChain:
 
     @property
     def prior(self) -> GammaPrior:
-        """The variable."""
+        """The prior of the variable."""
         return self.conjugacy.prior
 
     def transition(
