@@ -11,12 +11,18 @@ from pymc.util import RandomGenerator
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import warn
-from pymc_austerity.model.checks import explained, refuse_data, require_some_sound_rows
+from pymc_austerity.model.checks import (
+    explained,
+    refuse_data,
+    require_some_sound_rows,
+    warn_of_long_deterministics,
+)
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.stored_data import files_of, refuse_on_disk
+from pymc_austerity.progress import stage, watched
 from pymc_austerity.step_methods.configuration import text
 from pymc_austerity.step_methods.keywords import refuse_unknown
 from pymc_austerity.step_methods.siblings import refuse_shared
@@ -129,6 +135,15 @@ class RebuiltStep(BlockedStep):
         """Compare some chunks of data on disk with their checksums."""
         for graph in self._graphs():
             require_some_sound_rows(graph)
+
+    def _set_up(self, initial_point: PointType | None, *, shown: bool) -> PointType:
+        """Build where the step is made, at a given point or where chains begin; returns the point."""
+        with watched(type(self).__name__, shown):
+            stage("reading the model")
+            point = default_point(self._model) if initial_point is None else initial_point
+            warn_of_long_deterministics(self._model, point)
+            self._build_anew(point)
+        return point
 
     def _build_anew(self, point: PointType) -> None:
         """Build; if that fails, nothing of older data is left to be used."""

@@ -17,14 +17,12 @@ from pymc_austerity.kernels.categorical_gibbs import (
     draw_category,
     gibbs_updates,
 )
-from pymc_austerity.model.checks import warn_of_long_deterministics
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.conjugacy.allocations import Allocations
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.shared_data import fingerprint
-from pymc_austerity.model.starting_point import initial_point as default_point
-from pymc_austerity.progress import checked_progressbar, stage, watched
+from pymc_austerity.progress import checked_progressbar, stage
 from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
 from pymc_austerity.step_methods.messages import warn_of_given
@@ -158,12 +156,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
             )
         self._requested_size = checked_batch_size(batch_size)
         self.rng = get_random_generator(rng)
-        with watched(type(self).__name__, shown):
-            stage("reading the model")
-            if initial_point is None:
-                initial_point = default_point(self._model)
-            warn_of_long_deterministics(self._model, initial_point)
-            self._build_anew(initial_point)
+        self._set_up(initial_point, shown=shown)
 
     # Building -------------------------------------------------------------------------------
 

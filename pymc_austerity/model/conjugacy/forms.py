@@ -216,13 +216,6 @@ class GammaFamily(ABC):
 
     `PositiveFamily` and `SimplexFamily` define most of it. Tables have the shape (n_rows, n_parts), and
     natural values, by which likelihoods are differentiated, are flat: (n_rows * width,).
-
-    Parameters
-    ----------
-    value_shape : tuple of int
-        Of what a point holds.
-    transformed : bool
-        Whether a point holds the value under `transform`, or the variable itself.
     """
 
     distributions: ClassVar[tuple[type, ...]]  # PyTensor's random variables of this family
@@ -239,7 +232,7 @@ class GammaFamily(ABC):
     n_rows: int
     n_parts: int
     width: int  # Natural values in a row
-    transformed: bool
+    transformed: bool  # Whether a point holds the value under `transform`, or the variable itself
 
     @abstractmethod
     def __init__(self, value_shape: tuple[int, ...], transformed: bool) -> None: ...
