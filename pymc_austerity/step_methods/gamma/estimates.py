@@ -56,19 +56,9 @@ class GammaOptions(NamedTuple):
         return self.control_variate is not None
 
 
-def checked_options(
-    n_vars: int,
-    *,
-    batch_size: Any,
-    control_variate: Any,
-    refresh: Any,
-    minibatch_rate: Any,
-    shift: Any,
-    counts: Any,
-    steps_per_draw: Any,
-    threshold: Any,
-) -> GammaOptions:
+def checked_options(asked: GammaOptions, n_vars: int) -> GammaOptions:
     """Raise `ValueError` naming an option, its value, and what to do. Sizes of batches need the data."""
+    batch_size, control_variate, refresh, minibatch_rate, shift, counts, steps_per_draw, threshold = asked
     steps_per_draw = checked_steps_per_draw(steps_per_draw)
     if not is_whole(refresh) or refresh < 1:
         raise ValueError(f"refresh must be a positive integer, got {refresh!r}.")
@@ -93,15 +83,11 @@ def checked_options(
             raise ValueError(f"counts= makes statistics exact: leave out batch_size={batch_size!r}.")
         if n_vars != 1:
             raise ValueError(f"counts= is for one variable, got {n_vars}: make a step for each of them.")
-    return GammaOptions(
+    return asked._replace(
         batch_size=batch_size,
-        control_variate=control_variate,
         refresh=int(refresh),
         minibatch_rate=bool(minibatch_rate),
-        shift=shift,
-        counts=counts,
         steps_per_draw=steps_per_draw,
-        threshold=threshold,
     )
 
 

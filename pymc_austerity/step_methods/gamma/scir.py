@@ -32,6 +32,7 @@ from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.gamma.estimates import (
     ControlVariate,
     Counter,
+    GammaOptions,
     allotted_rows,
     checked_options,
     variance_inflation,
@@ -232,17 +233,10 @@ class SCIR(RebuiltStep):
         shown = checked_progressbar(progressbar)
         self._model = model_of(model)
         self.vars = value_variables(self._model, vars)
-        self._options = checked_options(
-            len(self._vars),
-            batch_size=batch_size,
-            control_variate=control_variate,
-            refresh=refresh,
-            minibatch_rate=minibatch_rate,
-            shift=shift,
-            counts=counts,
-            steps_per_draw=steps_per_draw,
-            threshold=threshold,
+        asked = GammaOptions(
+            batch_size, control_variate, refresh, minibatch_rate, shift, counts, steps_per_draw, threshold
         )
+        self._options = checked_options(asked, len(self._vars))
         warn_of_compile_kwargs(self, compile_kwargs)
         self._schedule = step_size_of(step_size, _UNIT)
         self.rng = get_random_generator(rng)
