@@ -13,7 +13,6 @@ from pymc_austerity.kernels.stochastic_gradient import (
     Dynamics,
     gradient_moments,
     langevin_transitions,
-    times_transposed,
 )
 from pymc_austerity.proposals.langevin import distinct_positions, estimated_gradient
 from pymc_austerity.step_methods.langevin.inflation import Inflation
@@ -203,9 +202,3 @@ def test_a_state_that_is_not_finite():
         langevin_transitions(
             2000, 0, np.random.default_rng(0), np.ones(2), (rows(), H), dynamics(1e6), TARGET
         )
-
-
-def test_times_transposed():
-    upper = np.triu(np.random.default_rng(1).normal(size=(3, 3)))
-    vector = np.arange(3.0)
-    np.testing.assert_allclose(times_transposed(upper, vector), upper.T @ vector, rtol=1e-13)

@@ -81,6 +81,14 @@ def coords(lengths):
     pm.modelcontext(None).add_coords(lengths)
 
 
+def scanned(step, sequences, start, *given):
+    """States of a recurrence."""
+    sequences = [pt.as_tensor(each) for each in sequences]
+    return pytensor.scan(
+        step, sequences=sequences, outputs_info=[start], non_sequences=given, return_updates=False
+    )
+
+
 def required(*local, **how):
     return add(MODELS, required=True, local=local, **how)
 
@@ -106,10 +114,9 @@ def refused(*words, **how):
 
 @required("y", ask=["sigma"], seed=1)
 def normal(rng):
-    y = rng.normal(1, 2, size=1500)
     mu = pm.Normal("mu", 0, 10)
     sigma = pm.HalfNormal("sigma", 5)
-    pm.Normal("y", mu, sigma, observed=y)
+    pm.Normal("y", mu, sigma, observed=rng.normal(1, 2, size=1500))
 
 
 @required("y", ask=["beta"], columns=(1301, 4, 2))
@@ -173,8 +180,7 @@ def poisson_offset(rng, X):
 @required("y", ask=["beta"], columns=(1501, 3, 10))
 def pm_data(rng, X, beta):
     X = pm.Data("X", X)
-    y = pm.Data("y_data", rng.normal(size=1501))
-    pm.Normal("y", X @ beta, 1, observed=y)
+    pm.Normal("y", X @ beta, 1, observed=pm.Data("y_data", rng.normal(size=1501)))
 
 
 @required("y", ask=["intercept"], columns=(1502, 3, 11))
@@ -209,10 +215,9 @@ def single_precision(rng, X, beta):
 @optional(columns=(1305, 3, 15))
 def pandas_inputs(rng, X, b):
     frame = pd.DataFrame(X, columns=list("uvw"), index=np.arange(1305)[::-1])
-    y = pd.Series(rng.normal(size=1305), index=frame.index)
     beta = pm.Normal("beta", 0, 1, shape=2)
     mu = pm.math.dot(frame[["u", "v"]], beta) + b * pt.as_tensor(frame["w"])
-    pm.Normal("y", mu, 1, observed=y)
+    pm.Normal("y", mu, 1, observed=pd.Series(rng.normal(size=1305), index=frame.index))
 
 
 @optional(columns=(1306, 2, 16))
@@ -265,8 +270,7 @@ def lagged_data(rng):
 def masked_rows(rng, X, a):
     keep = rng.random(2400) < 0.6
     x = pm.Data("x", X[:, 0])
-    mu = (a * x)[keep]
-    pm.Normal("y", mu, 1, observed=rng.normal(size=keep.sum()))
+    pm.Normal("y", (a * x)[keep], 1, observed=rng.normal(size=keep.sum()))
 
 
 # Hierarchical models
@@ -337,11 +341,10 @@ def zero_sum_groups(rng):
 
 @required("theta", "y", ask=["mu", "tau"], seed=31)
 def latents_with_hyperparameters(rng):
-    y = rng.normal(size=1800)
     mu = pm.Normal("mu", 0, 2)
     tau = pm.HalfNormal("tau", 1)
     theta = pm.Normal("theta", mu, tau, shape=1800)
-    pm.Normal("y", theta, 1, observed=y)
+    pm.Normal("y", theta, 1, observed=rng.normal(size=1800))
 
 
 @optional(ask=["theta"], seed=32)
@@ -353,17 +356,15 @@ def latents_in_another_order(rng, tau):
 
 @optional(seed=33)
 def latents_reversed(rng):
-    y = rng.normal(size=1802)
     theta = pm.Normal("theta", 0, 1, shape=1802)
-    pm.Normal("y", theta[::-1], 1, observed=y)
+    pm.Normal("y", theta[::-1], 1, observed=rng.normal(size=1802))
 
 
 @optional(ask=["shape"], seed=34)
 def transformed_latents(rng):
-    y = rng.poisson(3, size=1803)
     shape = pm.HalfNormal("shape", 3)
     rate = pm.Gamma("rate", shape, 1, shape=1803)
-    pm.Poisson("y", rate, observed=y)
+    pm.Poisson("y", rate, observed=rng.poisson(3, size=1803))
 
 
 # Other likelihoods
@@ -404,8 +405,7 @@ def binomial(rng, X, beta):
 
 @optional(seed=41)
 def half_normal(rng, sigma):
-    y = np.abs(rng.normal(size=1556))
-    pm.HalfNormal("y", sigma, observed=y)
+    pm.HalfNormal("y", sigma, observed=np.abs(rng.normal(size=1556)))
 
 
 @optional(ask=["sigma"], columns=(1557, 2, 42))
@@ -685,28 +685,25 @@ def bounded_priors(rng, X):
 
 @required("x", "y", ask=["rho", "sigma"], seed=78)
 def autoregression_1(rng):
-    y = rng.normal(size=2000)
     rho = pm.Uniform("rho", -1, 1)
     sigma = pm.HalfNormal("sigma", 1)
     x = pm.AR("x", [rho], sigma, init_dist=pm.Normal.dist(0, 1), shape=2000)
-    pm.Normal("y", x, 1, observed=y)
+    pm.Normal("y", x, 1, observed=rng.normal(size=2000))
 
 
 @required("x", "y", ask=["rho"], seed=79)
 def autoregression_2(rng):
-    y = rng.normal(size=2000)
     rho = pm.Normal("rho", 0, 0.3, shape=3)
     start = pm.Normal.dist(0, 10, shape=2)
     x = pm.AR("x", rho, sigma=0.5, constant=True, init_dist=start, shape=2000)
-    pm.Normal("y", x, 1, observed=y)
+    pm.Normal("y", x, 1, observed=rng.normal(size=2000))
 
 
 @required("x", "y", ask=["sigma"], seed=80)
 def random_walk(rng, sigma):
-    y = rng.normal(size=2000)
     start = pm.Normal.dist(0, 1)
     x = pm.GaussianRandomWalk("x", mu=0.001, sigma=sigma, init_dist=start, shape=2000)
-    pm.Normal("y", x, 1, observed=y)
+    pm.Normal("y", x, 1, observed=rng.normal(size=2000))
 
 
 @optional(ask=["tau"], seed=81)
@@ -740,8 +737,7 @@ def polynomial(rng, X):
 def hinge(rng, X):
     a = pm.Normal("a", 0, 1, shape=2)
     c = pm.Normal("c", 0, 0.5)
-    mu = a[0] + a[1] * pt.maximum(X[:, 0] - c, 0)
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1214))
+    pm.Normal("y", a[0] + a[1] * pt.maximum(X[:, 0] - c, 0), 1, observed=rng.normal(size=1214))
 
 
 @optional(columns=(1215, 1, 85))
@@ -773,38 +769,33 @@ def concatenated_data(rng, b):
 @optional(ask=["b"], seed=88)
 def concatenated_predictors(rng, a, b):
     first, second = rng.normal(size=701), rng.normal(size=1102)
-    mu = pt.concatenate([a * first, b * second])
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1803))
+    pm.Normal("y", pt.concatenate([a * first, b * second]), 1, observed=rng.normal(size=1803))
 
 
 @optional(columns=(1217, 2, 89))
 def set_subtensor(rng, X, beta, a):
-    mu = pt.set_subtensor((X @ beta)[100:400], a)
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1217))
+    pm.Normal("y", pt.set_subtensor((X @ beta)[100:400], a), 1, observed=rng.normal(size=1217))
 
 
 @optional(columns=(1218, 2, 90))
 def increment_some_rows(rng, X, beta):
     some = rng.choice(1218, size=200, replace=False)
     a = pm.Normal("a", 0, 1, shape=200)
-    mu = pt.inc_subtensor((X @ beta)[some], a)
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1218))
+    pm.Normal("y", pt.inc_subtensor((X @ beta)[some], a), 1, observed=rng.normal(size=1218))
 
 
 @optional(seed=91)
 def repeated_groups(rng):
     theta = pm.Normal("theta", 0, 1, shape=40)
     phi = pm.Normal("phi", 0, 1, shape=30)
-    mu = pt.repeat(theta, 30) + pt.tile(phi, 40)
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1200))
+    pm.Normal("y", pt.repeat(theta, 30) + pt.tile(phi, 40), 1, observed=rng.normal(size=1200))
 
 
 @optional(seed=92)
 def flattened_table(rng):
     rows = pm.Normal("rows", 0, 1, shape=40)
     cells = pm.Normal("cells", 0, 1, shape=31)
-    mu = (rows[:, None] + cells[None, :]).ravel()
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1240))
+    pm.Normal("y", (rows[:, None] + cells[None, :]).ravel(), 1, observed=rng.normal(size=1240))
 
 
 @optional(columns=(1219, 2, 93))
@@ -815,8 +806,7 @@ def reversed_predictor(rng, X, beta):
 @optional(columns=(1220, 1220, 94))
 def square_data_summed_over_rows(rng, X):
     b = pm.Normal("b", 0, 0.1)
-    mu = b * pt.as_tensor(X).sum(axis=0)
-    pm.Normal("y", mu, 5, observed=rng.normal(size=1220))
+    pm.Normal("y", b * pt.as_tensor(X).sum(axis=0), 5, observed=rng.normal(size=1220))
 
 
 @refused_so_far(columns=(1221, 2, 95))
@@ -839,9 +829,8 @@ def spectral_gaussian_process(rng, X):
 
 @not_finite(seed=97)
 def observations_out_of_bounds(rng):
-    y = rng.uniform(0, 3, size=1223)
     upper = pm.HalfNormal("upper", 1)
-    pm.Uniform("y", 0, upper, observed=y)
+    pm.Uniform("y", 0, upper, observed=rng.uniform(0, 3, size=1223))
 
 
 @not_finite(columns=(1224, 1, 98))
@@ -890,13 +879,7 @@ def softmax_over_observations(rng, X, beta):
 @refused(r"\bfiltered\b", r"[Ss]can", columns=(1227, 1, 104))
 def recurrence(rng, X):
     rho = pm.Uniform("rho", 0, 1)
-    state = pytensor.scan(
-        lambda x, before, rho: rho * before + x,
-        sequences=[pt.as_tensor(X[:, 0])],
-        outputs_info=[pt.zeros(())],
-        non_sequences=[rho],
-        return_updates=False,
-    )
+    state = scanned(lambda x, before, rho: rho * before + x, [X[:, 0]], pt.zeros(()), rho)
     pm.Normal("filtered", state, 1, observed=rng.normal(size=1227))
 
 
@@ -904,8 +887,7 @@ def recurrence(rng, X):
 def standardised_predictor(rng, X):
     beta = pm.Normal("beta", 0, 1, shape=2, initval=[1, 2])
     eta = X @ beta
-    mu = (eta - eta.mean()) / eta.std()
-    pm.Normal("score", mu, 1, observed=rng.normal(size=1228))
+    pm.Normal("score", (eta - eta.mean()) / eta.std(), 1, observed=rng.normal(size=1228))
 
 
 @refused("Minibatch", columns=(5000, 2, 106))

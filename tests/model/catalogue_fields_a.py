@@ -8,7 +8,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
-from .catalogue import coords, refused_so_far, required
+from .catalogue import coords, refused_so_far, required, scanned
 
 ORDERED = pm.distributions.transforms.ordered
 
@@ -851,13 +851,7 @@ def learning_of_many_subjects(rng):
         return pt.set_subtensor(Q[rows, action], Q[rows, action] + alpha * (reward - Q[rows, action]))
 
     alpha = pm.Beta("alpha", 1, 1)
-    Q = pytensor.scan(
-        update,
-        sequences=[pt.as_tensor(action), pt.as_tensor(reward)],
-        outputs_info=[pt.full((1181, 2), 0.5)],
-        non_sequences=[alpha],
-        return_updates=False,
-    )
+    Q = scanned(update, [action, reward], pt.full((1181, 2), 0.5), alpha)
     logits = Q[:-1, :, 1] - Q[:-1, :, 0]
     pm.Bernoulli("choices", logit_p=logits, observed=action[1:])
 

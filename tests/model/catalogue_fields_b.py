@@ -53,11 +53,10 @@ def skewed_returns(rng, X, beta, sigma):
 
 @required("hours", ask=["sigma"], columns=(1205, 3, 2005))
 def tobit(rng, X):
-    y = np.maximum(rng.normal(size=1205), 0)
     b = pm.Normal("b", 0, 1, shape=4)
     sigma = pm.HalfStudentT("sigma", 3, 1)
     latent = pm.Normal.dist(mu=b[0] + X @ b[1:], sigma=sigma)
-    pm.Censored("hours", latent, lower=0, upper=None, observed=y)
+    pm.Censored("hours", latent, lower=0, upper=None, observed=np.maximum(rng.normal(size=1205), 0))
 
 
 @required("income", ask=["sigma"], columns=(1206, 2, 2006))
@@ -559,8 +558,7 @@ def autoregression_on_lagged_data(rng):
     y = pm.Data("series", values)
     rho = pm.Normal("rho", 0, 0.3, shape=2)
     sigma = pm.HalfNormal("sigma", 1)
-    mu = rho[0] * y[1:-1] + rho[1] * y[:-2]
-    pm.Normal("y", mu, sigma, observed=values[2:])
+    pm.Normal("y", rho[0] * y[1:-1] + rho[1] * y[:-2], sigma, observed=values[2:])
 
 
 @required("y", ask=["rho"], seed=2065)
@@ -585,9 +583,8 @@ def autoregression_as_custom_scan(rng):
 
     rho = pm.Normal("rho", 0, 0.2, shape=2)
     sigma = pm.HalfNormal("sigma", 0.5)
-    y = rng.normal(size=steps)
     init = pm.Normal("init", 0, 1, shape=2)
-    pm.CustomDist("y", init, rho, sigma, dist=ar_dist, observed=y)
+    pm.CustomDist("y", init, rho, sigma, dist=ar_dist, observed=rng.normal(size=steps))
 
 
 @required("y", ask=["coefs"], seed=2066)
@@ -676,8 +673,7 @@ def smooth_change_points(rng):
 
 @required("y_observed", ask=["beta"], columns=(1400, 2, 2073))
 def series_with_missing_values(rng, X, beta, sigma):
-    y = with_gaps(rng.normal(size=1400), rng)
-    pm.Normal("y", X @ beta, sigma, observed=y)
+    pm.Normal("y", X @ beta, sigma, observed=with_gaps(rng.normal(size=1400), rng))
 
 
 # Epidemiology and space
@@ -691,8 +687,7 @@ def counties_with_exposure(rng, X):
     tau = pm.HalfNormal("tau", 0.5)
     theta = pm.Normal("theta", 0, 1, shape=64)
     county = rng.integers(64, size=1280)
-    mu = pt.exp(log_E + X @ beta + tau * theta[county])
-    pm.Poisson("cases", mu, observed=rng.poisson(E))
+    pm.Poisson("cases", pt.exp(log_E + X @ beta + tau * theta[county]), observed=rng.poisson(E))
 
 
 @required("cases", ask=["rho", "phi"], seed=2081)
@@ -929,8 +924,7 @@ def poisson_factorisation_by_einsum(rng):
     u, v = rng.integers(50, size=1310), rng.integers(40, size=1310)
     A = pm.Gamma("A", 2, 2, shape=(50, 3))
     B = pm.Gamma("B", 2, 2, shape=(40, 3))
-    mu = pt.einsum("nk,nk->n", A[u], B[v])
-    pm.Poisson("rate", mu, observed=rng.poisson(3, size=1310))
+    pm.Poisson("rate", pt.einsum("nk,nk->n", A[u], B[v]), observed=rng.poisson(3, size=1310))
 
 
 @required("R", ask=["U"], seed=2111)

@@ -17,7 +17,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor import fft
 
-from .catalogue import coords, optional, refused, refused_so_far, required
+from .catalogue import coords, optional, refused, refused_so_far, required, scanned
 from .catalogue_fields_a import with_gaps
 
 # Missing cells and masks
@@ -311,8 +311,7 @@ def rows_merged_by_reshape(rng):
     X = rng.normal(size=(400, 3, 2))
     b = pm.Normal("b", 0, 1, shape=2)
     a = pm.Normal("a", 0, 1, shape=400)
-    mu = (a[:, None] + X @ b).reshape((1200,))
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1200))
+    pm.Normal("y", (a[:, None] + X @ b).reshape((1200,)), 1, observed=rng.normal(size=1200))
 
 
 @required("u", "y", ask=["beta"], seed=3061)
@@ -344,16 +343,14 @@ def answers_of_items_first(rng):
 def subjects_repeated(rng):
     a = pm.Normal("a", 0, 1, shape=1364)
     wave = pm.Normal("wave", 0, 1, shape=3)
-    mu = pt.repeat(a, 3) + pt.tile(wave, 1364)
-    pm.Normal("y", mu, 1, observed=rng.normal(size=3 * 1364))
+    pm.Normal("y", pt.repeat(a, 3) + pt.tile(wave, 1364), 1, observed=rng.normal(size=3 * 1364))
 
 
 @required("y", ask=["a"], seed=3065)
 def effects_repeated_by_counts(rng):
     counts = rng.integers(1, 60, size=50)
     a = pm.Normal("a", 0, 1, shape=50)
-    mu = pt.repeat(a, counts)
-    pm.Normal("y", mu, 1, observed=rng.normal(size=counts.sum()))
+    pm.Normal("y", pt.repeat(a, counts), 1, observed=rng.normal(size=counts.sum()))
 
 
 @required("y", ask=["sigma"], columns=(1366, 2, 3066))
@@ -378,8 +375,7 @@ def joint_likelihood_concatenated(rng):
 @required("y", ask=["b"], seed=3068)
 def broadcast_to_table(rng, a):
     b = pm.Normal("b", 0, 1, shape=3)
-    mu = pt.broadcast_to(a + b, (1368, 3))
-    pm.Normal("y", mu, 1, observed=rng.normal(size=(1368, 3)))
+    pm.Normal("y", pt.broadcast_to(a + b, (1368, 3)), 1, observed=rng.normal(size=(1368, 3)))
 
 
 @required("y", ask=["nu"], columns=(1369, 2, 3069))
@@ -692,10 +688,9 @@ def imputed_columns_stacked(rng, X):
 
 @required("y_observed", ask=["sigma"], seed=3137)
 def table_of_outcomes_with_gaps(rng):
-    y = with_gaps(rng.normal(size=(1337, 3)), rng)
     mu = pm.Normal("mu", 0, 1, shape=3)
     sigma = pm.HalfNormal("sigma", 1, shape=3)
-    pm.Normal("y", mu, sigma, observed=y)
+    pm.Normal("y", mu, sigma, observed=with_gaps(rng.normal(size=(1337, 3)), rng))
 
 
 @required("y", ask=["b"], columns=(2604, 1, 3138))
@@ -836,9 +831,8 @@ def moving_average_of_latents(rng):
 @required("y", seed=3154)
 def long_table_of_links(rng):
     block = rng.integers(3, size=1100)
-    y = rng.integers(2, size=(1100, 1100))
     B = pm.Beta("B", 1, 1, shape=(3, 3))
-    pm.Bernoulli("y", p=B[block][:, block], observed=y)
+    pm.Bernoulli("y", p=B[block][:, block], observed=rng.integers(2, size=(1100, 1100)))
 
 
 @required("Z", "y", seed=3155)
@@ -876,8 +870,7 @@ def panel_unrolled_over_waves(rng):
     for k in range(1, 12):
         levels.append(level)
         level = level + gain * (y[:, k] - level)
-    mu = pt.stack(levels, axis=1)
-    pm.Normal("y", mu, 1, observed=y[:, 1:])
+    pm.Normal("y", pt.stack(levels, axis=1), 1, observed=y[:, 1:])
 
 
 @required("fraud", ask=["w", "W_0"], columns=(1392, 6, 3163))
@@ -1021,12 +1014,8 @@ def centred_by_the_median(rng, X, beta):
 def exponential_smoothing(rng):
     y = rng.normal(size=1114)
     alpha = pm.Beta("alpha", 2, 2)
-    level = pytensor.scan(
-        lambda y, before, alpha: alpha * y + (1 - alpha) * before,
-        sequences=[pt.as_tensor(y[:-1])],
-        outputs_info=[pt.as_tensor(y[0])],
-        non_sequences=[alpha],
-        return_updates=False,
+    level = scanned(
+        lambda y, before, alpha: alpha * y + (1 - alpha) * before, [y[:-1]], pt.as_tensor(y[0]), alpha
     )
     pm.Normal("y", level, 1, observed=y[1:])
 
@@ -1040,13 +1029,7 @@ def rescorla_wagner(rng):
 
     alpha = pm.Beta("alpha", 1, 1)
     beta = pm.HalfNormal("beta", 10)
-    Qs = pytensor.scan(
-        update,
-        sequences=[pt.as_tensor(action), pt.as_tensor(reward)],
-        outputs_info=[pt.full((2,), 0.5)],
-        non_sequences=[alpha],
-        return_updates=False,
-    )
+    Qs = scanned(update, [action, reward], pt.full((2,), 0.5), alpha)
     logits = beta * (Qs[:-1, 1] - Qs[:-1, 0])
     pm.Bernoulli("choices", logit_p=logits, observed=action[1:])
 
@@ -1057,12 +1040,8 @@ def hidden_markov_forward(rng):
     P = pm.Dirichlet("P", np.ones((2, 2)))
     mu = pm.Normal("mu", [-1, 1], 1)
     emission = pm.logp(pm.Normal.dist(mu, 1), y[:, None])
-    alphas = pytensor.scan(
-        lambda e, a, P: e + pt.logsumexp(a[:, None] + pt.log(P), axis=0),
-        sequences=[emission[1:]],
-        outputs_info=[emission[0]],
-        non_sequences=[P],
-        return_updates=False,
+    alphas = scanned(
+        lambda e, a, P: e + pt.logsumexp(a[:, None] + pt.log(P), axis=0), [emission[1:]], emission[0], P
     )
     pm.Potential("hidden", pt.logsumexp(alphas[-1]))
 
@@ -1082,21 +1061,14 @@ def garch_by_scan(rng):
     omega = pm.HalfNormal("omega", 1)
     a = pm.Beta("a", 2, 8)
     b = pm.Beta("b", 2, 8)
-    var = pytensor.scan(
-        lambda y, v, omega, a, b: omega + a * y**2 + b * v,
-        sequences=[pt.as_tensor(y[:-1])],
-        outputs_info=[pt.ones(())],
-        non_sequences=[omega, a, b],
-        return_updates=False,
-    )
+    var = scanned(lambda y, v, omega, a, b: omega + a * y**2 + b * v, [y[:-1]], pt.ones(()), omega, a, b)
     pm.Normal("returns", 0, pt.sqrt(var), observed=y[1:])
 
 
 @refused(r"\by\b", r"\b([Mm]ean|[Ss]um|[Ss]td|[Vv]ar)\b", seed=3117)
 def effects_centred_over_rows(rng, sigma):
-    y = rng.normal(size=1119)
     u = pm.Normal("u", 0, sigma, shape=1119)
-    pm.Normal("y", (u - u.mean()) / u.std(), 1, observed=y)
+    pm.Normal("y", (u - u.mean()) / u.std(), 1, observed=rng.normal(size=1119))
 
 
 @refused(r"\by\b", r"\b([Mm]ax|[Mm]in)\b", columns=(1120, 2, 3118))
@@ -1139,13 +1111,7 @@ def total_size_of_counts(rng, X, beta):
 def moving_average_errors(rng):
     y = rng.normal(size=1123)
     theta = pm.Uniform("theta", -1, 1)
-    err = pytensor.scan(
-        lambda y, e, theta: y - theta * e,
-        sequences=[pt.as_tensor(y)],
-        outputs_info=[pt.zeros(())],
-        non_sequences=[theta],
-        return_updates=False,
-    )
+    err = scanned(lambda y, e, theta: y - theta * e, [y], pt.zeros(()), theta)
     pm.Potential("filtered", pm.logp(pm.Normal.dist(0, 1), err).sum())
 
 
@@ -1160,10 +1126,9 @@ def kernel_smoothing_of_latents(rng):
 
 @refused(r"\bspectrum\b", r"[Ff][Ff][Tt]|[Ff]ourier", seed=3125)
 def fourier_transform_of_latents(rng):
-    y = rng.normal(size=1126)
     z = pm.Normal("z", 0, 1, shape=1126)
     power = (fft.rfft(z[None, :]) ** 2).sum(axis=-1)[0]
-    pm.Normal("spectrum", power, 1, observed=y[: 1126 // 2 + 1])
+    pm.Normal("spectrum", power, 1, observed=rng.normal(size=1126)[: 1126 // 2 + 1])
 
 
 @refused(r"\bsimulated\b", seed=3126)

@@ -170,8 +170,7 @@ def two_long_axes(rng, mu):
 
 @optional(columns=(1101, 1, 314))
 def square_of_observations(rng, X, a, b):
-    mu = a * X + b * X.T
-    pm.Normal("y", mu, 1, observed=rng.normal(size=(1101, 1101)))
+    pm.Normal("y", a * X + b * X.T, 1, observed=rng.normal(size=(1101, 1101)))
 
 
 @optional()
@@ -256,15 +255,13 @@ def rolled_predictor(rng, X, beta):
 def long_latents_twice_selected(rng):
     theta = pm.Normal("theta", 0, 1, shape=1347)
     first, second = rng.integers(1347, size=2500), rng.integers(2500, size=1800)
-    mu = pt.exp(0.1 * theta[first])[second]
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1800))
+    pm.Normal("y", pt.exp(0.1 * theta[first])[second], 1, observed=rng.normal(size=1800))
 
 
 @optional(seed=328)
 def one_long_latent_in_every_row(rng):
     theta = pm.Normal("theta", 0, 1, shape=1348)
-    mu = theta + theta[0] + pt.exp(theta)[-2]
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1348))
+    pm.Normal("y", theta + theta[0] + pt.exp(theta)[-2], 1, observed=rng.normal(size=1348))
 
 
 @optional(ask=["mu", "w"], seed=329)
@@ -298,12 +295,11 @@ def slice_up_to_a_parameter(rng):
 
 @refused_so_far(ask=["tau"], seed=332)
 def predictor_joined_at_a_parameter(rng):
-    y = rng.normal(size=2411)
     tau = pm.DiscreteUniform("tau", 1050, 1350)
     a = pm.Normal("a", 0, 1)
     b = pm.Normal("b", 0, 1, initval=2)
     mu = pt.concatenate([pt.full((tau,), a), pt.full((2411 - tau,), b)])
-    pm.Normal("y", mu, 1, observed=y)
+    pm.Normal("y", mu, 1, observed=rng.normal(size=2411))
 
 
 @refused_so_far(ask=["tau"], seed=337)
@@ -331,11 +327,9 @@ def row_numbers_up_to_a_parameter():
 
 @refused_so_far(ask=["tau"], seed=333)
 def assignment_up_to_a_parameter(rng):
-    y = rng.normal(size=1361)
     tau = pm.DiscreteUniform("tau", 100, 200)
     a = pm.Normal("a", 0, 1)
-    mu = pt.set_subtensor(pt.zeros(1361)[:tau], a)
-    pm.Normal("y", mu, 1, observed=y)
+    pm.Normal("y", pt.set_subtensor(pt.zeros(1361)[:tau], a), 1, observed=rng.normal(size=1361))
 
 
 @refused_so_far(ask=["lag"], columns=(1400, 1, 334))
@@ -429,8 +423,7 @@ def multivariate_latents(rng):
 def product_per_row(rng, X):
     g = rng.integers(20, size=1382)
     B = pm.Normal("B", 0, 1, shape=(20, 3, 2))
-    mu = (X[:, None, :] @ B[g])[:, 0]
-    pm.Normal("y", mu, 1, observed=rng.normal(size=(1382, 2)))
+    pm.Normal("y", (X[:, None, :] @ B[g])[:, 0], 1, observed=rng.normal(size=(1382, 2)))
 
 
 @optional(seed=353)
@@ -519,11 +512,10 @@ def panel_of_series(rng):
 
 @optional(ask=["start_sd"], seed=365)
 def observed_series(rng):
-    y = rng.normal(size=1395)
     rho = pm.Normal("rho", 0, 0.3, shape=2)
     start_sd = pm.HalfNormal("start_sd", 1)
     start = pm.Normal.dist(0, start_sd, shape=2)
-    pm.AR("y", rho, 0.5, init_dist=start, observed=y)
+    pm.AR("y", rho, 0.5, init_dist=start, observed=rng.normal(size=1395))
 
 
 @optional(seed=366)
@@ -544,23 +536,20 @@ def diffusion(rng):
 
 @refused_so_far(seed=368)
 def volatility(rng):
-    y = rng.normal(size=1100)
     omega = pm.HalfNormal("omega", 1)
-    pm.GARCH11("y", omega, 0.3, 0.3, 1.0, observed=y)
+    pm.GARCH11("y", omega, 0.3, 0.3, 1.0, observed=rng.normal(size=1100))
 
 
 @refused_so_far(ask=["tau"], seed=369)
 def conditional_autoregression(rng, tau):
-    y = rng.normal(size=1050)
     phi = pm.CAR("phi", np.zeros(1050), ring(1050), alpha=0.5, tau=tau)
-    pm.Normal("y", phi, 1, observed=y)
+    pm.Normal("y", phi, 1, observed=rng.normal(size=1050))
 
 
 @refused_so_far(ask=["sigma"], seed=370)
 def intrinsic_conditional_autoregression(rng, sigma):
-    y = rng.normal(size=1051)
     phi = pm.ICAR("phi", ring(1051), sigma=1)
-    pm.Normal("y", sigma * phi, 1, observed=y)
+    pm.Normal("y", sigma * phi, 1, observed=rng.normal(size=1051))
 
 
 # Models made from models

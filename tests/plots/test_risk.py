@@ -100,26 +100,3 @@ def test_few_draws_and_chains(shape):
 def test_axes_of_the_user():
     _, ax = plt.subplots()
     assert plot_risk({"run": make(1)}, TRUTH, ax=ax) is ax
-
-
-@pytest.mark.parametrize(
-    ("runs", "truth", "keywords", "said"),
-    [
-        ({}, TRUTH, {}, "runs must map names"),
-        ([1], TRUTH, {}, "runs must map names"),
-        (None, TRUTH, {"n_points": 1}, "n_points must be an integer of at least 2, got 1"),
-        (None, {}, {}, "truth must be a DataTree"),
-        (None, {"c": (0.0, 1.0)}, {}, "'c' is not in the posterior of the run 'run'"),
-        (None, {"a": (0.0, 0.0)}, {}, "truth of 'a' must be finite means and positive"),
-        (None, {"b": (0.0, 1.0)}, {}, r"'b' has the shape \(3,\) in the run 'run', and \(\)"),
-        (None, TRUTH, {"var_names": ["z"]}, "'z' is not in truth"),
-    ],
-)
-def test_bad_input(runs, truth, keywords, said):
-    with pytest.raises(ValueError, match=said):
-        plot_risk({"run": make(1)} if runs is None else runs, truth, **keywords)
-
-
-def test_a_run_that_does_not_say_what_it_read():
-    with pytest.raises(ValueError, match="The run 'x' does not say what it read"):
-        plot_risk({"x": tree({"a": np.zeros((1, 5))})}, {"a": (0.0, 1.0)})
