@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -105,10 +105,10 @@ def sample_posterior_predictive(
     model, path = modelcontext(model), Path(path)
     require_free(path, overwrite, f"{_GROUP}/{_FILE}", "group of predictions")
     asked = _asked(model, var_names)
-    posterior = _posterior(idata, model, asked)
+    given, coords = _posterior(idata, model, asked)
     with watched("sample_posterior_predictive", checked_progressbar(progressbar)):
         factorise(model)  # refuses what looks at several rows at a time
-        drawn = _Predictions(model, asked, posterior, random_seed)
+        drawn = _Predictions(model, asked, given, coords, random_seed)
         n_draws = drawn.n_chains * drawn.n_draws
         n_rows = max(1, _PIECE // (n_draws * drawn.bytes_a_row))
         with _on_disk(path, drawn, n_rows) as written:
@@ -119,13 +119,6 @@ def sample_posterior_predictive(
                     written[name][:, :, first:last] = values
     result: DataTree = open_datatree(path, engine="zarr", consolidated=False)
     return result
-
-
-class _Posterior(NamedTuple):
-    """Draws of what predictions depend on, (chain, draw, ...) each."""
-
-    values: dict[Variable, NDArray[Any]]
-    coords: dict[str, NDArray[Any]]
 
 
 def _asked(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
@@ -146,8 +139,10 @@ def _asked(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
     return [there[name] for name in names]
 
 
-def _posterior(idata: Any, model: pm.Model, asked: Sequence[Variable]) -> _Posterior:
-    """Draws of the free variables that predictions depend on."""
+def _posterior(
+    idata: Any, model: pm.Model, asked: Sequence[Variable]
+) -> tuple[dict[Variable, NDArray[Any]], dict[str, NDArray[Any]]]:
+    """Draws of the free variables that predictions depend on, (chain, draw, ...) each, and their numbers."""
     free = set(model.free_RVs)
     before = list(ancestors(asked, blockers=free))
     needed = [var for var in before if var in free]
@@ -169,21 +164,28 @@ def _posterior(idata: Any, model: pm.Model, asked: Sequence[Variable]) -> _Poste
                 "pm.sample(var_names=...)."
             )
         values[var] = np.asarray(posterior[var.name].transpose("chain", "draw", ...).values)
-    return _Posterior(values, {dim: np.asarray(posterior[dim].values) for dim in ("chain", "draw")})
+    return values, {dim: np.asarray(posterior[dim].values) for dim in ("chain", "draw")}
 
 
 class _Predictions:
     """Predictions for some rows after the other."""
 
-    def __init__(self, model: pm.Model, asked: Sequence[Variable], given: _Posterior, seed: Any) -> None:
-        self._given, self.coords = given, given.coords
+    def __init__(
+        self,
+        model: pm.Model,
+        asked: Sequence[Variable],
+        given: dict[Variable, NDArray[Any]],
+        coords: dict[str, NDArray[Any]],
+        seed: Any,
+    ) -> None:
+        self._given, self.coords = given, coords
         self._names = [rv.name for rv in asked]
-        self.n_chains, self.n_draws = (len(values) for values in given.coords.values())
+        self.n_chains, self.n_draws = (len(values) for values in coords.values())
         values = [model.rvs_to_values[rv] for rv in asked]
         found = on_disk([*asked, *values])
         self._rows = {op: op.rows for op in found.values()}
         self.n_rows = len(next(iter(self._rows.values())))
-        self._function, self._pieces = _function(model, asked, found, given.values, seed)
+        self._function, self._pieces = _function(model, asked, found, given, seed)
         # One draw of the first row of each variable, (1, ...), and the names of its axes.
         self.first: dict[str, NDArray[Any]] = {}
         self.dims: dict[str, list[str]] = {}
@@ -211,7 +213,7 @@ class _Predictions:
 
     def _call(self, chain: int, draw: int, rows: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         n = len(rows[0])
-        found = self._function(*(drawn[chain, draw] for drawn in self._given.values.values()), *rows, n)
+        found = self._function(*(drawn[chain, draw] for drawn in self._given.values()), *rows, n)
         for name, values in zip(self._names, found, strict=True):
             if values.shape[:1] != (n,):
                 raise ValueError(

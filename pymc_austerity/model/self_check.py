@@ -39,22 +39,14 @@ def jittered(graph: LogDensityGraph) -> list[np.ndarray]:
 def check_against_model(factorisation: Factorisation, model: pm.Model, pieces: Sequence[Piece]) -> None:
     """Compare rows with those of the model, and the sums of terms that were split with the model's.
 
-    Parameters
-    ----------
-    factorisation : Factorisation
-    model : pymc.Model
-    pieces : sequence of Piece
-        Everything that the model terms were split into.
-
-    Raises
-    ------
-    SelfCheckError
-        If a row differs from the same row of the full vector, or the pieces of a term do not add up to
-        the term as PyMC computes it.
+    `pieces` are all that the model terms were split into. `SelfCheckError` is raised if a row differs from
+    the same row of the full vector, or the pieces of a term do not add up to the term as PyMC computes it.
     """
     graph = factorisation.graph
     values = jittered(graph)
-    whole = _whole_terms(graph, pieces)
+    # Terms that are vectors of rows as PyMC has them: where rows agree, so do their sums.
+    times = Counter(p.name for p in pieces)
+    whole = {p.name for p in pieces if p.is_local and times[p.name] == 1 and graph.raw[p.name].type.ndim == 1}
     local = [_some(graph.raw[p.name] if p.name in whole else p.vector, p.size) for p in pieces if p.is_local]
     global_ = [p.graph.sum() for p in pieces if p.kept and not p.is_local]
     split = [p for p in pieces if p.name not in whole]
@@ -74,10 +66,14 @@ def check_against_model(factorisation: Factorisation, model: pm.Model, pieces: S
     vectors, rest = found[: len(local)], found[len(local) :]
     _compare_rows(factorisation, values, vectors)
     _compare_globals(factorisation, values, rest[: len(global_)])
-    rest = rest[len(global_) :]
-    _compare_sums(
-        [p.name for p in split], rest[: len(sums)], dict(zip(theirs, rest[len(sums) :], strict=True))
-    )
+    ours = rest[len(global_) :]
+    for name, their_sum in zip(theirs, ours[len(sums) :], strict=True):
+        parts = [float(x) for p, x in zip(split, ours, strict=False) if p.name == name]
+        if not _same(np.array(float(their_sum)), np.array(sum(parts))):
+            raise SelfCheckError(
+                f"Self-check failed for the term {name!r}: its parts add up to {sum(parts)!r}, the model "
+                f"gives {float(their_sum)!r}. {_REPORT}"
+            )
 
 
 @np.errstate(all="ignore")
@@ -104,12 +100,6 @@ def check_change(
             f"Self-check failed for {name}: {moved} the log density by {expected!r}, and the terms of "
             f"{whose} by {change!r} (terms {', '.join(graph.raw)}). {_REPORT}"
         )
-
-
-def _whole_terms(graph: LogDensityGraph, pieces: Sequence[Piece]) -> set[str]:
-    """Names of terms that are vectors of rows as PyMC has them: where rows agree, so do their sums."""
-    times = Counter(p.name for p in pieces)
-    return {p.name for p in pieces if p.is_local and times[p.name] == 1 and graph.raw[p.name].type.ndim == 1}
 
 
 def _some(vector: Variable, size: int) -> Variable:
@@ -147,16 +137,6 @@ def _compare_globals(
             raise SelfCheckError(
                 f"Self-check failed for the term {name!r}: its global part is {float(ours)!r}, not "
                 f"{float(expected)!r}. {_REPORT}"
-            )
-
-
-def _compare_sums(names: Sequence[str], ours: Sequence[np.ndarray], theirs: Mapping[str, np.ndarray]) -> None:
-    for name, their_sum in theirs.items():
-        parts = [float(x) for n, x in zip(names, ours, strict=True) if n == name]
-        if not _same(np.array(float(their_sum)), np.array(sum(parts))):
-            raise SelfCheckError(
-                f"Self-check failed for the term {name!r}: its parts add up to {sum(parts)!r}, the model "
-                f"gives {float(their_sum)!r}. {_REPORT}"
             )
 
 

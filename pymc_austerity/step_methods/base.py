@@ -17,9 +17,8 @@ from pymc_austerity.model.checks import (
     require_some_sound_rows,
     warn_of_long_deterministics,
 )
-from pymc_austerity.model.graph.log_density import LogDensityGraph
+from pymc_austerity.model.graph.log_density import Fingerprint, LogDensityGraph, fingerprint
 from pymc_austerity.model.graph.many import many_graphs
-from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.stored_data import files_of, refuse_on_disk
 from pymc_austerity.progress import stage, watched

@@ -20,8 +20,7 @@ from pymc_austerity.kernels.categorical_gibbs import (
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.conjugacy.allocations import Allocations
 from pymc_austerity.model.factorise import model_of, value_variables
-from pymc_austerity.model.graph.log_density import LogDensityGraph
-from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.progress import checked_progressbar, stage
 from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size

@@ -120,9 +120,8 @@ def normal(rng):
 
 
 @required("y", ask=["beta"], columns=(1301, 4, 2))
-def linear_matmul(rng, X):
+def linear_matmul(rng, X, beta):
     intercept = pm.Normal("intercept", 0, 5)
-    beta = pm.Normal("beta", 0, 1, shape=4)
     sigma = pm.HalfNormal("sigma", 2)
     pm.Normal("y", intercept + X @ beta, sigma, observed=rng.normal(size=1301))
 
@@ -134,9 +133,8 @@ def linear_dot(rng, X, beta):
 
 
 @optional(ask=["c"], columns=(1400, 2, 4))
-def sums_of_products(rng, X):
+def sums_of_products(rng, X, b):
     a = pm.Normal("a", 0, 5)
-    b = pm.Normal("b", 0, 1)
     c = pm.Normal("c", 0, 1)
     mu = a + b * X[:, 0] + c * X[:, 1] + b * c * X[:, 0] * X[:, 1]
     pm.Normal("y", mu, 0.7, observed=rng.normal(size=1400))
@@ -153,9 +151,8 @@ def rows_on_the_last_axis(rng, X, beta):
 
 
 @required("y", ask=["beta"], columns=(1600, 3, 7))
-def logistic(rng, X):
+def logistic(rng, X, beta):
     intercept = pm.Normal("intercept", 0, 2)
-    beta = pm.Normal("beta", 0, 1, shape=3)
     pm.Bernoulli("y", logit_p=intercept + X @ beta, observed=rng.integers(2, size=1600))
 
 
@@ -166,10 +163,9 @@ def logistic_invlogit(rng, X, beta):
 
 
 @required("y", ask=["intercept"], columns=(1450, 2, 9))
-def poisson_offset(rng, X):
+def poisson_offset(rng, X, beta):
     exposure = rng.gamma(4, 1, size=1450)
     intercept = pm.Normal("intercept", 0, 2)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     mu = pm.math.exp(intercept + X @ beta + np.log(exposure))
     pm.Poisson("y", mu, observed=rng.poisson(exposure))
 
@@ -184,10 +180,9 @@ def pm_data(rng, X, beta):
 
 
 @required("y", ask=["intercept"], columns=(1502, 3, 11))
-def pm_data_shape(rng, X):
+def pm_data_shape(rng, X, beta):
     X = pm.Data("X", X)
     intercept = pm.Normal("intercept", 0, 1)
-    beta = pm.Normal("beta", 0, 1, shape=3)
     eta = intercept + X @ beta
     pm.Bernoulli("y", logit_p=eta, shape=X.shape[0], observed=rng.integers(2, size=1502))
 
@@ -277,32 +272,27 @@ def masked_rows(rng, X, a):
 
 
 @required("y", ask=["theta"], columns=(1700, 1, 24))
-def varying_intercepts_centred(rng, X):
+def varying_intercepts_centred(rng, X, tau, b):
     g = rng.integers(50, size=1700)
     mu = pm.Normal("mu", 0, 2)
-    tau = pm.HalfNormal("tau", 1)
     theta = pm.Normal("theta", mu, tau, shape=50)
-    b = pm.Normal("b", 0, 1)
     pm.Normal("y", theta[g] + b * X[:, 0], 1, observed=rng.normal(size=1700))
 
 
 @required("y", ask=["mu", "tau"], seed=25)
-def varying_intercepts_non_centred(rng):
+def varying_intercepts_non_centred(rng, tau):
     g = rng.integers(50, size=1701)
     mu = pm.Normal("mu", 0, 2)
-    tau = pm.HalfNormal("tau", 1)
     z = pm.Normal("z", 0, 1, shape=50)
     theta = pm.Deterministic("theta", mu + tau * z)
     pm.Bernoulli("y", logit_p=theta[g], observed=rng.integers(2, size=1701))
 
 
 @required("theta", "y", ask=["mu", "tau"], seed=26)
-def varying_intercepts_many_groups(rng):
+def varying_intercepts_many_groups(rng, tau, sigma):
     g = rng.integers(1500, size=4000)
     mu = pm.Normal("mu", 0, 2)
-    tau = pm.HalfNormal("tau", 1)
     theta = pm.Normal("theta", mu, tau, shape=1500)
-    sigma = pm.HalfNormal("sigma", 1)
     pm.Normal("y", theta[g], sigma, observed=rng.normal(size=4000))
 
 
@@ -340,9 +330,8 @@ def zero_sum_groups(rng):
 
 
 @required("theta", "y", ask=["mu", "tau"], seed=31)
-def latents_with_hyperparameters(rng):
+def latents_with_hyperparameters(rng, tau):
     mu = pm.Normal("mu", 0, 2)
-    tau = pm.HalfNormal("tau", 1)
     theta = pm.Normal("theta", mu, tau, shape=1800)
     pm.Normal("y", theta, 1, observed=rng.normal(size=1800))
 
@@ -463,10 +452,9 @@ def mixture_with_covariate_weights(rng, X):
 
 
 @optional(seed=49)
-def mixture_by_hand(rng):
+def mixture_by_hand(rng, mu):
     y = pm.Data("y", rng.normal(size=1654))
     w = pm.Beta("w", 2, 2)
-    mu = pm.Normal("mu", 0, 1)
     first = pt.log(w) + pm.logp(pm.Normal.dist(mu, 1), y)
     second = pt.log1p(-w) + pm.logp(pm.Normal.dist(0, 3), y)
     pm.Potential("mixture", pm.math.logsumexp([first, second], axis=0).sum())
@@ -641,14 +629,13 @@ def long_and_short_observed(rng, mu, sigma):
 
 
 @required("y", ask=["theta", "sigma"], columns=(1206, 3, 73))
-def dims_and_coords(rng, X):
+def dims_and_coords(rng, X, sigma):
     coords({"row": np.arange(1206) + 10, "column": list("abc"), "group": list("pqrs")})
     X = pm.Data("X", X, dims=("row", "column"))
     g = pm.Data("g", rng.integers(4, size=1206), dims="row")
     theta = pm.Normal("theta", 0, 1, dims="group")
     beta = pm.Normal("beta", 0, 1, dims="column")
     eta = pm.Deterministic("eta", theta[g] + X @ beta, dims="row")
-    sigma = pm.HalfNormal("sigma", 1)
     pm.Normal("y", eta, sigma, observed=rng.normal(size=1206), dims="row")
 
 
@@ -684,9 +671,8 @@ def bounded_priors(rng, X):
 
 
 @required("x", "y", ask=["rho", "sigma"], seed=78)
-def autoregression_1(rng):
+def autoregression_1(rng, sigma):
     rho = pm.Uniform("rho", -1, 1)
-    sigma = pm.HalfNormal("sigma", 1)
     x = pm.AR("x", [rho], sigma, init_dist=pm.Normal.dist(0, 1), shape=2000)
     pm.Normal("y", x, 1, observed=rng.normal(size=2000))
 
@@ -834,9 +820,8 @@ def observations_out_of_bounds(rng):
 
 
 @not_finite(columns=(1224, 1, 98))
-def undefined_rows(X):
+def undefined_rows(X, sigma):
     a = pm.HalfNormal("a", 1)
-    sigma = pm.HalfNormal("sigma", 1)
     pm.Potential("p", -pt.sqrt(a + X[:, 0]) / sigma)
 
 
@@ -891,16 +876,14 @@ def standardised_predictor(rng, X):
 
 
 @refused("Minibatch", columns=(5000, 2, 106))
-def minibatch(rng, X):
+def minibatch(rng, X, beta):
     X, y = pm.Minibatch(X, rng.normal(size=5000), batch_size=1230)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     pm.Normal("y", X @ beta, 1, observed=y, total_size=5000)
 
 
 @refused("Minibatch", columns=(5000, 2, 112))
-def minibatch_in_a_potential(rng, X):
+def minibatch_in_a_potential(rng, X, beta):
     X, y = pm.Minibatch(X, rng.normal(size=5000), batch_size=1237)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     pm.Potential("likelihood", pm.logp(pm.Normal.dist(X @ beta, 1), y))
 
 

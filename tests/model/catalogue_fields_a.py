@@ -55,13 +55,11 @@ def zero_inflated_negative_binomial_catch(rng):
 
 
 @required("seeds", ask=["psi", "u"], seed=1004)
-def zero_inflated_binomial_seeds(rng):
+def zero_inflated_binomial_seeds(rng, mu, tau):
     trays = rng.integers(5, 25, size=1104)
     plot = rng.integers(30, size=1104)
     coords({"plot": np.arange(30)})
     psi = pm.Beta("psi", 2, 1)
-    mu = pm.Normal("mu", 0, 1)
-    tau = pm.HalfNormal("tau", 1)
     u = pm.Normal("u", mu, tau, dims="plot")
     p = pm.math.invlogit(u[plot])
     y = rng.binomial(trays, 0.4) * rng.integers(2, size=1104)
@@ -344,11 +342,10 @@ def education_and_wages(rng):
 
 
 @required("giftsAB", "giftsBA", ask=["a", "gr"], seed=1033)
-def gifts_of_dyads(rng):
+def gifts_of_dyads(rng, a):
     A, B = rng.integers(25, size=(2, 1133))
     chol_gr, _, _ = pm.LKJCholeskyCov("chol_gr", n=2, eta=4, sd_dist=pm.Exponential.dist(1, shape=2))
     gr = pm.MvNormal("gr", [0, 0], chol=chol_gr, shape=(25, 2))
-    a = pm.Normal("a", 0, 1)
     z = pm.Normal("z", 0, 1, shape=(2, 60))
     sigma_d = pm.Exponential("sigma_d", 1)
     rho = pm.LKJCorr("rho", n=2, eta=8)
@@ -593,7 +590,7 @@ def structural_equation(rng):
 
 
 @required("observed", "censored", ask=["coef"], columns=(2600, 2, 1060))
-def weibull_with_potential(rng, X):
+def weibull_with_potential(rng, X, mu):
     t = rng.weibull(1.5, size=2600)
     event = rng.random(2600) < 0.5
 
@@ -601,7 +598,6 @@ def weibull_with_potential(rng, X):
         return -((x / beta) ** alpha)
 
     alpha = pm.LogNormal("alpha", 0, 0.3)
-    mu = pm.Normal("mu", 0, 1)
     coef = pm.Normal("coef", 0, 0.5, shape=2)
     beta = pm.Deterministic("beta", pt.exp(mu + pt.dot(X, coef)))
     pm.Weibull("observed", alpha=alpha, beta=beta[event], observed=t[event])
@@ -669,12 +665,11 @@ def gompertz_lifetimes(rng, X):
 
 
 @required("interval", ask=["mu"], seed=1066)
-def interval_censored_inspections(rng):
+def interval_censored_inspections(rng, sigma):
     left = rng.uniform(0.1, 2, size=1166)
     right = left + rng.uniform(0.2, 1, size=1166)
     machine = rng.integers(12, size=1166)
     mu = pm.Normal("mu", 0, 0.5, shape=12)
-    sigma = pm.HalfNormal("sigma", 1)
     life = pm.LogNormal.dist(mu[machine], sigma)
     upper, lower = pm.logcdf(life, right), pm.logcdf(life, left)
     pm.Potential("interval", pt.sum(pm.math.logdiffexp(upper, lower)))
@@ -724,11 +719,10 @@ def generated_random_slopes(rng, X):
 
 
 @required("score", ask=["s", "school"], columns=(1171, 1, 1071))
-def pupils_in_classes_in_schools(rng, X):
+def pupils_in_classes_in_schools(rng, X, mu):
     school_of_class = rng.integers(10, size=60)
     class_of_pupil = rng.integers(60, size=1171)
     s = pm.HalfNormal("s", 1, shape=3)
-    mu = pm.Normal("mu", 0, 1)
     school = pm.Normal("school", mu, s[0], shape=10)
     z = pm.Normal("z", 0, 1, shape=60)
     classes = pm.Deterministic("classes", school[school_of_class] + s[1] * z)
@@ -799,22 +793,20 @@ def multivariate_student_with_group_means(rng):
 
 
 @required("y", ask=["cut"], columns=(1178, 1, 1078))
-def cutpoints_of_each_rater(rng, X):
+def cutpoints_of_each_rater(rng, X, b):
     rater = rng.integers(5, size=1178)
     start = np.tile([-1.0, 0.0, 1.0], (5, 1))
     cut = pm.Normal("cut", 0, 2, shape=(5, 3), transform=ORDERED, initval=start)
-    b = pm.Normal("b", 0, 1)
     eta = b * X[:, 0]
     y = rng.integers(4, size=1178)
     pm.OrderedLogistic("y", eta=eta, cutpoints=cut[rater], compute_p=False, observed=y)
 
 
 @required("y", ask=["gaps"], columns=(1179, 2, 1079))
-def ordered_cutpoints_by_cumulated_gaps(rng, X):
+def ordered_cutpoints_by_cumulated_gaps(rng, X, beta):
     first = pm.Normal("first", -1, 1)
     gaps = pm.Exponential("gaps", 1, shape=3)
     cut = pt.concatenate([first[None], first + pt.cumsum(gaps)])
-    beta = pm.Normal("beta", 0, 1, shape=2)
     eta = pt.dot(X, beta)
     below = pm.math.invlogit(cut[None, :] - eta[:, None])
     edges = pt.concatenate([pt.zeros((1179, 1)), below, pt.ones((1179, 1))], axis=1)

@@ -34,12 +34,11 @@ def three_quantiles_at_once(rng, X):
 
 
 @required("spending", ask=["a"], seed=2003)
-def laplace_spending(rng):
+def laplace_spending(rng, b):
     frame = pd.DataFrame({"region": rng.choice(list("NSEW"), size=1203), "income": rng.normal(size=1203)})
     codes, regions = pd.factorize(frame["region"], sort=True)
     coords({"region": regions})
     a = pm.Normal("a", 0, 1, dims="region")
-    b = pm.Normal("b", 0, 1)
     scale = pm.HalfCauchy("scale", 1)
     mu = a[codes] + b * frame["income"].values
     pm.Laplace("spending", mu=mu, b=scale, observed=rng.laplace(size=1203))
@@ -75,12 +74,11 @@ def truncated_counts(rng, X):
 
 
 @required("outcome", "selected", ask=["rho"], columns=(1208, 2, 2008))
-def heckman_selection(rng, X):
+def heckman_selection(rng, X, sigma):
     y, selected = rng.normal(size=1208), rng.integers(2, size=1208)
     normal = pm.Normal.dist(0, 1)
     g = pm.Normal("g", 0, 1, shape=2)
     b = pm.Normal("b", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
     rho = pm.Uniform("rho", -0.9, 0.9)
     z, r = X @ g, (y - X @ b) / sigma
     inside = pm.logcdf(normal, (z + rho * r) / pt.sqrt(1 - rho**2))
@@ -90,14 +88,13 @@ def heckman_selection(rng, X):
 
 
 @required("panel", ask=["delta", "tau"], seed=2009)
-def panel_with_unit_and_time_effects(rng, tau):
+def panel_with_unit_and_time_effects(rng, tau, sigma):
     unit, year = np.repeat(np.arange(150), 8), np.tile(np.arange(8), 150)
     treated = (unit < 60) & (year >= 5)
     coords({"unit": np.arange(150), "year": np.arange(8)})
     unit_effect = pm.Normal("unit_effect", 0, tau, dims="unit")
     year_effect = pm.ZeroSumNormal("year_effect", 1, dims="year")
     delta = pm.Normal("delta", 0, 1)
-    sigma = pm.HalfNormal("sigma", 1)
     mu = unit_effect[unit] + year_effect[year] + delta * treated
     pm.Normal("panel", mu, sigma, observed=rng.normal(size=1200))
 
@@ -273,7 +270,7 @@ def dependent_density_regression(rng, X):
 
 
 @required("y", ask=["p"], columns=(1234, 1, 2034))
-def robust_regression_with_outlier_component(rng, X):
+def robust_regression_with_outlier_component(rng, X, sigma):
 
     def logp(y, mu, sigma, outlier, p):
         inside = pm.logp(pm.Normal.dist(mu, sigma), y)
@@ -281,7 +278,6 @@ def robust_regression_with_outlier_component(rng, X):
         return pt.logaddexp(pt.log1p(-p) + inside, pt.log(p) + outside)
 
     b = pm.Normal("b", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
     outlier = pm.HalfNormal("outlier", 5)
     p = pm.Beta("p", 1, 9)
     mu = b[0] + b[1] * X[:, 0]
@@ -344,12 +340,11 @@ def gamma_hurdle(rng, X):
 
 
 @required("is_wet", "amount", ask=["sigma"], columns=(2440, 2, 2040))
-def hurdle_in_two_parts(rng, X):
+def hurdle_in_two_parts(rng, X, sigma):
     y = rng.gamma(2, 1, size=2440) * rng.integers(2, size=2440)
     wet = y > 0
     a = pm.Normal("a", 0, 1, shape=2)
     b = pm.Normal("b", 0, 0.5, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
     pm.Bernoulli("is_wet", logit_p=X @ a, observed=wet)
     pm.LogNormal("amount", (X @ b)[wet], sigma, observed=y[wet])
 
@@ -394,9 +389,8 @@ def horseshoe(rng, X):
 
 
 @required("y", ask=["xi"], columns=(1245, 4, 2045))
-def spike_and_slab(rng, X):
+def spike_and_slab(rng, X, beta):
     xi = pm.Bernoulli("xi", 0.5, shape=4)
-    beta = pm.Normal("beta", 0, 1, shape=4)
     pm.Normal("y", pt.dot(X, xi * beta), 1, observed=rng.normal(size=1245))
 
 
@@ -411,10 +405,9 @@ def soft_thresholding(rng, X):
 
 
 @required("u", "v", "copula", ask=["rho"], seed=2047)
-def gaussian_copula(rng):
+def gaussian_copula(rng, mu):
     x, y = rng.gamma(2, 1, size=1247), rng.normal(size=1247)
     rate = pm.Gamma("rate", 4, 4)
-    mu = pm.Normal("mu", 0, 1)
     rho = pm.Uniform("rho", -0.9, 0.9)
     pm.Exponential("u", rate, observed=x)
     pm.Normal("v", mu, 1, observed=y)
@@ -544,20 +537,18 @@ def stochastic_volatility_by_hand(rng, mu):
 
 
 @required("y", ask=["coefs"], seed=2063)
-def second_order_autoregression(rng):
+def second_order_autoregression(rng, sigma):
     coefs = pm.Normal("coefs", 0, 0.3, shape=3)
-    sigma = pm.HalfNormal("sigma", 1)
     start = pm.Normal.dist(0, 1, shape=2)
     y = rng.normal(size=1263)
     pm.AR("y", coefs, sigma=sigma, constant=True, init_dist=start, ar_order=2, observed=y)
 
 
 @required("y", ask=["rho"], seed=2064)
-def autoregression_on_lagged_data(rng):
+def autoregression_on_lagged_data(rng, sigma):
     values = rng.normal(size=1266)
     y = pm.Data("series", values)
     rho = pm.Normal("rho", 0, 0.3, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
     pm.Normal("y", rho[0] * y[1:-1] + rho[1] * y[:-2], sigma, observed=values[2:])
 
 
@@ -691,14 +682,13 @@ def counties_with_exposure(rng, X):
 
 
 @required("cases", ask=["rho", "phi"], seed=2081)
-def besag_york_mollie(rng):
+def besag_york_mollie(rng, sigma):
     W = np.roll(np.eye(60), 1, axis=1)
     W = W + W.T
     area = np.repeat(np.arange(60), 20)
     beta0 = pm.Normal("beta0", 0, 1)
     theta = pm.Normal("theta", 0, 1, shape=60)
     phi = pm.ICAR("phi", W=W)
-    sigma = pm.HalfNormal("sigma", 1)
     rho = pm.Beta("rho", 0.5, 0.5)
     mixture = pm.Deterministic("mixture", pt.sqrt(1 - rho) * theta + pt.sqrt(rho / 0.7) * phi)
     mu = pt.exp(beta0 + sigma * mixture[area])

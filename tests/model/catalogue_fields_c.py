@@ -24,10 +24,9 @@ from .catalogue_fields_a import with_gaps
 
 
 @required("X_observed", "y", ask=["beta"], columns=(1300, 3, 3001))
-def matrix_with_missing_cells(rng, X):
+def matrix_with_missing_cells(rng, X, beta):
     mu = pm.Normal("mu", 0, 1, shape=3)
     sd = pm.HalfNormal("sd", 1, shape=3)
-    beta = pm.Normal("beta", 0, 1, shape=3)
     X = pm.Normal("X", mu, sd, observed=with_gaps(X, rng, 0.05))
     pm.Normal("y", pt.dot(X, beta), 1, observed=rng.normal(size=1300))
 
@@ -41,16 +40,15 @@ def masked_matrix_of_covariates(rng, X, beta):
 
 
 @required("y", ask=["beta"], columns=(1302, 3, 3003))
-def imputed_cells_set_by_a_mask(rng, X):
+def imputed_cells_set_by_a_mask(rng, X, beta):
     mask = rng.random(X.shape) < 0.1
     missing = pm.Normal("missing", 0, 1, shape=int(mask.sum()))
     full = pt.set_subtensor(pt.as_tensor(X)[mask], missing)
-    beta = pm.Normal("beta", 0, 1, shape=3)
     pm.Normal("y", full @ beta, 1, observed=rng.normal(size=1302))
 
 
 @required("y", ask=["b"], columns=(1303, 1, 3004))
-def imputed_column_set_by_a_mask(rng, X):
+def imputed_column_set_by_a_mask(rng, X, b):
     x = with_gaps(X[:, 0], rng, 0.2)
     gaps = np.isnan(x)
     nu = pm.Normal("nu", 0, 1)
@@ -58,16 +56,14 @@ def imputed_column_set_by_a_mask(rng, X):
     full = pt.zeros(1303)
     full = pt.set_subtensor(full[np.where(gaps)], missing)
     full = pt.set_subtensor(full[np.where(~gaps)], x[~gaps])
-    b = pm.Normal("b", 0, 1)
     pm.Normal("y", b * full, 1, observed=rng.normal(size=1303))
 
 
 @required("z", "y", ask=["beta"], columns=(1304, 4, 3005))
-def long_imputed_cells(rng, X):
+def long_imputed_cells(rng, X, beta):
     mask = rng.random(X.shape) < 0.3
     z = pm.Normal("z", 0, 1, shape=int(mask.sum()))
     full = pt.set_subtensor(pt.as_tensor(X)[mask.nonzero()], z)
-    beta = pm.Normal("beta", 0, 1, shape=4)
     pm.Normal("y", (full * beta).sum(axis=1), 1, observed=rng.normal(size=1304))
 
 
@@ -179,11 +175,10 @@ def models_within_models(rng, X, mu):
 
 
 @required("y", ask=["b"], seed=3027)
-def intervened_and_observed(rng):
+def intervened_and_observed(rng, sigma):
     x = pm.Normal("x", 0, 1, shape=1327)
     z = pm.Normal("z", 0.5 * x, 1, shape=1327)
     b = pm.Normal("b", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
     pm.Normal("y", b[0] * x + b[1] * z, sigma, shape=1327)
     given = {"x": rng.normal(size=1327), "z": rng.normal(size=1327)}
     return lambda model: pm.observe(pm.do(model, given), {"y": rng.normal(size=1327)})
@@ -479,24 +474,22 @@ def kronecker_product_of_effects(rng):
 
 
 @required("y", ask=["sigma"], columns=(1380, 2, 3080))
-def custom_dist_of_exponentiated_sums(rng, X):
+def custom_dist_of_exponentiated_sums(rng, X, sigma):
 
     def dist(eta, sigma, size):
         return pt.exp(eta + pm.Gumbel.dist(0, sigma, size=size))
 
     beta = pm.Normal("beta", 0, 0.5, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
     pm.CustomDist("y", pt.dot(X, beta), sigma, dist=dist, observed=rng.lognormal(size=1380))
 
 
 @required("y", ask=["sigma"], columns=(1381, 2, 3081))
-def custom_dist_of_clipped_student(rng, X):
+def custom_dist_of_clipped_student(rng, X, sigma):
 
     def dist(mu, sigma, size):
         return pt.clip(pm.StudentT.dist(5, mu=mu, sigma=sigma, size=size), -1, 1)
 
     beta = pm.Normal("beta", 0, 0.5, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
     pm.CustomDist("y", X @ beta, sigma, dist=dist, observed=np.clip(rng.normal(size=1381), -1, 1))
 
 
@@ -677,12 +670,11 @@ def missing_cells_of_long_rows_imputed_by_regression(rng, X):
 
 
 @required("x1_observed", "x2_observed", "y", ask=["beta", "s"], columns=(1336, 3, 3136))
-def imputed_columns_stacked(rng, X):
+def imputed_columns_stacked(rng, X, beta):
     x1 = pm.Normal("x1", 0, 1, observed=with_gaps(X[:, 0], rng))
     s = pm.HalfNormal("s", 1)
     x2 = pm.Normal("x2", 0.5 * x1, s, observed=with_gaps(X[:, 1], rng))
     design = pt.stack([x1, x2, pt.as_tensor(X[:, 2])], axis=1)
-    beta = pm.Normal("beta", 0, 1, shape=3)
     pm.Bernoulli("y", logit_p=design @ beta, observed=rng.integers(2, size=1336))
 
 
@@ -760,11 +752,9 @@ def panel_as_wide_then_long(rng):
 
 
 @required("y", ask=["beta"], columns=(5 * 1150, 2, 3146))
-def errors_of_panels_reshaped_for_rows(rng, X):
+def errors_of_panels_reshaped_for_rows(rng, X, sigma, tau):
     y = rng.normal(size=5 * 1150)
     beta = pm.Normal("beta", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
-    tau = pm.HalfNormal("tau", 1)
     cov = sigma**2 * pt.eye(5) + tau**2 * pt.ones((5, 5))
     residuals = (y - X @ beta).reshape((1150, 5))
     pm.Potential("y", pm.logp(pm.MvNormal.dist(pt.zeros(5), cov), residuals))
@@ -806,10 +796,9 @@ def quadratic_forms_of_rows(rng, X):
 
 
 @required("y", ask=["w"], columns=(1370, 1, 3151))
-def averages_of_short_windows(rng, X):
+def averages_of_short_windows(rng, X, b):
     x = pm.Data("x", X[:, 0])
     w = pm.Dirichlet("w", np.ones(5))
-    b = pm.Normal("b", 0, 1)
     windows = pt.stack([x[k : 1366 + k] for k in range(5)], axis=1)
     pm.Normal("y", b * windows @ w, 1, observed=rng.normal(size=1366))
 

@@ -284,29 +284,26 @@ def slopes_by_searching_knots(rng, X):
 
 
 @refused_so_far(ask=["tau"], seed=331)
-def slice_up_to_a_parameter(rng):
+def slice_up_to_a_parameter(rng, a):
     y = rng.normal(size=2410)
     tau = pm.DiscreteUniform("tau", 1050, 1350)
-    a = pm.Normal("a", 0, 1)
     before = pm.logp(pm.Normal.dist(a, 1), pt.as_tensor(y)[:tau])
     after = pm.logp(pm.Normal.dist(2 * a + 1, 1), pt.as_tensor(y)[tau:])
     pm.Potential("likelihood", before.sum() + after.sum())
 
 
 @refused_so_far(ask=["tau"], seed=332)
-def predictor_joined_at_a_parameter(rng):
+def predictor_joined_at_a_parameter(rng, a):
     tau = pm.DiscreteUniform("tau", 1050, 1350)
-    a = pm.Normal("a", 0, 1)
     b = pm.Normal("b", 0, 1, initval=2)
     mu = pt.concatenate([pt.full((tau,), a), pt.full((2411 - tau,), b)])
     pm.Normal("y", mu, 1, observed=rng.normal(size=2411))
 
 
 @refused_so_far(ask=["tau"], seed=337)
-def short_slice_up_to_a_parameter(rng):
+def short_slice_up_to_a_parameter(rng, a):
     y, z = rng.normal(size=300), rng.normal(size=1360)
     tau = pm.DiscreteUniform("tau", 100, 200)
-    a = pm.Normal("a", 0, 1)
     pm.Potential("p", pm.logp(pm.Normal.dist(a, 1), pt.as_tensor(y)[:tau]).sum())
     pm.Normal("z", a, 1, observed=z)
 
@@ -326,9 +323,8 @@ def row_numbers_up_to_a_parameter():
 
 
 @refused_so_far(ask=["tau"], seed=333)
-def assignment_up_to_a_parameter(rng):
+def assignment_up_to_a_parameter(rng, a):
     tau = pm.DiscreteUniform("tau", 100, 200)
-    a = pm.Normal("a", 0, 1)
     pm.Normal("y", pt.set_subtensor(pt.zeros(1361)[:tau], a), 1, observed=rng.normal(size=1361))
 
 

@@ -20,9 +20,9 @@ from pymc_austerity.model.chains.layout import (
 )
 from pymc_austerity.model.chains.site_terms import SiteTerm, site_term
 from pymc_austerity.model.factorisation import LocalTerm
-from pymc_austerity.model.factorise import refuse_scaled_or_random, refuse_single_precision
+from pymc_austerity.model.factorise import terms_of_all_rows
 from pymc_austerity.model.graph.leaves import Leaf, extract_leaves, leaf_values
-from pymc_austerity.model.graph.log_density import LogDensityGraph, raw_terms, typed_log_density
+from pymc_austerity.model.graph.log_density import LogDensityGraph, typed_log_density
 from pymc_austerity.model.graph.terms import Piece, tables
 from pymc_austerity.model.lift.indexing import select_early
 from pymc_austerity.model.lift.lifter import Lifter
@@ -63,11 +63,7 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
     If they form none, a `FactorisationError` says which term is in the way.
     """
     name = model.values_to_rvs[value].name
-    refuse_single_precision(model)
-    raw = raw_terms(model, [value])
-    for term_name, term in raw.items():
-        refuse_scaled_or_random(model[term_name], term)
-    graph = typed_log_density(model, raw, point)
+    graph = typed_log_density(model, terms_of_all_rows(model, [value]), point)
     states = graph.values[value.name]
     shape = tuple(int(k) for k in states.type.shape)
     if math.prod(shape) < _SHORTEST:

@@ -23,8 +23,7 @@ from pymc_austerity.model.conjugacy.priors import GammaPrior
 from pymc_austerity.model.conjugacy.recognise import analyse
 from pymc_austerity.model.conjugacy.statistics import Conjugacy, Structure
 from pymc_austerity.model.factorise import model_of, value_variables
-from pymc_austerity.model.graph.log_density import LogDensityGraph
-from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.progress import checked_progressbar, stage
 from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows

@@ -15,7 +15,7 @@ from pymc_austerity.mode.fit import expanded_again, fit_mode
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.factorise import build
-from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.graph.log_density import Fingerprint, fingerprint
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.base import checked_steps_per_draw

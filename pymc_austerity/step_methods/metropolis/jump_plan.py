@@ -11,7 +11,7 @@ from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.mode.mode_fit import ModeFit
 from pymc_austerity.model.factorisation import vector_of
-from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.plates.effects_prior import evaluate
 from pymc_austerity.model.selection.selection import Selection, find_selection
 from pymc_austerity.model.structure.term_structure import TermStructure

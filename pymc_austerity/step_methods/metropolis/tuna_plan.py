@@ -32,7 +32,7 @@ from pymc_austerity.data.files import ScratchTable
 from pymc_austerity.exceptions import UnboundedError, warn
 from pymc_austerity.mode.mode_fit import FittedTerms
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
-from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.structure.fixed_variables import in_the_way
 from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.progress import stage
