@@ -25,7 +25,7 @@ from pymc_austerity.model.chains.found import find_chain
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
-from pymc_austerity.progress import checked_progressbar, stage
+from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, warn_of_compile_kwargs
 from pymc_austerity.step_methods.messages import refuse_discrete
 from pymc_austerity.step_methods.siblings import has_moved
@@ -136,7 +136,6 @@ class ParticleGibbs(RebuiltStep):
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
     ) -> None:
-        shown = checked_progressbar(progressbar)
         self._particles = _checked_particles(particles)
         self._steps_per_draw = checked_steps_per_draw(steps_per_draw)
         warn_of_compile_kwargs(self, compile_kwargs)
@@ -150,7 +149,7 @@ class ParticleGibbs(RebuiltStep):
             )
         refuse_discrete(self.vars)
         self.rng = get_random_generator(rng)
-        self._set_up(initial_point, shown=shown)
+        self._build_first(initial_point, progressbar)
 
     # Building -------------------------------------------------------------------------------
 

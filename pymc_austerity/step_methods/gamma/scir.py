@@ -24,7 +24,7 @@ from pymc_austerity.model.conjugacy.recognise import analyse
 from pymc_austerity.model.conjugacy.statistics import Conjugacy, Structure
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
-from pymc_austerity.progress import checked_progressbar, stage
+from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows
 from pymc_austerity.step_methods.configuration import plain
@@ -229,7 +229,6 @@ class SCIR(RebuiltStep):
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
     ) -> None:
-        shown = checked_progressbar(progressbar)
         self._model = model_of(model)
         self.vars = value_variables(self._model, vars)
         asked = GammaOptions(
@@ -243,7 +242,7 @@ class SCIR(RebuiltStep):
         self.n_transitions, self._chains = 0, []
         given = initial_point or {}
         self._given_point = {n: np.array(v) for n, v in given.items() if np.size(v) <= _FEW}
-        self._check_counts(self._set_up(initial_point, shown=shown))
+        self._check_counts(self._build_first(initial_point, progressbar))
 
     # Building -------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from pymc_austerity.model.factorisation import Factorisation, point_of, vector_o
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import require_finite
-from pymc_austerity.progress import checked_progressbar, stage
+from pymc_austerity.progress import stage
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.configuration import plain
@@ -179,7 +179,6 @@ class SGLD(RebuiltStep):
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
     ) -> None:
-        shown = checked_progressbar(progressbar)
         warn_of_compile_kwargs(self, compile_kwargs)
         self._model = model_of(model)
         self.vars = value_variables(self._model, vars)
@@ -190,7 +189,7 @@ class SGLD(RebuiltStep):
         self._options = checked_options(asked)
         self.rng, self.tune = get_random_generator(rng), False
         self.n_transitions = 0
-        self._set_up(initial_point, shown=shown)
+        self._build_first(initial_point, progressbar)
         self._warn_of_no_test()
 
     # Building -------------------------------------------------------------------------------
