@@ -1,7 +1,5 @@
 """Steps for other variables than real ones, those that need bounds, and what `recommend` returns."""
 
-from dataclasses import replace
-
 import numpy as np
 import pymc as pm
 import pytest
@@ -88,13 +86,11 @@ class HalfOfTheRows(TunaMH):
     """Draws half as many rows as their bounds ask for: remainders count half."""
 
     def _compile(self, plan, point):
-        def inputs(q):
-            made = plan.inputs(q)
-            state = made.rows.state
-            made.rows = made.rows._replace(state=state._replace(totals=0.5 * state.totals))
-            return made
-
-        super()._compile(replace(plan, inputs=inputs), point)
+        super()._compile(plan, point)
+        engine = self.engine
+        state = engine.rows.state
+        engine.rows = engine.rows._replace(state=state._replace(totals=0.5 * state.totals))
+        engine.restart()
 
 
 class OfThePrior(VariableChain):
@@ -110,7 +106,7 @@ class WithoutCounts(SCIR):
 
     def _build(self, point):
         super()._build(point)
-        self._chains = [OfThePrior(each.prior, each.structure, each.compiled) for each in self._chains]
+        self._chains = [OfThePrior(**vars(each)) for each in self._chains]
 
 
 class OfTheNeighbour(MinibatchCategoricalGibbs):

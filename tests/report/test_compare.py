@@ -54,6 +54,20 @@ def test_a_large_epsilon_is_noticed(comparison):
     assert row_of(comparison, "sloppy <b>")["sd_ratio"] > 1.5
 
 
+def test_normal_batch_means_are_not_called_safe(comparison):
+    """Nor cheap: what is too wide has no effective draws of the posterior."""
+    row, (_, judgement, probe) = row_of(comparison, "sloppy <b>"), comparison.results[2]
+    assert row["normality"] == "normal enough"
+    assert row["too_wide"]
+    assert not row["safe"]
+    assert judgement.largest_ratio > row["sd_ratio"]
+    assert "safe" not in probe.reason
+    assert "By a heuristic of the design theory" in probe.reason
+    for text in (comparison.to_markdown(), comparison._repr_html_(), repr(comparison)):
+        assert "safe here" not in text
+    assert not row_of(comparison, "right")["too_wide"]
+
+
 def test_a_step_that_fails_is_part_of_the_result(comparison):
     assert comparison.verdicts["failing"] == "failed"
     assert comparison.failures == {"failing": "RuntimeError: planted <failure> & more"}
@@ -230,6 +244,13 @@ def test_a_reference_that_fails_is_told(normal_model, steps, monkeypatch):
     assert "the reference failed (UnsuitableError: planted." in row_of(result, "hot")["reason"]
     assert "**The reference failed**" in result.to_markdown()
     assert "The reference failed." in result.to_html()
+
+
+def test_what_runs_is_told(normal_model, steps, caplog):
+    with caplog.at_level("INFO", logger="pymc.austerity"):
+        compare(normal_model, {"hot": steps["hot"]}, budget={"draws": 5}, **{**QUICK, "chains": 1})
+    told = [r.getMessage() for r in caplog.records if r.getMessage().startswith("compare")]
+    assert told == ["compare: 1 of 2, the reference", "compare: 2 of 2, hot"]
 
 
 # Several steps, names, errors -----------------------------------------------------------------------

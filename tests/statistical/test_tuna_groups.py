@@ -6,7 +6,7 @@ import pytest
 from scipy.special import expit
 
 from pymc_austerity import Laplace, MetropolisHastings, TunaMH
-from tests.statistical.errors import LIMIT, error_of_mean
+from tests.statistical.errors import LIMIT, z_of_chains
 
 N = 4000
 
@@ -46,14 +46,7 @@ def chain(model, step, draws):
 
 
 def worst(ours, theirs):
-    """Largest difference of means, and of second moments about a common mean, in standard errors."""
-    center = theirs.mean(axis=0)
-    z = []
-    for power in (1, 2):
-        pairs = ((ours - center) ** power, (theirs - center) ** power)
-        for a, b in zip(*(p.T for p in pairs), strict=True):
-            z.append(abs(a.mean() - b.mean()) / np.hypot(error_of_mean(a), error_of_mean(b)))
-    return max(z)
+    return np.abs(z_of_chains(ours, theirs)).max()
 
 
 @pytest.mark.slow("two chains of 20,000 draws, one on all rows")

@@ -8,7 +8,6 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.model.compile.numba_backend import NumbaBackend
 from pymc_austerity.model.compile.protocol import Backend, pytensor_function
-from pymc_austerity.model.compile.records import Records, filled
+from pymc_austerity.model.compile.records import Records
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
 from pymc_austerity.target import Target
 
@@ -34,6 +33,11 @@ def target_function(entry: Callable[..., Any]) -> Callable[..., Any]:
         return result if result.ndim else result.item()
 
     return call
+
+
+def filled(record: Any, values: Iterator[Any]) -> Any:
+    """The record with its open fields taken from `values`."""
+    return type(record)(*(next(values) if value is ... else value for value in record))
 
 
 class InterpretedKernel:
@@ -57,13 +61,11 @@ class InterpretedKernel:
     again = __call__
 
 
-@dataclass(frozen=True)
 class PythonBackend:
     """PyTensor interprets the graphs, and kernels are called as they are."""
 
-    name: str = "python"
+    name, takes_source = "python", False
     mode: Any = _IN_NUMPY
-    takes_source: bool = False
 
     def function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
         """A function of some graphs."""

@@ -1,8 +1,7 @@
 """What is decided of a step of Langevin dynamics before anything is compiled."""
 
 import logging
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -15,34 +14,30 @@ from pymc_austerity.kernels.stochastic_gradient import Dynamics
 from pymc_austerity.mode.fit import expanded_again, fit_mode
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit
 from pymc_austerity.model.factorisation import Factorisation, vector_of
-from pymc_austerity.model.factorise import build, model_of, value_variables
-from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.factorise import build
+from pymc_austerity.model.graph.log_density import Fingerprint, fingerprint
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.base import checked_steps_per_draw
 from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
-from pymc_austerity.step_methods.langevin.inflation import LinearDynamics
+from pymc_austerity.step_methods.langevin.inflation import Inflation
 from pymc_austerity.step_methods.messages import refuse_discrete, refuse_short
 from pymc_austerity.step_methods.metropolis.options import control_variate_of
 from pymc_austerity.step_methods.metropolis.orthonormal import refuse_orthonormal
-from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
+from pymc_austerity.step_methods.step_size import DecreasingStepSize
 
 logger = logging.getLogger(__name__)
 
 NO_FACTOR = np.empty((0, 0))
 # Dimensions up to which a prediction is worth the passes over the data that a mode takes.
 _PREDICTED_UP_TO = 50
-_UNIT = (
-    "It is a, the variance of the noise: in the units of the unconstrained variables squared, or in "
-    "posterior variances with preconditioner=Laplace()."
-)
 
 
 class SgldOptions(NamedTuple):
     """What a step was asked for; see `SGLD`."""
 
     model: pm.Model
-    vars: tuple[Variable, ...]
+    vars: list[Variable]
     step_size: DecreasingStepSize
     batch_size: int | float | None
     control_variate: Taylor | None
@@ -56,59 +51,36 @@ class SgldRecipe(NamedTuple):
 
     dynamics: Dynamics
     mode_fit: ModeFit | None  # None if the posterior has no mode, or too many dimensions to look for one
-    linear: LinearDynamics | None = None  # On the normal distribution at the mode
+    inflation: Inflation | None = None  # On the normal distribution at the mode
 
 
-@dataclass(frozen=True)
-class SgldPlan:
-    """The terms of a step, and its recipe."""
-
-    factorisation: Factorisation
-    terms: Factorisation
-    recipe: SgldRecipe
-
-
-def checked_options(
-    vars: Any,
-    *,
-    step_size: Any,
-    batch_size: Any,
-    control_variate: Any,
-    preconditioner: Any,
-    steps_per_draw: Any,
-    threshold: int,
-    model: Any,
-) -> SgldOptions:
-    """Check the keywords of `SGLD`."""
-    model = model_of(model)
-    value_vars = value_variables(model, vars)
-    refuse_discrete(value_vars)
-    refuse_orthonormal(model, value_vars, None, has_control_variate=False)
-    taylor = control_variate_of(control_variate)
+def checked_options(asked: SgldOptions) -> SgldOptions:
+    """Check the keywords of `SGLD`; the model and the variables are known."""
+    refuse_discrete(asked.vars)
+    refuse_orthonormal(asked.model, asked.vars, None, has_control_variate=False)
+    taylor = control_variate_of(asked.control_variate)
     if taylor is not None and taylor.exact_rows:
         raise ValueError(
             f"exact_rows={taylor.exact_rows} is for steps that decide moves. SGLD draws all rows alike: "
             "leave it out."
         )
-    if preconditioner not in (None, Laplace()):
+    if asked.preconditioner not in (None, Laplace()):
         raise ValueError(
-            f"preconditioner must be None or Laplace(), got {preconditioner!r}. Laplace() is the inverse "
-            "precision at the posterior mode; its parameters are for proposals."
+            f"preconditioner must be None or Laplace(), got {asked.preconditioner!r}. Laplace() is the "
+            "inverse precision at the posterior mode; its parameters are for proposals."
         )
-    return SgldOptions(
-        model=model,
-        vars=tuple(value_vars),
-        step_size=step_size_of(step_size, _UNIT),
-        batch_size=checked_batch_size(batch_size),
+    return asked._replace(
+        batch_size=checked_batch_size(asked.batch_size),
         control_variate=taylor,
-        preconditioner=preconditioner,
-        steps_per_draw=checked_steps_per_draw(steps_per_draw),
-        threshold=threshold,
+        steps_per_draw=checked_steps_per_draw(asked.steps_per_draw),
     )
 
 
-def plan_sgld(options: SgldOptions, point: PointType) -> SgldPlan:
-    """Find the local terms, the mode, and what is expanded and preconditioned there."""
+def plan_sgld(options: SgldOptions, point: PointType) -> tuple[Factorisation, Factorisation, SgldRecipe]:
+    """Find the local terms, the mode, and what is expanded and preconditioned there.
+
+    Returns the terms of the model, the same with what is expanded taken out, and the recipe.
+    """
     fact = _factorised(options, point, check=True)
     if not fact.n_local:
         refuse_short(fact, options.threshold, options.model)
@@ -121,28 +93,26 @@ def plan_sgld(options: SgldOptions, point: PointType) -> SgldPlan:
     size = options.step_size
     n = fact.n_local if rows is None else rows
     dynamics = Dynamics(size.h, float(size.tau), float(size.kappa), n, fact.n_local, factor)
-    mode_fit = None if found is None else found.mode_fit
-    return SgldPlan(fact, fact if found is None else found.expanded, SgldRecipe(dynamics, mode_fit))
+    if found is None:
+        return fact, fact, SgldRecipe(dynamics, None)
+    return fact, found.expanded, SgldRecipe(dynamics, found.mode_fit)
 
 
 def replan_sgld(
     options: SgldOptions, recipe: SgldRecipe, data: Fingerprint, point: PointType
-) -> SgldPlan | None:
-    """The same plan in another process; None if the data are others there."""
+) -> tuple[Factorisation, Factorisation] | None:
+    """The terms of the same plan in another process; None if the data are others there."""
     fact = _factorised(options, point, check=False)
     if fingerprint(fact.graph) != data:
         return None
-    terms = fact
-    if options.control_variate is not None:
-        assert recipe.mode_fit is not None
-        terms = expanded_again(TermStructure(fact), point, recipe.mode_fit).expanded
-    return SgldPlan(fact, terms, recipe)
+    if options.control_variate is None:
+        return fact, fact
+    assert recipe.mode_fit is not None
+    return fact, expanded_again(TermStructure(fact), point, recipe.mode_fit).expanded
 
 
 def _factorised(options: SgldOptions, point: PointType, *, check: bool) -> Factorisation:
-    return build(
-        options.model, list(options.vars), threshold=options.threshold, initial_point=point, check=check
-    )
+    return build(options.model, options.vars, threshold=options.threshold, initial_point=point, check=check)
 
 
 def _mode(options: SgldOptions, structure: TermStructure, point: PointType) -> FittedTerms | None:

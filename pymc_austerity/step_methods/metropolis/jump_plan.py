@@ -11,15 +11,15 @@ from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.mode.mode_fit import ModeFit
 from pymc_austerity.model.factorisation import vector_of
-from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.plates.effects_prior import evaluate
 from pymc_austerity.model.selection.selection import Selection, find_selection
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, proposed_move
 from pymc_austerity.proposals.jumps import Jumps, JumpState, SubmodelExpansion, bound_jumps, slab_precision
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
-from pymc_austerity.step_methods.metropolis.engine.base import RangeBound
-from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs, range_bound_for
+from pymc_austerity.step_methods.metropolis.engine.base import Bound, RangeBound
+from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import (
     BlockPlan,
@@ -39,20 +39,8 @@ def of_coefficients(range_bound: RangeBound, n_coefficients: int) -> RangeBound:
 
 def plan_jumps(
     options: MetropolisOptions, point: PointType, jumps: Jumps, recipe: Recipe | None = None
-) -> BlockPlan:
-    """Find indicators and coefficients, and the mode of the full model, if no recipe has it.
-
-    Raises
-    ------
-    ValueError
-        If the variables are not those of a variable selection, or an option has no meaning for them.
-    FactorisationError
-        If rows of a term cannot be computed one by one.
-    UnsuitableError
-        If no term is long enough, or the full model has no mode.
-    OtherDataError
-        If the recipe was made for other data.
-    """
+) -> BlockPlan[Recipe]:
+    """Find indicators and coefficients, and the mode of the full model, if no recipe has it."""
     selection = find_selection(
         options.model,
         options.vars,
@@ -101,18 +89,18 @@ def _block_plan(
     structure: TermStructure,
     bound: BoundProposal,
     recipe: Recipe,
-) -> BlockPlan:
+) -> BlockPlan[Recipe]:
     """The plan of transitions that are counted by their kind; `structure` is that of the full model."""
     fact, rule, certificates = selection.factorisation, recipe.rule, recipe.certificates
 
-    def inputs(q: np.ndarray) -> RuleInputs:
+    def engine(bound: Bound, q: np.ndarray, point: PointType) -> RuleEngine:
         range_bound = range_bound_for(rule, options.range_bound, certificates, structure, q)
         if certificates is not None:
             range_bound = of_coefficients(range_bound, selection.n_coefficients)
         kernels = counted_full_transitions, counted_transitions
-        return RuleInputs(fact, rule, range_bound, NO_ROWS, options.subsample, kernels)
+        return RuleEngine(bound, q, point, fact, rule, range_bound, NO_ROWS, options.subsample, kernels)
 
-    return BlockPlan(options, fact, recipe, bound, inputs)
+    return BlockPlan(options, fact, recipe, bound, engine)
 
 
 def _expansion(selection: Selection, mode_fit: ModeFit, point: PointType) -> SubmodelExpansion:
@@ -120,7 +108,7 @@ def _expansion(selection: Selection, mode_fit: ModeFit, point: PointType) -> Sub
 
     At the mode the gradient of the whole log density is zero: what remains without the slab is minus its own.
     """
-    full, slab, p = selection.full, selection.slab, selection.n_coefficients
+    full, family, p = selection.full, selection.family, selection.n_coefficients
     mode, precision = mode_fit.proxy.mode, mode_fit.proxy.precision
     names = list(full.graph.values)
     values = [np.asarray(point[name], dtype=full.graph.values[name].dtype) for name in names]
@@ -129,12 +117,12 @@ def _expansion(selection: Selection, mode_fit: ModeFit, point: PointType) -> Sub
         size = int(np.prod(full.graph.values[name].type.shape))
         values[names.index(name)] = mode[start : start + size].reshape(full.graph.values[name].type.shape)
         start += size
-    parameters = evaluate(full, slab.parameters, values)
+    parameters = evaluate(full, selection.factorisation.slab, values)
     own = np.zeros(len(mode))
-    own[:p] = [slab_precision(slab.family, parameters, j) for j in range(p)]
+    own[:p] = [slab_precision(family, parameters, j) for j in range(p)]
     linear = precision @ mode - own * np.concatenate([parameters[:p], np.zeros(len(mode) - p)])
     return SubmodelExpansion(
-        slab.family, np.concatenate([np.ones(p), mode]), linear, _positive(precision - np.diag(own))
+        family, np.concatenate([np.ones(p), mode]), linear, _positive(precision - np.diag(own))
     )
 
 

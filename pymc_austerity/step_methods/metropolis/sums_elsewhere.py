@@ -8,7 +8,7 @@ from typing import Any
 import cloudpickle
 from pymc.initial_point import PointType
 
-from pymc_austerity.cluster.workers import Calls, Inspection, wait_for_one
+from pymc_austerity.cluster.workers import Calls, Inspection
 from pymc_austerity.model.stored_data import files_of
 from pymc_austerity.model.structure.derivatives import Derivatives
 from pymc_austerity.model.structure.differentiable import Differentiable
@@ -26,23 +26,17 @@ class SumsElsewhere:
     """Sums over blocks of rows of a model, on workers; called as `Elsewhere`.
 
     Workers get the model once, as a pickled step does: with its data, or with the path of rows on disk.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    options : MetropolisOptions
-    point : dict
-        Values of all variables.
     """
 
     def __init__(self, client: Any, options: MetropolisOptions, point: PointType) -> None:
-        wait_for_one(client, _WAIT)
         self._client = client
-        self._inspection = Inspection(client, [file["path"] for file in files_of(options.model).values()])
+        paths = [file["path"] for file in files_of(options.model).values()]
+        self._inspection = Inspection(client, paths, _WAIT)
+        self._inspection.wait_for_one()
         self._inspection.require()
         self._key = uuid.uuid4().hex
         content = cloudpickle.dumps((options, point))
-        self._calls = Calls(client, content, self._inspection, _WAIT, "Sums over rows of the set-up")
+        self._calls = Calls(client, content, self._inspection, "Sums over rows of the set-up")
 
     def __call__(self, phi: Vector, n_blocks: int) -> list[Derivatives]:
         """The sums over each block."""
@@ -62,18 +56,9 @@ _BUILT: dict[str, LogLikelihood] = {}
 
 
 def sums_of_blocks(content: bytes, key: str, phi: Vector, first: int, last: int) -> list[Derivatives]:
-    """Sums over some blocks, computed by a worker.
+    """Sums over the blocks from `first` to before `last`, computed by a worker.
 
-    Parameters
-    ----------
-    content : bytes
-        Pickled options and point of a step.
-    key : str
-        Of this set-up.
-    phi : ndarray
-        Features.
-    first, last : int
-        Numbers of blocks, the last one not included.
+    `content` has options and point of a step, pickled; `key` is that of this set-up.
     """
     if key not in _BUILT:
         _BUILT.clear()
@@ -84,11 +69,5 @@ def sums_of_blocks(content: bytes, key: str, phi: Vector, first: int, last: int)
 
 
 def forget(key: str) -> None:
-    """Drop the terms that a worker has built for a set-up.
-
-    Parameters
-    ----------
-    key : str
-        Of this set-up.
-    """
+    """Drop the terms that a worker has built for a set-up."""
     _BUILT.pop(key, None)
