@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from pymc_austerity.distributions.orthonormal_density import orthonormal_names
+from pymc_austerity.distributions.uniform_stiefel import orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.field.priors import Innovation, NoField, Step
