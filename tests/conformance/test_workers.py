@@ -53,8 +53,8 @@ def model():
     x, group = rng.normal(size=(N, 4)), np.arange(N) % 32
     eta = 0.5 * x[:, 0] + 0.6 * rng.normal(size=32)[group]
     with pm.Model() as model:
-        y = pm.Data("y", rng.normal(0.7, 1.0, N))
         for kind in METROPOLIS:
+            y = pm.Data(f"data_{kind.__name__}", rng.normal(0.7, 1.0, N))
             pm.Normal(f"y_{kind.__name__}", pm.Normal(kind.__name__, 0.0, 2.0), 1.0, observed=y)
         eta_of = pm.Normal("eta", -3.0, 1.0, shape=2)
         pm.Poisson("count", pt.exp(eta_of[np.arange(N) % 2]), observed=rng.poisson(0.05, N))
@@ -66,12 +66,13 @@ def model():
             pm.Normal(f"y_{name}", pm.Normal(name), 1.0, observed=rng.normal(0.7, 1.0, N))
         W = UniformStiefel("W", 2)
         pm.Potential("x", pm.logp(pm.Logistic.dist(0, 1), rng.laplace(size=(N, 2)) @ W.T).sum(1))
-        outcome = pm.Data("outcome", (rng.random(N) < 1.0 / (1.0 + np.exp(-eta))).astype(int))
+        outcome = (rng.random(N) < 1.0 / (1.0 + np.exp(-eta))).astype(int)
         pm.Bernoulli("y_remainders", logit_p=x @ pm.Normal("remainders", shape=4), observed=outcome)
         for name in PLATES:
             u = pm.HalfNormal(f"tau_{name}") * pm.Normal(f"u_{name}", shape=32)
             slope = pm.Normal(f"slope_{name}", shape=4)
-            pm.Bernoulli(f"y_{name}", logit_p=x @ slope + u[group], observed=outcome)
+            y = pm.Data(f"data_{name}", outcome)
+            pm.Bernoulli(f"y_{name}", logit_p=x @ slope + u[group], observed=y)
         gamma, beta = pm.Bernoulli("gamma", 0.5, shape=4), pm.Normal("beta", shape=4)
         pm.Normal("y_jumps", x @ (gamma * beta), 1.0, observed=0.05 * x.sum(1) + rng.normal(size=N))
         i, j, k = triples(6)
@@ -125,10 +126,12 @@ def test_same_draws(sample, expected, mp_ctx):
 
 def test_other_data(model, sample, expected):
     """Steps that have run before are built again: for fewer rows, and for other outcomes of the plates."""
-    y, outcome = model["y"].get_value(), model["outcome"].get_value()
-    pm.set_data({"y": y[:1200] - 1.0, "outcome": 1 - outcome}, model=model)
+    names = [*(kind.__name__ for kind in METROPOLIS), *PLATES]
+    values = {f"data_{name}": model[f"data_{name}"].get_value() for name in names}
+    new = {name: y[:1200] - 1.0 if y.dtype.kind == "f" else 1 - y for name, y in values.items()}
+    pm.set_data(new, model=model)
     one, other = sample(cores=1), sample(cores=2, mp_ctx="fork")
-    pm.set_data({"y": y, "outcome": outcome}, model=model)
+    pm.set_data(values, model=model)
     assert one["posterior"].to_dataset().equals(other["posterior"].to_dataset())
     for name in ("AusterityMH", "u_plate", "u_tested"):
         assert not np.array_equal(one["posterior"][name], expected["posterior"][name])

@@ -213,7 +213,7 @@ MISSING = np.where(np.arange(N) == 17, np.nan, Y)
     [
         ({"outcome": Y[:100], "x": X[:100]}, {}, ValueError, "(?s)nothing to subsample.*100 rows"),
         (NEW["fewer rows"], {"batch_size": 1600}, ValueError, "1500, got 1600"),
-        ({"outcome": Y[:1500]}, {}, (ValueError, pm.exceptions.ShapeError), ""),
+        ({"outcome": Y[:1500]}, {}, (ValueError, pm.exceptions.ShapeError), None),
         ({"outcome": MISSING}, {}, ValueError, "'y' is nan in row 17"),
     ],
     ids=["few rows", "fewer than a batch", "lengths that do not fit", "nan"],
