@@ -1,5 +1,7 @@
 """Forked and freshly started workers draw what one process draws, with every step of the package at once."""
 
+from copy import deepcopy
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -104,8 +106,9 @@ def sample(model):
         steps += [restricted_nuts(["scale"]), restricted_slice(["slice"])]
 
     def run(**options):
+        """With copies: PyMC's own steps remember their last run."""
         return pm.sample(
-            model=model, step=steps, draws=20, tune=20, chains=2, random_seed=3, progressbar=False,
+            model=model, step=deepcopy(steps), draws=20, tune=20, chains=2, random_seed=3, progressbar=False,
             quiet=True, compute_convergence_checks=False, **options,
         )  # fmt: skip
 
@@ -117,11 +120,15 @@ def expected(sample):
     return sample(cores=1)
 
 
+def different(one, other, group):
+    """What is not equal, bit by bit."""
+    return [name for name, values in one[group].data_vars.items() if not values.equals(other[group][name])]
+
+
 @pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
 def test_same_draws(sample, expected, mp_ctx):
     found = sample(cores=2, mp_ctx=mp_ctx)
-    for group in ("posterior", "sample_stats"):
-        assert found[group].to_dataset().equals(expected[group].to_dataset())
+    assert different(found, expected, "posterior") == different(found, expected, "sample_stats") == []
 
 
 def test_other_data(model, sample, expected):
@@ -132,7 +139,7 @@ def test_other_data(model, sample, expected):
     pm.set_data(new, model=model)
     one, other = sample(cores=1), sample(cores=2, mp_ctx="fork")
     pm.set_data(values, model=model)
-    assert one["posterior"].to_dataset().equals(other["posterior"].to_dataset())
+    assert different(one, other, "posterior") == []
     for name in ("AusterityMH", "u_plate", "u_tested"):
         assert not np.array_equal(one["posterior"][name], expected["posterior"][name])
 
