@@ -32,8 +32,8 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity import SCIR
-from pymc_austerity.step_methods.gamma.estimates import noise_ratio
-from pymc_austerity.step_methods.gamma.variable_chain import TransitionCost, VariableChain, log_gamma_draws
+from pymc_austerity.step_methods.gamma.estimates import estimated, noise_ratio
+from pymc_austerity.step_methods.gamma.variable_chain import VariableChain, log_gamma_draws, with_total
 
 # A reflected normal variable is never zero, but it may be rounded to it.
 SMALLEST = 1e-300
@@ -77,31 +77,31 @@ transitions = numba.njit(sgrld_transitions)
 class EulerChain(VariableChain):
     """One variable of `SGRLD` in one chain: estimates are those of SCIR, the transition is Euler's."""
 
-    def transition(self, point, step_size, rng, *, estimator, shift):
+    def transition(self, point, step_size, rng, options):
         """Move the variable in `point`; any shape a will do, because processes are reflected."""
         family = self.prior.family
         begins = not self._is_where_it_was(point)
         log_theta = self._log_theta_in(point) if begins else self.log_theta
-        alpha, prior_rate = self._prior_parameters(point)
-        estimate = estimator.estimate(self.conjugacy, log_theta, point, rng, self.anchor)
+        alpha, prior_rate = self.prior.parameters(point)
+        estimate = estimated(self.conjugacy, options, log_theta, point, rng, self.anchor)
         self.anchor = estimate.anchor
-        shape, rate = self._conditional(alpha, prior_rate, estimate, log_theta, shift)
+        shape, rate = self._conditional(alpha, prior_rate, estimate, log_theta, options.shift)
         if family.carries_total and begins:
             # The sum of alpha is where the drift takes the total.
-            log_theta = family.with_total(log_theta, log_gamma_draws(rng, alpha.sum(axis=1))[:, None])
-        theta = np.exp(family.to_rate_one(log_theta, rate))
+            log_theta = with_total(log_theta, log_gamma_draws(rng, alpha.sum(axis=1))[:, None])
+        theta = np.exp(log_theta + np.log(rate))
         drawn_to = shape
         if family.carries_total:  # the drift of Patterson & Teh: the data do not move the total
             weights = theta / theta.sum(axis=1, keepdims=True)
             drawn_to = shape - weights * (shape - alpha).sum(axis=1, keepdims=True)
         h = np.full_like(shape, step_size)
         if estimate.noisy_rate:  # time is measured by the rate of all data
-            h *= rate / (prior_rate + self.structure.totals.t)
+            h *= rate / (prior_rate + self.conjugacy.structure.totals.t)
         # The rate, and so h, is one number in each row.
         rows = range(family.n_rows)
         moved = [transitions(rng, theta[i], drawn_to[i] - theta[i], h[i, 0]) for i in rows]
-        self._write(family.from_rate_one(np.log(np.maximum(moved, SMALLEST)), rate), point)
-        return TransitionCost(estimate.n_used, noise_ratio(estimate, shape, rate, family))
+        self._write(np.log(np.maximum(moved, SMALLEST)) - np.log(rate), point)
+        return estimate.n_used, noise_ratio(estimate, shape, rate, family)
 
 
 class SGRLD(SCIR):
@@ -135,4 +135,4 @@ class SGRLD(SCIR):
 
     def _build(self, point):
         super()._build(point)
-        self._chains = [EulerChain(each.prior, each.structure, each.compiled) for each in self._chains]
+        self._chains = [EulerChain(**vars(each)) for each in self._chains]

@@ -5,21 +5,7 @@ from typing import Any
 
 
 def imported(name: str, needed_by: str, extra: str) -> Any:
-    """Import a library, or say which extra installs it.
-
-    Parameters
-    ----------
-    name : str
-        Of the module.
-    needed_by : str
-        What needs it, in the plural: the beginning of the message.
-    extra : str
-        Of this package.
-
-    Raises
-    ------
-    ImportError
-    """
+    """Import a library that `needed_by`, things in the plural, need; or say which extra installs it."""
     try:
         return import_module(name)
     except ImportError as error:

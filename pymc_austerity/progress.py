@@ -34,11 +34,6 @@ class SetUp(Listener):
     """Stages of a set-up and their seconds, with the bar that shows them.
 
     numba calls it when it begins and ends to compile (event ``numba:compile``).
-
-    Parameters
-    ----------
-    title : str
-        What is set up.
     """
 
     def __init__(self, title: str) -> None:
@@ -126,14 +121,7 @@ _WATCHED: ContextVar[SetUp | Literal[False] | None] = ContextVar("watched", defa
 
 @contextmanager
 def watched(title: str, progressbar: bool) -> Iterator[None]:
-    """Show the stages that are announced within, unless somebody further out does or does not want to.
-
-    Parameters
-    ----------
-    title : str
-        What is set up.
-    progressbar : bool
-    """
+    """Show the stages that are announced within, unless somebody further out does or does not want to."""
     if _WATCHED.get() is not None:
         yield
         return
@@ -148,15 +136,7 @@ def watched(title: str, progressbar: bool) -> Iterator[None]:
 
 
 def stage(name: str, detail: str = "") -> None:
-    """Announce what is done from now on.
-
-    Parameters
-    ----------
-    name : str
-        A word or two, by which seconds are added up.
-    detail : str
-        What follows.
-    """
+    """Announce what is done from now on: a word or two, by which seconds are added up, and what follows."""
     if set_up := _WATCHED.get():
         set_up.begin(name, detail)
 

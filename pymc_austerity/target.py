@@ -78,44 +78,28 @@ class Target(NamedTuple):
 
     A kernel calls some of these functions. The others are stubs, which raise an error (`features` returns q).
 
-    Attributes
-    ----------
-    global_log_ratio : callable
-        ``(q_new, q, args) -> float``, global(q_new) - global(q).
-    log_ratios : callable
-        ``(q_new, q, index, args) -> ndarray (m,)``, l_i(q_new) - l_i(q) for the m positions i in `index`,
-        in any order.
-    log_terms : callable
-        ``(q, index, args) -> ndarray (m,)``, l_i(q), for kernels that evaluate one state after the other; q
-        may be a vector of integers.
-    global_gradient : callable
-        ``(q, args) -> ndarray (D,)``, the gradient of global(q), for proposals that move along it.
-    features : callable
-        ``(q, args) -> ndarray (p,)``, phi(q), the coordinates in which bounds on the terms are stated.
-    local_gradient : callable
-        ``(q, index, args) -> ndarray (D,)``, the gradient of the sum of l_i(q) over the positions in `index`.
-    transitions : callable
-        ``(q, index, args) -> ndarray``, of chains of states: what says how the states q go on to the sites in
-        `index` (`kernels.particle_gibbs`).
-    slab : callable
-        ``(q, args) -> ndarray (3 p,)``, of coefficients that come and go: the location of the prior of each,
-        then the scales, then the degrees of freedom (`proposals.jumps`).
-
-    Notes
-    -----
     `args` is a tuple handed through unread: the values of variables outside the block, and data. States
     are float vectors of shape (D,). Tests write a `Target` by hand; `model.compile` makes one from a
     `Factorisation`, and takes the parameters of each function from its stub. numba knows no defaults of a
     NamedTuple: compiled code names all eight functions.
     """
 
+    # global(q_new) - global(q)
     global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float] = no_global_log_ratio
+    # (m,): l_i(q_new) - l_i(q) for the m positions i in `index`, in any order
     log_ratios: Callable[[Vector, Vector, Index, tuple[Any, ...]], Vector] = no_log_ratios
+    # (m,): l_i(q), for kernels that evaluate one state after the other; q may be a vector of integers
     log_terms: Callable[[npt.NDArray[Any], Index, tuple[Any, ...]], Vector] = no_log_terms
+    # (D,): the gradient of global(q), for proposals that move along it
     global_gradient: Callable[[Vector, tuple[Any, ...]], Vector] = no_global_gradient
+    # (p,): phi(q), the coordinates in which bounds on the terms are stated
     features: Callable[[Vector, tuple[Any, ...]], Vector] = state_itself
+    # (D,): the gradient of the sum of l_i(q) over the positions in `index`
     local_gradient: Callable[[Vector, Index, tuple[Any, ...]], Vector] = no_local_gradient
+    # Of chains of states: what says how the states q go on to the sites in `index` (`kernels.particle_gibbs`)
     transitions: Callable[[Vector, Index, tuple[Any, ...]], Vector] = no_transitions
+    # (3 p,): of coefficients that come and go the location of the prior of each, then the scales, then the
+    # degrees of freedom (`proposals.jumps`)
     slab: Callable[[Vector, tuple[Any, ...]], Vector] = no_slab
 
 
@@ -126,76 +110,40 @@ TARGET_PARAMETERS = {
 
 
 class LinearPredictor(NamedTuple):
-    """Local terms that depend on the state through one number each: l_i(q) = f_i(x_i . q + o_i) + constant.
+    """Local terms that depend on q through one number each: l_i(q) = f_i(x_i . q + o_i) + constant."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the model term.
-    n_rows : int
-        Number of its local terms.
-    n_dim : int
-        Length D of q.
-    rows : callable
-        ``(positions) -> ndarray (m, D + 1)``: x_i, and o_i in the last column, for the m rows at
-        `positions` of this term.
-    slopes : callable
-        ``(eta, positions, point) -> ndarray (K, m)``: derivatives f_i'(eta_k) of these rows at the K
-        numbers `eta`. `point` maps names to values; only those in `others` are looked up.
-    offset_fixed : bool
-        Whether the o_i are the same whatever other steps do. If not, they are those of some point.
-    others : tuple of str
-        Names of the variables of other steps on which the f_i depend.
-    is_affine : bool
-        Whether f_i(eta) = eta by construction, for all eta.
-    """
-
-    name: str
-    n_rows: int
-    n_dim: int
-    rows: Callable[[Index], npt.NDArray[np.float64]]
-    slopes: Callable[[Vector, Index, Mapping[str, Any]], npt.NDArray[np.float64]]
-    offset_fixed: bool
-    others: tuple[str, ...]
-    is_affine: bool = False
+    name: str  # Of the model term
+    n_rows: int  # Number of its local terms
+    n_dim: int  # Length D of q
+    # ``(positions) -> ndarray (m, D + 1)``: x_i, and o_i in the last column, for the m rows at `positions`
+    rows: Callable[[Index], Matrix]
+    # ``(eta, positions, point) -> ndarray (K, m)``: derivatives f_i'(eta_k) of these rows at the K numbers
+    # `eta`. `point` maps names to values; only those in `others` are looked up.
+    slopes: Callable[[Vector, Index, Mapping[str, Any]], Matrix]
+    offset_fixed: bool  # Whether the o_i are the same whatever other steps do, or those of some point
+    others: tuple[str, ...]  # Names of the variables of other steps on which the f_i depend
+    is_affine: bool = False  # Whether f_i(eta) = eta by construction, for all eta
 
 
 class Expansion(NamedTuple):
     """Second-order (or first-order) Taylor polynomial of the sum of all local terms, without its constant.
 
     It is one in the D coordinates of q, or in p features phi(q) of it where these enter the terms linearly.
-
-    Attributes
-    ----------
-    order : int
-        1 or 2.
-    center : ndarray of shape (D,) or (p,)
-    gradient : ndarray of shape (D,) or (p,)
-        Sum of the gradients of the l_i at the center.
-    hessian : ndarray of shape (D, D) or (p, p)
-        Sum of their Hessians.
     """
 
-    order: int
-    center: Vector
-    gradient: Vector
-    hessian: npt.NDArray[np.float64]
+    order: int  # 1 or 2
+    center: Vector  # (D,) or (p,)
+    gradient: Vector  # The sum of the gradients of the l_i at the center
+    hessian: Matrix  # The sum of their Hessians
 
 
 class QuadraticProxy(NamedTuple):
-    """A normal distribution that is close to the posterior of a block: N(mode, precision^-1).
+    """A normal distribution that is close to the posterior of a block: N(mode, precision^-1)."""
 
-    Attributes
-    ----------
-    mode : ndarray of shape (D,)
-    precision : ndarray of shape (D, D)
-        Minus the Hessian of the log density at the mode.
-    """
+    mode: Vector  # (D,)
+    precision: Matrix  # (D, D): minus the Hessian of the log density at the mode
 
-    mode: Vector
-    precision: npt.NDArray[np.float64]
-
-    def factors(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def factors(self) -> tuple[Matrix, Matrix]:
         """Upper triangular L' and its inverse, with L L' the precision: w = L'(q - mode) is N(0, I)."""
         lower = np.linalg.cholesky(self.precision)
         inverse = solve_triangular(lower, np.eye(len(lower)), lower=True).T

@@ -17,21 +17,7 @@ def is_whole(value: Any) -> TypeGuard[int]:
 
 
 def first_batch(chosen: int | None, default: int, n_local: int) -> int:
-    """Terms in a first batch: so many as were chosen, or the default, but not more than there are.
-
-    Parameters
-    ----------
-    chosen : int or None
-        None if nobody has chosen.
-    default : int
-    n_local : int
-        How many there are.
-
-    Raises
-    ------
-    ValueError
-        If more were chosen than there are.
-    """
+    """Terms in a first batch: so many as were chosen, which have to be there, or at most the default."""
     if chosen is None:
         return min(default, n_local)
     if chosen > n_local:

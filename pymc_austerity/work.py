@@ -27,22 +27,12 @@ _MORE = 4.0
 
 @dataclass
 class Ledger:
-    """Operations that a set-up has taken of its budget.
+    """Operations that a set-up has taken of its budget."""
 
-    Attributes
-    ----------
-    budget : float
-        As it was given.
-    limit : float
-        As many operations, or those of some gradients if these are more.
-    spent : float
-    n_rows, n_dim : int
-        Of the model, for messages.
-    """
-
-    budget: float
-    limit: float
+    budget: float  # As it was given
+    limit: float  # As many operations, or those of some gradients if these are more
     spent: float = 0.0
+    # n_rows, n_dim: of the model, for messages
     n_rows: int = 0
     n_dim: int = 0
 
@@ -81,26 +71,14 @@ def sized(n_rows: int, n_dim: int, of_gradient: float) -> None:
 
 
 def spend(operations: float, what: str) -> None:
-    """Take operations from the budget; `what` needs them, and begins a sentence.
-
-    Raises
-    ------
-    SetUpBudgetError
-        If there are too few left.
-    """
+    """Take operations from the budget; `what` needs them, and begins a sentence of `SetUpBudgetError`."""
     if ledger := _OPEN.get():
         _refuse(ledger, ledger.spent + operations, what, is_all=False)
         ledger.spent += float(operations)
 
 
 def require(operations: float, what: str) -> None:
-    """Make sure that the budget allows for all that lies ahead, of which nothing is taken yet.
-
-    Raises
-    ------
-    SetUpBudgetError
-        If it does not.
-    """
+    """Make sure that the budget allows for all that lies ahead, of which nothing is taken yet."""
     if ledger := _OPEN.get():
         _refuse(ledger, ledger.spent + operations, what, is_all=True)
 

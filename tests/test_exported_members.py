@@ -12,98 +12,19 @@ import pytest
 
 import pymc_austerity
 
-PUBLIC = [
-    "AdaptiveRandomWalk",
-    "AusterityGibbs",
-    "AusterityMH",
-    "DecreasingStepSize",
-    "Exact",
-    "Factorisation",
-    "FactorisationError",
-    "Langevin",
-    "Laplace",
-    "MHSubLhd",
-    "MetropolisHastings",
-    "MinibatchBarker",
-    "MinibatchCategoricalGibbs",
-    "ParticleGibbs",
-    "RandomWalk",
-    "ReversibleJump",
-    "RowStore",
-    "SCIR",
-    "SGLD",
-    "StiefelWalk",
-    "SubsamplingWarning",
-    "Surrogate",
-    "Taylor",
-    "TunaMH",
-    "UniformStiefel",
-    "__version__",
-    "compare",
-    "design",
-    "diagnostics",
-    "factorise",
-    "find_mode",
-    "plots",
-    "probe",
-    "recommend",
-    "restricted_nuts",
-    "restricted_slice",
-    "sample_distributed",
-    "sample_posterior_predictive",
-    "stored_data",
-]
-# What computes something that may be wrong has to say what it guarantees, and when it fails.
-WITH_GUARANTEE = [
-    "AdaptiveRandomWalk",
-    "AusterityGibbs",
-    "AusterityMH",
-    "DecreasingStepSize",
-    "Exact",
-    "Langevin",
-    "Laplace",
-    "MHSubLhd",
-    "MetropolisHastings",
-    "MinibatchBarker",
-    "MinibatchCategoricalGibbs",
-    "ParticleGibbs",
-    "RandomWalk",
-    "RowStore",
-    "SCIR",
-    "SGLD",
-    "StiefelWalk",
-    "Surrogate",
-    "Taylor",
-    "TunaMH",
-    "UniformStiefel",
-    "compare",
-    "factorise",
-    "find_mode",
-    "probe",
-    "recommend",
-    "restricted_nuts",
-    "restricted_slice",
-    "sample_distributed",
-    "sample_posterior_predictive",
-    "stored_data",
-]
+# Which these are says `public_names.txt`.
+PUBLIC = pymc_austerity.__all__
 MODULES = ["design", "diagnostics", "plots"]
 DOCUMENTED = [name for name in PUBLIC if name not in ["__version__", *MODULES]]
+# What computes something that may be wrong has to say what it guarantees, and when it fails.
+CANNOT_FAIL = {"Factorisation", "FactorisationError", "SubsamplingWarning"}
+WITH_GUARANTEE = [name for name in DOCUMENTED if name not in CANNOT_FAIL]
 # `Exact` takes no parameters.
 WITH_PARAMETERS = [name for name in WITH_GUARANTEE if name != "Exact"]
 
 
-def test_exported_names():
-    assert sorted(pymc_austerity.__all__) == sorted(PUBLIC)
-
-
 def test_exported_names_are_unique():
-    assert len(pymc_austerity.__all__) == len(set(pymc_austerity.__all__))
-
-
-@pytest.mark.parametrize("name", PUBLIC)
-def test_importable(name):
-    assert hasattr(pymc_austerity, name)
+    assert len(PUBLIC) == len(set(PUBLIC))
 
 
 def test_nothing_else_is_public():
@@ -118,7 +39,7 @@ def test_nothing_else_is_public():
 def test_star_import():
     namespace = {}
     exec("from pymc_austerity import *", namespace)
-    assert set(PUBLIC) <= set(namespace)
+    assert set(PUBLIC) <= set(namespace)  # each can be imported
 
 
 def test_version():

@@ -50,7 +50,7 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.special import expit, ndtr
 
-from pymc_austerity.acceptance.base import RuleFunctions, Sample, barker_target_accept, logistic
+from pymc_austerity.acceptance.base import BarkerRule, RuleFunctions, Sample, logistic
 from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, Vector
 from pymc_austerity.validation import first_batch, is_real, is_whole
@@ -71,7 +71,7 @@ _SOLVED, _BASE = 0.5, 0.8
 
 
 @dataclass(frozen=True)
-class Barker:
+class Barker(BarkerRule):
     """Barker's test in which the noise of the subsample is part of the test's own randomness.
 
     Parameters
@@ -174,10 +174,6 @@ class Barker:
         inner = np.arange(batch, n_local, batch)[: 1 if self.pilot else None]
         max_error = math.inf if self.max_error is None else self.max_error
         return BarkerSchedule(np.append(inner, n_local).astype(np.int64), 1, max_error, correction())
-
-    def target_accept(self, n_dim: int) -> float:
-        """Acceptance rate for Barker's rule."""
-        return barker_target_accept(n_dim)
 
     def error_bound(self, n_local: int) -> float:
         """Error that an estimated variance makes, for normal batch means, and 1e-6 for the correction.

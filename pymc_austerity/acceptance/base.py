@@ -140,17 +140,23 @@ def growing_ends(first: int, growth: float, n_local: int) -> list[int]:
     return ends
 
 
-def metropolis_target_accept(n_dim: int) -> float:
-    """Acceptance rate to aim at with Metropolis's rule (Roberts & Rosenthal 2001)."""
-    return 0.44 if n_dim <= 2 else 0.234
+class MetropolisRule:
+    """A rule that decides as Metropolis's, or nearly so."""
+
+    def target_accept(self, n_dim: int) -> float:
+        """Acceptance rate for Metropolis's rule."""
+        return 0.44 if n_dim <= 2 else 0.234  # Roberts & Rosenthal (2001)
 
 
-def barker_target_accept(n_dim: int) -> float:
-    """Acceptance rate to aim at with Barker's rule, which tends to 0.158 (Agrawal et al. 2023)."""
-    for largest, rate in ((1, 0.27), (2, 0.23), (4, 0.21), (10, 0.19), (20, 0.17)):
-        if n_dim <= largest:
-            return rate
-    return 0.16
+class BarkerRule:
+    """A rule that decides as Barker's, or nearly so."""
+
+    def target_accept(self, n_dim: int) -> float:
+        """Acceptance rate for Barker's rule."""
+        for largest, rate in ((1, 0.27), (2, 0.23), (4, 0.21), (10, 0.19), (20, 0.17)):
+            if n_dim <= largest:
+                return rate
+        return 0.16  # The rate tends to 0.158 (Agrawal et al. 2023)
 
 
 @jitable
@@ -196,8 +202,20 @@ def standard_error(n: int, n_local: int, m2: float) -> float:
 # Decisions from all the data: Metropolis's test, and Barker's ----------------------------------------------
 
 
+class _OfAllTerms:
+    """A rule that reads all N local terms, in one stage."""
+
+    def bind(self, n_local: int) -> Schedule:
+        """One stage of all the terms."""
+        return Schedule(np.array([n_local], dtype=np.int64), np.array([0.0]))
+
+    def error_bound(self, n_local: int) -> float:
+        """Error of acceptance probabilities: 0, since all terms are read."""
+        return 0.0
+
+
 @dataclass(frozen=True)
-class Exact:
+class Exact(MetropolisRule, _OfAllTerms):
     """Metropolis's test on all N local terms: accept if log u < log ratio.
 
     Notes
@@ -217,18 +235,6 @@ class Exact:
     It is what a step uses that is told nothing else: ``MetropolisHastings(acceptance=Exact())``.
     """
 
-    def bind(self, n_local: int) -> Schedule:
-        """One stage of all the terms."""
-        return Schedule(np.array([n_local], dtype=np.int64), np.array([0.0]))
-
-    def target_accept(self, n_dim: int) -> float:
-        """Acceptance rate for Metropolis's rule."""
-        return metropolis_target_accept(n_dim)
-
-    def error_bound(self, n_local: int) -> float:
-        """Error of acceptance probabilities: 0, since all terms are read."""
-        return 0.0
-
     @property
     def functions(self) -> RuleFunctions:
         """Decided when everything is seen."""
@@ -236,7 +242,7 @@ class Exact:
 
 
 @dataclass(frozen=True)
-class ExactBarker:
+class ExactBarker(BarkerRule, _OfAllTerms):
     """Barker's test on all N local terms: accept with probability 1 / (1 + exp(-log ratio)).
 
     Notes
@@ -257,18 +263,6 @@ class ExactBarker:
 
     Give it to a step: ``MetropolisHastings(acceptance=ExactBarker())``.
     """
-
-    def bind(self, n_local: int) -> Schedule:
-        """One stage of all the terms."""
-        return Schedule(np.array([n_local], dtype=np.int64), np.array([0.0]))
-
-    def target_accept(self, n_dim: int) -> float:
-        """Acceptance rate for Barker's rule."""
-        return barker_target_accept(n_dim)
-
-    def error_bound(self, n_local: int) -> float:
-        """Error of acceptance probabilities: 0, since all terms are read."""
-        return 0.0
 
     @property
     def functions(self) -> RuleFunctions:

@@ -8,13 +8,13 @@ import numpy as np
 
 from pymc_austerity.acceptance.base import (
     Decide,
+    MetropolisRule,
     RuleFunctions,
     Sample,
     Schedule,
     above,
     growing_ends,
     log_uniform,
-    metropolis_target_accept,
 )
 from pymc_austerity.compilation import jitable
 from pymc_austerity.validation import first_batch, is_real, is_whole
@@ -26,7 +26,7 @@ _KAPPA = 7.0 / 3.0 + 3.0 / math.sqrt(2.0)
 
 
 @dataclass(frozen=True)
-class Concentration:
+class Concentration(MetropolisRule):
     r"""Stop once mean(l_i) is further from psi than a concentration bound allows it to be wrong.
 
     Parameters
@@ -110,10 +110,6 @@ class Concentration:
         looks = np.arange(1, len(sizes) + 2)
         log_shares = math.log((self.p - 1.0) / self.p * self.delta) - self.p * np.log(looks)
         return Schedule(np.array([*sizes, n_local], dtype=np.int64), -log_shares)
-
-    def target_accept(self, n_dim: int) -> float:
-        """Acceptance rate for Metropolis's rule."""
-        return metropolis_target_accept(n_dim)
 
     def error_bound(self, n_local: int) -> float:
         """Lemma 3.1: delta, whatever the data."""

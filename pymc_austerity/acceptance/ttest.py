@@ -8,15 +8,15 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
 from pymc_austerity.acceptance.base import (
+    BarkerRule,
+    MetropolisRule,
     RuleFunctions,
     Sample,
     Schedule,
     above,
-    barker_target_accept,
     growing_ends,
     log_uniform,
     logistic,
-    metropolis_target_accept,
     standard_error,
 )
 from pymc_austerity.compilation import jitable
@@ -26,7 +26,7 @@ _SMALLEST_TAIL = 1e-200
 
 
 @dataclass(frozen=True)
-class TTest:
+class TTest(MetropolisRule):
     """Sequential t-test of mean(l_i) > psi on a subsample that grows without replacement.
 
     Parameters
@@ -108,10 +108,6 @@ class TTest:
             inner = growing_ends(batch, self.growth, n_local)
         return np.array([*inner, n_local], dtype=np.int64)
 
-    def target_accept(self, n_dim: int) -> float:
-        """Acceptance rate for Metropolis's rule."""
-        return metropolis_target_accept(n_dim)
-
     def error_bound(self, n_local: int) -> float:
         """Sum of eps_j over the stages before the last, for normal batch means; at most 1/2."""
         shares = self._ends(n_local)[:-1] / n_local
@@ -124,7 +120,7 @@ class TTest:
 
 
 @dataclass(frozen=True)
-class BarkerTTest(TTest):
+class BarkerTTest(BarkerRule, TTest):
     """The sequential t-test of Barker's decision: accept if the log ratio exceeds a logistic variable.
 
     With two categories, of which the other one is proposed, it is the Gibbs update of Korattikara et al.
@@ -139,10 +135,6 @@ class BarkerTTest(TTest):
     def functions(self) -> RuleFunctions:
         """Functions of `TTest`, with a logistic threshold in place of the logarithm of a uniform one."""
         return RuleFunctions(logistic, significant, above)
-
-    def target_accept(self, n_dim: int) -> float:
-        """Acceptance rate for Barker's rule."""
-        return barker_target_accept(n_dim)
 
 
 def check_stages(batch_size: Any, growth: Any, boundary: Any) -> None:

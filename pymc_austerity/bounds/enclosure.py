@@ -97,11 +97,6 @@ class EnclosureBuilder:
         )
 
 
-def empty_enclosure(width: int) -> Enclosure:
-    """The enclosure of no points."""
-    return EnclosureBuilder(np.empty((0, width))).enclosure()
-
-
 def _longest(vectors: Matrix) -> float:
     return math.sqrt(np.einsum("ij,ij->i", vectors, vectors).max()) if vectors.shape[1] else 0.0
 

@@ -34,9 +34,8 @@ import numpy.typing as npt
 
 from pymc_austerity.bounds.block_table import BLOCK, rounded_up
 from pymc_austerity.bounds.row_constants import INFLATION
-from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import RowFunction, chunks
-from pymc_austerity.bounds.row_sampler import RowSampler
+from pymc_austerity.bounds.row_sampler import RowDraws, RowSampler
 from pymc_austerity.bounds.sparsity import CoordinateGroups
 from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vector
@@ -173,8 +172,7 @@ class GroupSampler(NamedTuple):
     totals: Vector
     constants: Singles  # (3, N): k_i of each tier
     tables: GroupTables
-    # rounding, most: center, radii, totals: see `row_sampler.RowSampler`; the C of the c_i is for what is
-    # told of the bounds
+    # rounding, most: see `row_sampler.RowSampler`
     rounding: float
     most: float
 
@@ -189,13 +187,13 @@ class GroupMove(NamedTuple):
 
 def grouped(
     sampler: RowSampler, terms: Sequence[RowFunction | LinearPredictor], groups: CoordinateGroups
-) -> BoundedRows:
+) -> RowDraws:
     """Rows drawn by groups; `sampler` has their coordinates."""
     tables, factors = group_tables(terms, groups, sampler.constants)
     state = GroupSampler(
         sampler.center, sampler.radii, sampler.totals, factors, tables, sampler.rounding, sampler.most
     )
-    return BoundedRows(state, group_move, group_draw, group_bounds)
+    return RowDraws(state, group_move, group_draw, group_bounds)
 
 
 @entry

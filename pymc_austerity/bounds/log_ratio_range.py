@@ -2,6 +2,11 @@
 
 The certificate of a family says what is enclosed of the rows of a term (`points`), and what the enclosures
 tell of all log ratios (`interval`); see `families.range_certificate`.
+
+The scale of normal errors, say, may be a variable of another step. Constants of rows then change by a factor
+that all rows have in common, and what is certified of the ratios between rows stays true. The factor is read
+off a *reference* row, one for each constant. That all rows change in proportion is verified at other values
+of these variables, near and far.
 """
 
 import math
@@ -12,20 +17,17 @@ from typing import Any
 import numpy as np
 from numba import literal_unroll
 
-from pymc_austerity.bounds.common_factors import (
-    factors_at,
-    proportional_constants,
-    reference_rows,
-    verification_points,
-    without_factors,
-)
 from pymc_austerity.bounds.enclosure import EnclosureBuilder
-from pymc_austerity.bounds.families.base import TOLERANCE, Family
+from pymc_austerity.bounds.families.base import GRID, TOLERANCE, Family
 from pymc_austerity.bounds.families.range_certificate import RangeCertificate
-from pymc_austerity.bounds.families.recognise import recognise
+from pymc_austerity.bounds.families.recognise import NEAR, constants_are_equal, recognise, with_others_moved
 from pymc_austerity.bounds.row_function import chunks
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.exceptions import UnboundedError
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
+
+# Distances to which variables of other steps are moved to see whether rows change in proportion.
+_FAR, _FAR_TOLERANCE = (3.0, -3.0, 10.0, -10.0), 1e-4
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,82 @@ def _certificate_of(
 def _padded(factors: Vector) -> Vector:
     """Two factors: constants that have none keep their values."""
     return np.array([*factors, *np.ones(2 - len(factors))])
+
+
+# Common factors of the constants of all rows ---------------------------------------------------------
+
+
+def verification_points(predictor: LinearPredictor, point: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """`point`; if there are other variables, also values of these near by and then far away."""
+    distances = (NEAR, *_FAR) if predictor.others else ()
+    return [dict(point), *(with_others_moved(predictor, point, distance) for distance in distances)]
+
+
+def reference_rows(predictor: LinearPredictor, family: Family, sample: Index, constants: Matrix) -> Index:
+    """Rows of a sample that stand for the common factor of each constant; none if nothing changes."""
+    if not predictor.others:
+        return np.empty(0, dtype=np.int64)
+    largest = np.abs(constants[:, : family.certificate.n_factors]).argmax(axis=0)
+    return sample[largest]
+
+
+def factors_at(
+    predictor: LinearPredictor, family: Family, references: Index, point: Mapping[str, Any]
+) -> Vector:
+    """Constants of the reference rows; ones if there are none, and not numbers if the form is not found."""
+    n_factors = family.certificate.n_factors
+    if not len(references):
+        return np.ones(n_factors)
+    constants = family.identify(GRID, predictor.slopes(GRID, references, point))
+    if constants is None:
+        return np.full(n_factors, np.nan)
+    factors = np.diagonal(constants).copy()
+    factors[factors == 0.0] = 1.0  # constants that are zero in all rows
+    return factors
+
+
+def without_factors(constants: Matrix, factors: Vector) -> Matrix:
+    """Constants of rows, the first divided by their common factors."""
+    result = constants.copy()
+    result[:, : len(factors)] /= factors
+    return result
+
+
+def proportional_constants(
+    predictor: LinearPredictor,
+    family: Family,
+    positions: Index,
+    points: Sequence[Mapping[str, Any]],
+    factors: Sequence[Vector],
+) -> Matrix:
+    """Constants of some rows over the common factors, if these are the same at all `verification_points`.
+
+    Far away the form may not be recognised, for rounding: `factors_at` then gives no numbers, and the range
+    is infinite. Raises UnboundedError if a row is not of the family, or does not change in proportion with
+    others.
+    """
+    found = []
+    for k, (point, factor) in enumerate(zip(points, factors, strict=True)):
+        is_near = k < 2
+        constants = family.identify(GRID, predictor.slopes(GRID, positions, point))
+        if constants is not None and np.all(np.isfinite(factor)):
+            tolerance = TOLERANCE if is_near else _FAR_TOLERANCE
+            found.append((without_factors(constants, factor), tolerance))
+        elif is_near:
+            raise UnboundedError(
+                f"Some rows of the term {predictor.name!r} are not {family.name} terms as others are."
+            )
+    here = found[0][0]
+    if not all(constants_are_equal(here, constants, tolerance) for constants, tolerance in found):
+        names = ", ".join(map(repr, predictor.others))
+        raise UnboundedError(
+            f"The rows of the term {predictor.name!r} do not change in proportion with the variables of "
+            f"other steps ({names}), so that their bounds would have to be computed anew for every row."
+        )
+    return here
+
+
+# Evaluated ------------------------------------------------------------------------------------------
 
 
 @jitable

@@ -73,9 +73,6 @@ def certify_remainders(
     population of all terms one after the other. Raises UnboundedError if nothing is known of the remainders
     of a term; the message names it.
     """
-    order = coordinates.order
-    if order not in (1, 2):
-        raise ValueError(f"The order of the expansion must be 1 or 2, not {order}.")
     radii = coordinates.typical_radius * _RADII
     largest = np.zeros(len(radii))
     exact, of_exact = np.empty(0, dtype=np.int64), np.empty((len(radii), 0))
@@ -92,7 +89,7 @@ def certify_remainders(
         start += term.n_rows
     center = np.ascontiguousarray(coordinates.center, dtype=np.float64)
     whitening = np.ascontiguousarray(coordinates.whitening, dtype=np.float64)
-    return RemainderCertificate(order, center, whitening, radii, largest), np.sort(exact)
+    return RemainderCertificate(coordinates.order, center, whitening, radii, largest), np.sort(exact)
 
 
 @jitable

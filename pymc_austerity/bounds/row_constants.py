@@ -4,9 +4,11 @@
 with one linear predictor, from K_i of the user: c_i = K_i |v_i|^(k + 1).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -55,36 +57,18 @@ class ExpansionCoordinates(NamedTuple):
         return math.sqrt(self.directions.shape[1]) + 3.0
 
 
-class ExpandedRows(NamedTuple):
-    """Some rows of a term, as seen from the center of an expansion."""
-
-    positions: Index  # (m,)
-    values: Matrix  # (m, p): predictors at the center
-    directions: Matrix  # (m, p, d): V_i
-
-
-class DerivativeBounds(Protocol):
-    """Bounds of derivatives of the rows of a term, from wherever."""
-
-    @property
-    def description(self) -> str:
-        """Source of the bounds in words, and how much looser they are than bounds at the center alone."""
-
-    def constants(self, rows: ExpandedRows) -> Matrix:
-        """The c_i of some rows, for |w| up to each radius: ndarray (R, m)."""
-
-
 class BoundedTerm(NamedTuple):
     """A term with bounds of its derivatives."""
 
     term: RowFunction | LinearPredictor
-    bounds: DerivativeBounds
+    bounds: BoundsByJets | BoundsOfUser
     coordinates: ExpansionCoordinates
 
     def constants(self) -> Iterator[tuple[Index, Matrix]]:
         """Positions of some rows, and their c_i at all radii, until all rows have come."""
         for positions in chunks(self.term, self.term.n_rows):
-            yield positions, self.bounds.constants(rows_about_center(self.term, positions, self.coordinates))
+            values, directions = rows_about_center(self.term, positions, self.coordinates)
+            yield positions, self.bounds.constants(positions, values, directions)
 
 
 def bounded_term(
@@ -112,8 +96,8 @@ def bounded_term(
 
 def rows_about_center(
     term: RowFunction | LinearPredictor, positions: Index, coordinates: ExpansionCoordinates
-) -> ExpandedRows:
-    """Values at the center, and directions, of some rows, which must be in the span of the coordinates."""
+) -> tuple[Matrix, Matrix]:
+    """Predictors at the center (m, p), and V_i (m, p, d), of m rows in the span of the coordinates."""
     rows = term.rows(positions)
     rows = rows.reshape(len(positions), -1, rows.shape[-1])  # (m, p, D + 1)
     if not np.all(np.isfinite(rows)):
@@ -126,7 +110,7 @@ def rows_about_center(
         length, column = np.linalg.norm(v, axis=-1), np.linalg.norm(coordinates.whitening, axis=0)
         if np.any(np.abs(v @ coordinates.whitening - x) > _TOLERANCE * length[..., None] * column):
             raise UnboundedError(f"Some rows of the term {term.name!r} are not in the span of the whitening.")
-    return ExpandedRows(positions, values, v)
+    return values, v
 
 
 class BoundsByJets:
@@ -136,8 +120,7 @@ class BoundsByJets:
         self._term, self._coordinates, self._radii = term, coordinates, radii
 
         def sample(positions: Index) -> tuple[Matrix, Matrix, Matrix]:
-            rows = rows_about_center(term, positions, coordinates)
-            return rows.values, rows.directions, term.data(positions)
+            return *rows_about_center(term, positions, coordinates), term.data(positions)
 
         self._bounds: RowBounds = row_bounds(term, coordinates.order + 1, radii, sample)
 
@@ -149,16 +132,16 @@ class BoundsByJets:
         predictors = f"{p} predictor{'s' if p != 1 else ''}"
         return f"{self._term.name!r}, a function of {predictors} of each row, by interval arithmetic, {size}"
 
-    def constants(self, rows: ExpandedRows) -> Matrix:
-        """c_i; infinite where a guard may not hold.
+    def constants(self, positions: Index, values: Matrix, directions: Matrix) -> Matrix:
+        """The c_i of m rows, for |w| up to each radius (R, m); infinite where a guard may not hold.
 
         Rows of zeros have no remainder, though their derivatives may be infinite.
         """
-        c = self._bounds(rows.values, rows.directions, self._term.data(rows.positions))
-        perhaps = np.flatnonzero(rows.directions[:, 0, 0] == 0.0)
-        c[:, perhaps[np.all(rows.directions[perhaps] == 0.0, axis=(1, 2))]] = 0.0
+        c = self._bounds(values, directions, self._term.data(positions))
+        perhaps = np.flatnonzero(directions[:, 0, 0] == 0.0)
+        c[:, perhaps[np.all(directions[perhaps] == 0.0, axis=(1, 2))]] = 0.0
         if self._term.guards is not None:
-            c[np.logical_not(self._are_allowed(self._term.guards(rows.positions)))] = np.inf
+            c[np.logical_not(self._are_allowed(self._term.guards(positions)))] = np.inf
         return c
 
     def _are_allowed(self, guards: Matrix) -> npt.NDArray[np.bool_]:
@@ -179,19 +162,19 @@ class BoundsOfUser:
         self._name, self._curvature, self._radii, self._order = name, curvature, radii, order
         self.description = f"{name!r}: curvature given"
 
-    def constants(self, rows: ExpandedRows) -> Matrix:
+    def constants(self, positions: Index, values: Matrix, directions: Matrix) -> Matrix:
         """c_i = K_i |v_i|^(k + 1). Rows of zeros have no remainder, though their K_i may be infinite."""
-        if rows.values.shape[1] != 1:
+        if values.shape[1] != 1:
             raise ValueError(
                 f"curvature[{self._name!r}] bounds a derivative by one linear predictor, but the term "
-                f"{self._name!r} has {rows.values.shape[1]}."
+                f"{self._name!r} has {values.shape[1]}."
             )
-        length, values = np.linalg.norm(rows.directions[:, 0], axis=1), rows.values[:, 0]
+        length, values = np.linalg.norm(directions[:, 0], axis=1), values[:, 0]
         some = length > 0.0
         c = np.zeros((len(self._radii), len(values)))
         for k, radius in enumerate(self._radii):
             reach = np.where(some, length, 1.0) * radius
-            largest = self._largest_between(values - reach, values + reach, rows.positions)
+            largest = self._largest_between(values - reach, values + reach, positions)
             c[k, some] = largest[some] * length[some] ** (self._order + 1)
         return c
 

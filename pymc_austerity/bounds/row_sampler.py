@@ -45,7 +45,6 @@ from pymc_austerity.bounds.row_constants import (
     ExpansionCoordinates,
     bounded_term,
 )
-from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.exceptions import SelfCheckError
@@ -55,6 +54,25 @@ from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vecto
 _RADII = np.array([1.0, 2.0, 8.0, math.inf])
 # Constants that are looked at together, for the largest of all.
 _CHUNK = 100_000
+
+
+class RowDraws(NamedTuple):
+    """Bounds b_i on the remainders of all rows, and how rows are drawn by them, as a kernel sees it.
+
+    There are three ways: bounds c_i M, bounds by groups of whitened coordinates (`group_draws`), and bounds
+    c_i M of which rows are tried against bounds of their own (`screened_draws`). What compiled code calls is
+    the way of one model, and nothing of the others.
+    """
+
+    # All that the functions need. It has size N. Every way has the attributes of `RowSampler`, but for
+    # `order`, `whitening` and `tables`.
+    state: Any
+    # ``(state, phi_new, phi) -> move``, what is known of a pair of states before any row is read.
+    # It has `tier`, and `expected`, how many rows will be drawn. It is the same if the states change places.
+    move: Callable[[Any, Vector, Vector], Any]
+    # ``(rng, state, move, n) -> rows``: of n rows, drawn independently, those that are evaluated
+    draw: Callable[[np.random.Generator, Any, Any, int], Index]
+    bounds: Callable[[Any, Any, Index], Vector]  # ``(state, move, rows) -> b_i`` of some rows
 
 
 class RowSampler(NamedTuple):
@@ -116,7 +134,7 @@ def row_sampler_of(
 
 
 class ConstantsTable(Protocol):
-    """A table that numbers of rows are written to; `data.scratch.ScratchTable` is one on disk."""
+    """A table that numbers of rows are written to; `data.files.ScratchTable` is one on disk."""
 
     @property
     def values(self) -> npt.NDArray[Any]:
@@ -246,6 +264,6 @@ def multiples(constants: Singles, rows: Index, size: float) -> Vector:
     return np.float64(size) * constants[rows]  # Python calls it for thousands of rows, too
 
 
-def plain_draws(sampler: RowSampler) -> BoundedRows:
+def plain_draws(sampler: RowSampler) -> RowDraws:
     """Rows drawn in proportion to c_i M."""
-    return BoundedRows(sampler, plain_move, plain_draw, plain_bounds)
+    return RowDraws(sampler, plain_move, plain_draw, plain_bounds)

@@ -38,9 +38,15 @@ from pymc_austerity import work
 from pymc_austerity.bounds.block_table import BlockTable, draw_all_weighted, rounded_up
 from pymc_austerity.bounds.remainder import distances_of
 from pymc_austerity.bounds.row_constants import INFLATION, ExpansionCoordinates
-from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import RowFunction, chunks
-from pymc_austerity.bounds.row_sampler import InMemory, NewTable, RowSampler, multiples, tier_and_expected
+from pymc_austerity.bounds.row_sampler import (
+    InMemory,
+    NewTable,
+    RowDraws,
+    RowSampler,
+    multiples,
+    tier_and_expected,
+)
 from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vector
 
@@ -168,8 +174,7 @@ class ScreenedSampler(NamedTuple):
     constants: Singles
     tables: tuple[BlockTable, BlockTable, BlockTable]
     screen: ByteScreen
-    # rounding, most: center, radii, totals, constants, tables: see `row_sampler.RowSampler`. The order of the
-    # expansion is 2.
+    # rounding, most: see `row_sampler.RowSampler`
     rounding: float
     most: float
 
@@ -189,7 +194,7 @@ def screened(
     terms: Sequence[RowFunction | LinearPredictor],
     coordinates: ExpansionCoordinates,
     new_table: NewTable = InMemory,
-) -> BoundedRows:
+) -> RowDraws:
     """Rows drawn with a screen; `coordinates` are those of the sampler."""
     state = ScreenedSampler(
         sampler.center,
@@ -201,7 +206,7 @@ def screened(
         sampler.rounding,
         sampler.most,
     )
-    return BoundedRows(state, screened_move, screened_draw, screened_bounds)
+    return RowDraws(state, screened_move, screened_draw, screened_bounds)
 
 
 @jitable

@@ -15,7 +15,7 @@ from pymc.initial_point import PointType
 from pymc.progress_bar import MCMCProgressBarManager
 from pymc.sampling.mcmc import _iter_sample
 
-from pymc_austerity.cluster.workers import Inspection, no_worker
+from pymc_austerity.cluster.workers import Inspection
 from pymc_austerity.exceptions import warn
 from pymc_austerity.extras import imported
 
@@ -151,13 +151,11 @@ def stop_chains(topic: str) -> dict[int, Drawn]:
 class Running:
     """The chains of one call of `sample_distributed`, whose name is the topic.
 
-    The content, what workers need, is sent once to each of them. For `wait` seconds there may be no worker.
+    The content, what workers need, is sent once to each of them.
     """
 
-    def __init__(
-        self, client: Any, content: bytes, chains: int, topic: str, inspection: Inspection, wait: float
-    ) -> None:
-        self._client, self._topic, self._inspection, self._wait = client, topic, inspection, wait
+    def __init__(self, client: Any, content: bytes, chains: int, topic: str, inspection: Inspection) -> None:
+        self._client, self._topic, self._inspection = client, topic, inspection
         self._killed = imported("distributed", "Chains on a cluster", "cluster").KilledWorker
         self._bytes, self._n_sent = content, 0
         # Where a chain was last seen, and how many workers have died with it.
@@ -165,7 +163,6 @@ class Running:
         self._deaths = [0] * chains
         self._futures: dict[int, Any] = {}
         self._submit(range(chains))
-        self._alone_since: float | None = None
 
     def _submit(self, chains: Iterable[int]) -> None:
         self._content = self._client.scatter(self._bytes, broadcast=True, hash=False)
@@ -187,7 +184,7 @@ class Running:
         try:
             with bars:
                 while len(found) < len(self._futures) and self._client.status == "running":
-                    self._require_workers()
+                    self._inspection.require()
                     self._show(messages, bars, tune)
                     self._collect(found, bars)
                     if self._client.status != "running":
@@ -237,16 +234,6 @@ class Running:
             raise _lost(chain, error.last_worker.address) from error
         error.add_note(f"This was raised by chain {chain} on a worker.")
         raise error
-
-    def _require_workers(self) -> None:
-        """Wait for workers, but not for ever; refuse those that are not fit."""
-        if self._inspection.require():
-            self._alone_since = None
-            return
-        now = time.monotonic()
-        self._alone_since = now if self._alone_since is None else self._alone_since
-        if now - self._alone_since > self._wait:
-            raise no_worker(self._wait)
 
     def _count_deaths(self, found: Mapping[int, Drawn]) -> None:
         """Give up a chain that workers die of."""

@@ -22,7 +22,7 @@ from pymc.util import get_random_generator
 from xarray import DataTree
 
 from pymc_austerity.cluster.running import ChainsToRun, Drawn, Running
-from pymc_austerity.cluster.workers import Inspection, require_client, wait_for_one
+from pymc_austerity.cluster.workers import Inspection, require_client
 from pymc_austerity.model.stored_data import files_of
 from pymc_austerity.validation import is_whole
 
@@ -123,8 +123,8 @@ def sample_distributed(
             raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
     _require_step(step)
     require_client(client)
-    wait_for_one(client, wait_for_workers)
-    inspection = Inspection(client, [file["path"] for file in files_of(model).values()])
+    inspection = Inspection(client, [file["path"] for file in files_of(model).values()], wait_for_workers)
+    inspection.wait_for_one()
     inspection.require()
     to_run = _chains_to_run(model, step, draws, tune, chains, random_seed, initvals)
     content = cloudpickle.dumps(to_run)
@@ -135,7 +135,7 @@ def sample_distributed(
         )
     started = time.time()
     topic = f"pymc_austerity-{uuid.uuid4().hex}"
-    running = Running(client, content, chains, topic, inspection, wait_for_workers)
+    running = Running(client, content, chains, topic, inspection)
     drawn = running.results(to_run.step, draws, tune, progressbar=progressbar)
     traces = _traces(model, to_run, chains, var_names)
     for chain, found in drawn.items():

@@ -31,32 +31,41 @@ def require_client(client: Any) -> None:
         raise ValueError(f"The client is not connected to a scheduler: its status is {client.status!r}.")
 
 
-def wait_for_one(client: Any, seconds: float) -> None:
-    """Wait until there is a worker; a `RuntimeError` if there is none in time."""
-    try:
-        client.wait_for_workers(1, timeout=seconds)
-    except TimeoutError as error:
-        raise no_worker(seconds) from error
-
-
-def no_worker(seconds: float) -> RuntimeError:
-    """Message for the user where there is no worker for too long."""
-    return RuntimeError(
-        f"The cluster has had no worker for {seconds:g} seconds. Start some first, or let "
-        "sample_distributed wait longer by wait_for_workers=."
-    )
-
-
 class Inspection:
-    """Are workers fit to run chains, and do they see the rows? Each is looked at once, later ones too."""
+    """Are workers fit to run chains, and do they see the rows? Each is looked at once, later ones too.
 
-    def __init__(self, client: Any, paths: Sequence[str]) -> None:
-        self._client, self._paths = client, list(paths)
+    For `wait` seconds there may be none.
+    """
+
+    def __init__(self, client: Any, paths: Sequence[str], wait: float) -> None:
+        self._client, self._paths, self._wait = client, list(paths), wait
         self._fit: set[str] = set()
+        self._alone_since: float | None = None
+
+    def wait_for_one(self) -> None:
+        """Wait until there is a worker; a `RuntimeError` if there is none in time."""
+        try:
+            self._client.wait_for_workers(1, timeout=self._wait)
+        except TimeoutError as error:
+            raise self._no_worker() from error
+        self._alone_since = None
+
+    def _no_worker(self) -> RuntimeError:
+        return RuntimeError(
+            f"The cluster has had no worker for {self._wait:g} seconds. Start some first, or let "
+            "sample_distributed wait longer by wait_for_workers=."
+        )
 
     def require(self) -> int:
-        """Look at workers that are new, and say how many there are; an error if one is not fit."""
+        """How many workers there are; an error if a new one is not fit, or there is none for too long."""
         threads: dict[str, int] = self._client.nthreads()
+        now = time.monotonic()
+        if threads:
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = now
+        elif now - self._alone_since > self._wait:
+            raise self._no_worker()
         new = set(threads) - self._fit
         if new:
             require_one_thread({address: threads[address] for address in new})
@@ -123,13 +132,12 @@ def missing_paths(paths: Sequence[str]) -> tuple[str, list[str]]:
 class Calls:
     """Calls that all have the same content, which is sent to each worker once.
 
-    A call that a dead worker loses is made again, on another one. For `wait` seconds there may be no worker.
-    Messages begin with `what` the calls compute.
+    A call that a dead worker loses is made again, on another one. Messages begin with `what` the calls
+    compute.
     """
 
-    def __init__(self, client: Any, content: bytes, inspection: Inspection, wait: float, what: str) -> None:
-        self._client, self._bytes, self._inspection = client, content, inspection
-        self._wait, self._what = wait, what
+    def __init__(self, client: Any, content: bytes, inspection: Inspection, what: str) -> None:
+        self._client, self._bytes, self._inspection, self._what = client, content, inspection, what
         self._sent: Any = None
         self._killed = imported("distributed", "Work on a cluster", "cluster").KilledWorker
 
@@ -141,7 +149,7 @@ class Calls:
         results: dict[int, Any] = {}
         for _ in range(_SENT_AGAIN + 1):
             if self._sent is None:
-                wait_for_one(self._client, self._wait)
+                self._inspection.wait_for_one()
                 self._sent = self._client.scatter(self._bytes, broadcast=True, hash=False)
             futures = {
                 k: self._client.submit(function, self._sent, *given, pure=False)
@@ -174,17 +182,12 @@ class Calls:
 
     def _wait_for(self, futures: dict[int, Any]) -> bool:
         """Wait until none is pending; are there any that are not lost?"""
-        looked_at = alone_since = time.monotonic()
+        looked_at = time.monotonic()
         while any(future.status == "pending" for future in futures.values()):
             time.sleep(_LOOK)
-            now = time.monotonic()
-            if now - looked_at < _LOOK_AT_WORKERS:
-                continue
-            looked_at = now
-            if self._inspection.require():
-                alone_since = now
-            elif now - alone_since > self._wait:
-                raise no_worker(self._wait)
+            if time.monotonic() - looked_at >= _LOOK_AT_WORKERS:
+                looked_at = time.monotonic()
+                self._inspection.require()
         return any(future.status in ("finished", "error") for future in futures.values())
 
     def _raise(self, error: BaseException) -> None:

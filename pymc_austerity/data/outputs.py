@@ -48,10 +48,7 @@ class Output(NamedTuple):
     def values(self, block: Block, first_row: int, labels: Labels | None) -> NDArray[Any]:
         """Rows of the output, of dtype `raw`, from those of the source from `first_row` on.
 
-        Raises
-        ------
-        ValueError
-            If a value does not fit, or is no category: it is named with its row.
+        A value that does not fit, or is no category, is named with its row by a `ValueError`.
         """
         parts = [
             block[part] if labels is None else labels.codes(block[part], first_row) for part in self.parts
@@ -71,14 +68,9 @@ def plan_outputs(
     standardise: Sequence[str] | None,
     sort_by: str | None,
 ) -> tuple[Output, ...]:
-    """Decide which arrays are written, or say which column is in the way.
+    """Decide which arrays are written from the columns `found`, or say which column is in the way.
 
-    Parameters
-    ----------
-    found : mapping
-        Columns of the source.
-    columns, dtype, categories, standardise, sort_by
-        As in `RowStore.write`.
+    The other parameters are those of `RowStore.write`.
     """
     chosen = _chosen(found, columns)
     dtypes: Mapping[str, OneDtype] = {}
@@ -199,12 +191,7 @@ def _natural_dtype(name: str, parts: Sequence[tuple[str, Column]], is_category: 
 class Labels:
     """Labels of one column, and the codes 0, 1, ... of its rows.
 
-    Parameters
-    ----------
-    column : str
-        Its name.
-    known : sequence of labels
-        Any other is an error. If there is none, codes follow the order of first appearance.
+    Any label that is not `known` is an error. If none is, codes follow the order of first appearance.
     """
 
     def __init__(self, column: str, known: Sequence[Label]) -> None:
@@ -222,10 +209,7 @@ class Labels:
     def codes(self, values: NDArray[Any], first_row: int) -> NDArray[np.int64]:
         """Codes of some rows; `first_row` is the number of the first in the whole source.
 
-        Raises
-        ------
-        ValueError
-            If a value is missing, no label, or not among those that were given.
+        A `ValueError` if a value is missing, no label, or not among those that were given.
         """
         places, distinct = pd.factorize(values if values.dtype.kind in "biu" else values.astype(object))
         if (places < 0).any():
@@ -252,24 +236,10 @@ class Labels:
 
 
 def converted(values: NDArray[Any], dtype: Dtype, column: str, first_row: int) -> NDArray[Any]:
-    """Values in another dtype.
+    """Numbers or booleans (rows, ...) in another dtype; `first_row` is the number of the first in the source.
 
-    Floating-point numbers may be rounded. Everything else has to stay as it is.
-
-    Parameters
-    ----------
-    values : array, shape (rows, ...)
-        Numbers or booleans.
-    dtype : dtype
-    column : str
-        What is told of it in the message.
-    first_row : int
-        The number of the first row in the whole source.
-
-    Raises
-    ------
-    ValueError
-        If an integer, an infinity or a fraction does not fit; it names the first.
+    Floating-point numbers may be rounded. Everything else has to stay as it is: a `ValueError` names the
+    first integer, infinity or fraction that does not fit, and where it is in the `column`.
     """
     if values.dtype == dtype:
         return values
@@ -290,28 +260,18 @@ def converted(values: NDArray[Any], dtype: Dtype, column: str, first_row: int) -
 def _misfits(values: NDArray[Any], result: NDArray[Any]) -> NDArray[np.bool_]:
     """Mask of the values that another dtype has changed."""
     before, after = values.dtype, result.dtype
-    if after.kind == "b":
-        return np.asarray((values != 0) & (values != 1))
-    if after.kind in "iu":
+    if before.kind == "f" and after.kind in "iu":
         limits = np.iinfo(after)
-        if before.kind == "f":
-            # Limits as powers of two are exact in every floating-point dtype that can reach them.
-            inside = (values >= float(limits.min)) & (values < float(limits.max + 1))
-            return np.asarray(~(inside & (values == np.floor(values))))
-        return _outside(values, int(limits.min), int(limits.max))
+        # Limits as powers of two are exact in every floating-point dtype that can reach them.
+        inside = (values >= float(limits.min)) & (values < float(limits.max + 1))
+        return np.asarray(~(inside & (values == np.floor(values))))
+    if after.kind in "biu":
+        return np.asarray(values != result)
     if before.kind == "f":
         overflow = np.isfinite(values) & ~np.isfinite(result)
         return np.asarray(overflow | ((values != 0) & (result == 0)))
     exact = 2 ** (np.finfo(after).nmant + 1)
-    return _outside(values, -exact, exact)
-
-
-def _outside(values: NDArray[Any], low: int, high: int) -> NDArray[np.bool_]:
-    """Mask of integers or booleans outside two limits, which need not fit into their dtype."""
-    if values.dtype.kind == "b":
-        return np.zeros(values.shape, np.bool_)
-    wrong: NDArray[np.bool_] = (values < low) | (values > high)
-    return wrong
+    return np.asarray((values < -exact) | (values > exact))
 
 
 def _holds(dtype: Dtype) -> str:

@@ -22,20 +22,9 @@ Entry = dict[str, Any]
 
 
 def require_free(path: Path, overwrite: bool, mark: str = FILE, kind: str = "row store") -> None:
-    """Refuse to write over what is there; with `overwrite`, over anything of another kind.
+    """Refuse to write over what is there; with `overwrite`, over anything of another `kind`.
 
-    Parameters
-    ----------
-    path : Path
-    overwrite : bool
-    mark : str
-        A file within, by which the kind is known.
-    kind : str
-        What is written there.
-
-    Raises
-    ------
-    FileExistsError, FileNotFoundError
+    The kind is known by a file within, its `mark`.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to.")
@@ -55,12 +44,7 @@ def partial_path(path: Path) -> Path:
 def partial_folder(path: Path) -> Iterator[Path]:
     """The folder in which the store of a path is written, held by this process.
 
-    Raises
-    ------
-    BlockingIOError
-        If another process writes to the path.
-    ImportError
-        If the system has no locks.
+    A `BlockingIOError` if another process writes to the path, an `ImportError` if the system has no locks.
     """
     folder = partial_path(path)
     descriptor = _held(folder, path)
@@ -99,13 +83,7 @@ def _held(folder: Path, path: Path) -> int:
 
 
 def emptied(folder: Path) -> None:
-    """Delete what an earlier run has left.
-
-    Raises
-    ------
-    FileExistsError
-        If something else lies in the folder.
-    """
+    """Delete what an earlier run has left; a `FileExistsError` if something else lies in the folder."""
     there = sorted(folder.iterdir(), key=lambda path: path.name == JOURNAL)
     if there and not any(path.name in (JOURNAL, FILE) for path in there):
         raise FileExistsError(f"{folder} is in the way: no interrupted writing has left it. Rename it.")
@@ -139,10 +117,7 @@ def begin_journal(folder: Path, request: Entry, entries: list[Entry]) -> TextIO:
 def entries_of(folder: Path, request: Entry) -> list[Entry]:
     """What an earlier run has told of its chunks; nothing if there was no such run.
 
-    Raises
-    ------
-    ValueError
-        If that run wrote something else.
+    A `ValueError` if that run wrote something else.
     """
     path = folder / JOURNAL
     if not path.exists():

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data.files import place_of_map, state_of
+from pymc_austerity.data.files import place_of_map, require_scratch
 from pymc_austerity.data.layout import ArrayLayout, read_layout
 from pymc_austerity.data.outputs import STORED, CategoryChoice, ColumnChoice, DtypeChoice, plan_outputs
-from pymc_austerity.data.rows import Rows, RowsFile
-from pymc_austerity.data.scratch import require_scratch
+from pymc_austerity.data.rows import Rows
 from pymc_austerity.data.sources import opened, require_equal_lengths
 from pymc_austerity.data.writing import Job, write_store
 from pymc_austerity.validation import is_whole, nearest
@@ -189,10 +188,10 @@ class RowStore(Mapping[str, Rows]):
             maps = {name: _rows_of_map(name, array, elsewhere) for name, array in path.items()}
             return cls(maps, None, elsewhere)
         folder = Path(path).absolute()
-        layout = read_layout(folder)
+        chunk_rows, arrays = read_layout(folder)
         rows = {
-            name: _rows_of_file(name, folder, array, layout.chunk_rows, elsewhere or folder)
-            for name, array in layout.arrays.items()
+            name: _rows_of_file(name, folder, array, chunk_rows, elsewhere or folder)
+            for name, array in arrays.items()
         }
         return cls(rows, folder, elsewhere)
 
@@ -323,7 +322,7 @@ def _rows_of_file(name: str, folder: Path, array: ArrayLayout, chunk_rows: int, 
             f"{path} was written on a machine with another byte order. Write the store again: "
             f"RowStore.write({{{name!r}: np.load({path.name!r}, mmap_mode='r')}}, ...)."
         )
-    return Rows(RowsFile(name, path, array, chunk_rows, state_of(path), is_stored=True, scratch=scratch))
+    return Rows(name, path, array, chunk_rows, scratch, is_stored=True)
 
 
 def _rows_of_map(name: str, array: Any, scratch: Path | None) -> Rows:
@@ -349,4 +348,4 @@ def _rows_of_map(name: str, array: Any, scratch: Path | None) -> Rows:
     path, start, _ = place
     unread = (None,) * -(-len(array) // CHUNK_ROWS)
     layout = ArrayLayout(path.name, start, array.dtype.str, array.shape, None, unread, None, None, None)
-    return Rows(RowsFile(name, path, layout, CHUNK_ROWS, state_of(path), is_stored=False, scratch=scratch))
+    return Rows(name, path, layout, CHUNK_ROWS, scratch, is_stored=False)

@@ -3,26 +3,13 @@
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data.files import FileState, checksum, path_here, require_size, state_of
+from pymc_austerity.data.files import FileState, checksum, path_here, require_scratch, require_size, state_of
 from pymc_austerity.data.layout import ArrayLayout
-from pymc_austerity.data.scratch import require_scratch
-
-
-class RowsFile(NamedTuple):
-    """Where the rows of an array are: all that another process needs to map them."""
-
-    name: str  # of the array
-    path: Path
-    array: ArrayLayout
-    chunk_rows: int  # rows of a chunk; the last may have fewer
-    state: FileState  # of the file when it was opened first
-    is_stored: bool  # whether the checksums of all chunks were written with them
-    scratch: Path | None  # the folder for what is computed from the rows
 
 
 class Rows:
@@ -30,15 +17,12 @@ class Rows:
 
     A slice is a view of the map: nothing is read before it is used. `numpy.asarray` gives the whole map.
 
-    Parameters
-    ----------
-    file : RowsFile
-        Where they are.
-
     Attributes
     ----------
     name : str
         Of the array.
+    path : Path
+        The file that the rows are in.
     shape : tuple of int
         Rows first.
     dtype : dtype
@@ -61,21 +45,33 @@ class Rows:
     *When it fails*: if a file is cut while it is mapped, the operating system ends the program (SIGBUS).
     """
 
-    def __init__(self, file: RowsFile) -> None:
-        array = file.array
-        self._file, self._crc32 = file, list(array.crc32)
-        self.name, self.shape, self.dtype = file.name, array.shape, np.dtype(array.dtype)
-        self.columns, self.labels = array.columns, array.labels
-        self.means = None if array.means is None else np.asarray(array.means, np.float64)
-        self.sds = None if array.sds is None else np.asarray(array.sds, np.float64)
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        layout: ArrayLayout,
+        chunk_rows: int,  # the last chunk may have fewer
+        scratch: Path | None,  # the folder for what is computed from the rows
+        is_stored: bool,  # whether the checksums of all chunks were written with them
+        state: FileState | None = None,  # of the file when it was opened first; None for that of now
+    ) -> None:
+        self.name, self.path, self.chunk_rows = name, path, chunk_rows
+        self._layout, self._scratch, self._is_stored = layout, scratch, is_stored
+        self._state = state_of(path) if state is None else state
+        self._crc32 = list(layout.crc32)
+        self.shape, self.dtype = layout.shape, np.dtype(layout.dtype)
+        self.columns, self.labels = layout.columns, layout.labels
+        self.means = None if layout.means is None else np.asarray(layout.means, np.float64)
+        self.sds = None if layout.sds is None else np.asarray(layout.sds, np.float64)
         self.require_unchanged()
-        mapped = np.memmap(file.path, self.dtype, "r", array.offset, self.shape)
+        mapped = np.memmap(path, self.dtype, "r", layout.offset, self.shape)
         self._values: NDArray[Any] = mapped.view(np.ndarray)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By path: the rows are not sent to workers.
-        array = self._file.array._replace(crc32=tuple(self._crc32))
-        return _reopened, (self._file._replace(array=array),)
+        layout = self._layout._replace(crc32=tuple(self._crc32))
+        file = self.name, self.path, layout, self.chunk_rows, self._scratch, self._is_stored, self._state
+        return _reopened, file
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -89,32 +85,14 @@ class Rows:
     def __repr__(self) -> str:
         return f"Rows({self.name!r}, shape={self.shape}, dtype={self.dtype}, {str(self.path)!r})"
 
-    @property
-    def path(self) -> Path:
-        """The file that the rows are in."""
-        return self._file.path
-
     def scratch_folder(self) -> Path:
-        """A folder for what is computed from the rows.
-
-        Raises
-        ------
-        PermissionError
-            If nothing can be written there.
-        ValueError
-            If there is none.
-        """
-        return require_scratch(self._file.scratch)
+        """A folder for what is computed from the rows; see `require_scratch`."""
+        return require_scratch(self._scratch)
 
     @property
     def ndim(self) -> int:
         """Axes, that of the rows included."""
         return len(self.shape)
-
-    @property
-    def chunk_rows(self) -> int:
-        """Rows of a chunk; the last may have fewer."""
-        return self._file.chunk_rows
 
     @property
     def n_chunks(self) -> int:
@@ -124,23 +102,15 @@ class Rows:
     @property
     def fingerprint(self) -> str:
         """Hash of content and labels if checksums are stored, else of path, size, time and inode."""
-        content: tuple[Any, ...] = (str(self.path), self._file.array.offset, *self._file.state)
-        if self._file.is_stored:
+        content: tuple[Any, ...] = (str(self.path), self._layout.offset, *self._state)
+        if self._is_stored:
             content = (tuple(self._crc32), self.labels)
         return blake2b(repr((self.dtype.str, self.shape, content)).encode(), digest_size=16).hexdigest()
 
     def chunk(self, number: int) -> NDArray[Any]:
-        """One chunk, compared with its checksum. A chunk of a map gets that when it is first read.
+        """One chunk, compared with its checksum; a `ValueError` if it has changed.
 
-        Parameters
-        ----------
-        number : int
-            From 0.
-
-        Raises
-        ------
-        ValueError
-            If it has changed.
+        A chunk of a map gets its checksum when it is first read.
         """
         start = number * self.chunk_rows
         rows = self._values[start : start + self.chunk_rows]
@@ -156,16 +126,10 @@ class Rows:
         return rows
 
     def require_unchanged(self) -> None:
-        """Refuse a file that is not the one which was opened first.
-
-        Raises
-        ------
-        ValueError
-            If it was cut, written to or replaced.
-        """
-        wanted = self._file.array.offset + int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        """Refuse a file that was cut, written to or replaced since it was opened first, by a `ValueError`."""
+        wanted = self._layout.offset + int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
         require_size(self.path, wanted)
-        if state_of(self.path) != self._file.state:
+        if state_of(self.path) != self._state:
             raise ValueError(
                 f"{self.path} has changed since it was opened. Open the store and build the step again."
             )
@@ -173,33 +137,14 @@ class Rows:
     def spot_check(self, rng: np.random.Generator, n_chunks: int) -> None:
         """Compare the file with what it was, and some chunks at random with their checksums.
 
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-        n_chunks : int
-
-        Raises
-        ------
-        ValueError
-            It names the file and what has changed.
+        A `ValueError` names the file and what has changed.
         """
         self.require_unchanged()
         for number in sorted(rng.choice(self.n_chunks, min(n_chunks, self.n_chunks), replace=False)):
             self.chunk(int(number))
 
     def require_finite(self, number: int) -> None:
-        """Refuse NaN and infinity in a chunk.
-
-        Parameters
-        ----------
-        number : int
-            Of the chunk.
-
-        Raises
-        ------
-        ValueError
-            It names the value, the column, the row and the chunk.
-        """
+        """Refuse NaN and infinity in a chunk by a `ValueError`: it names the value, column, row and chunk."""
         rows = self._values[number * self.chunk_rows : (number + 1) * self.chunk_rows]
         if self.dtype.kind != "f":
             return
@@ -213,34 +158,31 @@ class Rows:
         raise ValueError(f"{told} is {rows[place]} in row {row:,} (chunk {number}).")
 
 
-def _reopened(file: RowsFile) -> Rows:
+def _reopened(
+    name: str,
+    path: Path,
+    layout: ArrayLayout,
+    chunk_rows: int,
+    scratch: Path | None,
+    is_stored: bool,
+    state: FileState,
+) -> Rows:
     """Rows that were opened in another process, perhaps on another host.
 
     A copy of the file is known by its checksums, which only files of a store have.
     """
-    path = path_here(file.path)
-    if path == file.path:
-        return Rows(file)
-    if not file.is_stored:
+    here = path_here(path)
+    if here == path:
+        return Rows(name, path, layout, chunk_rows, scratch, is_stored, state)
+    if not is_stored:
         raise ValueError(
-            f"{path} is a copy of {file.path}, which has no checksums: write the rows by RowStore.write."
+            f"{here} is a copy of {path}, which has no checksums: write the rows by RowStore.write."
         )
-    scratch = None if file.scratch is None else path.parent
-    return Rows(file._replace(path=path, state=state_of(path), scratch=scratch))
+    return Rows(name, here, layout, chunk_rows, None if scratch is None else here.parent, is_stored)
 
 
 def told_column(name: str, columns: Sequence[str] | None, place: Sequence[Any]) -> str:
-    """A column of an array, for messages.
-
-    Parameters
-    ----------
-    name : str
-        Of the array.
-    columns : sequence of str or None
-        Names of its columns.
-    place : sequence of int
-        Index of the column; empty if rows are numbers.
-    """
+    """A column of an array, for messages, by its place; that is empty if rows are numbers."""
     if not place:
         return repr(name)
     told = ", ".join(str(int(i)) for i in place) if columns is None else repr(columns[int(place[0])])

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,35 +44,12 @@ class Column(NamedTuple):
     described: str  # its type in the words of the source
 
 
-class Source(Protocol):
-    """Rows that can be read in order."""
-
-    n_rows: int
-    columns: dict[str, Column]
-    described: dict[str, Any]  # what has to be the same for an interrupted writing to go on, for JSON
-
-    def blocks(self, names: Sequence[str], first_row: int, length: int) -> Iterator[Block]:
-        """Read some columns from a row on, in blocks of one length; the last may be shorter.
-
-        Raises
-        ------
-        UnreadableError
-            If a part of a file is damaged.
-        """
+# Rows that can be read in order.
+type Source = DictSource | ArrowSource
 
 
 def opened(source: Any) -> Source:
-    """Find out what a source is.
-
-    Parameters
-    ----------
-    source : mapping, path, sequence of paths, table or dataset
-        As in `RowStore.write`.
-
-    Raises
-    ------
-    ValueError, FileNotFoundError, ImportError
-    """
+    """Find out what a source is; it is given as in `RowStore.write`."""
     if isinstance(source, Mapping):
         return DictSource(source)
     if type(source).__module__.partition(".")[0] == "pyarrow":
@@ -93,13 +70,7 @@ def opened(source: Any) -> Source:
 
 
 class DictSource:
-    """Rows of arrays of equal lengths, by name.
-
-    Parameters
-    ----------
-    arrays : mapping
-        Arrays of NumPy (in memory or mapped) or Zarr.
-    """
+    """Rows of arrays of equal lengths, by name: of NumPy (in memory or mapped) or Zarr."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         if not arrays:
@@ -109,26 +80,20 @@ class DictSource:
         require_equal_lengths(lengths)
         self.n_rows = next(iter(lengths.values()))
         self.columns = {name: _column(reader.dtype, reader.shape) for name, reader in self._readers.items()}
-        self.described = {
+        # What has to be the same for an interrupted writing to go on, for JSON.
+        self.described: dict[str, Any] = {
             "arrays": {name: [list(r.shape), str(r.dtype)] for name, r in self._readers.items()}
         }
 
     def blocks(self, names: Sequence[str], first_row: int, length: int) -> Iterator[Block]:
-        """Rows of some arrays in blocks, as `Source` has it."""
-        pieces = ((name, self._readers[name].pieces(first_row, length)) for name in names)
-        streams = [_blocks_of_array(name, rows, length) for name, rows in pieces]
+        """Some columns from a row on, in blocks of one length; the last may be shorter."""
+        streams = [regrouped(self._readers[name].pieces(first_row, length), length) for name in names]
         for parts in zip(*streams, strict=True):
             yield {name: rows for part in parts for name, rows in part.items()}
 
 
 def require_equal_lengths(lengths: Mapping[str, int]) -> None:
-    """Refuse arrays that differ in their numbers of rows.
-
-    Raises
-    ------
-    ValueError
-        It names the arrays with their numbers of rows.
-    """
+    """Refuse arrays that differ in their numbers of rows, by a `ValueError` that names them."""
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{name!r} {length:,}" for name, length in lengths.items())
         raise ValueError(f"Arrays must have equally many rows, got {told}.")
@@ -137,41 +102,39 @@ def require_equal_lengths(lengths: Mapping[str, int]) -> None:
 class NumpyReader:
     """An array of NumPy, in memory or mapped from a file, that is read in pieces."""
 
-    def __init__(self, name: str, array: NDArray[Any]) -> None:
+    def __init__(self, name: str, array: Any) -> None:
         self._name, self._array, self._place = name, array, place_of_map(array)
-        self.shape, self.dtype = array.shape, array.dtype
+        self._where = "" if self._place is None else f"{self._place[0]}, array {name!r}"
+        self._chunk = 1  # rows that are read as a whole
+        self.shape, self.dtype = tuple(array.shape), np.dtype(array.dtype)
 
-    def pieces(self, first_row: int, length: int) -> Iterator[NDArray[Any]]:
-        """Views of the rows from a row on."""
-        for start in range(first_row, len(self._array), length):
-            rows = self._array[start : start + length]
-            if self._place is not None:
-                path, _, size = self._place
-                with readable(f"{path}, array {self._name!r}", start, start + len(rows)):
-                    require_size(path, size)
-            yield rows
+    def pieces(self, first_row: int, length: int) -> Iterator[Block]:
+        """Rows from a row on: so many chunks as make up the length, at least one."""
+        step = self._chunk * max(1, length // self._chunk)
+        for start in range(first_row - first_row % self._chunk, self.shape[0], step):
+            stop = min(start + step, self.shape[0])
+            with readable(self._where + self._told(start, stop), start, stop):
+                rows = self._rows(start, stop)
+            yield {self._name: rows[max(0, first_row - start) :]}
+
+    def _rows(self, start: int, stop: int) -> NDArray[Any]:
+        if self._place is not None:
+            require_size(self._place[0], self._place[2])
+        rows: NDArray[Any] = self._array[start:stop]
+        return rows
+
+    def _told(self, start: int, stop: int) -> str:
+        return ""
 
 
-class ZarrReader:
+class ZarrReader(NumpyReader):
     """An array of Zarr that is read by whole chunks, so that each is decoded once."""
 
     def __init__(self, name: str, array: Any) -> None:
         # A chunk that is not there would be read as the fill value.
-        self._array = array.with_config({"read_missing_chunks": False})
+        super().__init__(name, array.with_config({"read_missing_chunks": False}))
         self._where = f"{array.store_path}, array {name!r}"
-        self.shape, self.dtype = tuple(array.shape), np.dtype(array.dtype)
-
-    def pieces(self, first_row: int, length: int) -> Iterator[NDArray[Any]]:
-        """Rows from a row on: so many chunks as make up the length, at least one."""
-        chunk = int(self._array.chunks[0])
-        step = chunk * max(1, length // chunk)
-        for start in range(first_row - first_row % chunk, self.shape[0], step):
-            stop = min(start + step, self.shape[0])
-            first, last = start // chunk, (stop - 1) // chunk
-            told = f"chunk {first}" if first == last else f"chunks {first} to {last}"
-            with readable(f"{self._where}, {told}", start, stop):
-                rows = self._rows(start, stop)
-            yield rows[max(0, first_row - start) :]
+        self._chunk = int(array.chunks[0]) if array.shape else 1
 
     def _rows(self, start: int, stop: int) -> NDArray[Any]:
         not_found = imported("zarr.errors", "Files of Zarr", "store").ChunkNotFoundError
@@ -183,12 +146,15 @@ class ZarrReader:
                 "write the array with config={'write_empty_chunks': True}"
             ) from error
 
+    def _told(self, start: int, stop: int) -> str:
+        first, last = start // self._chunk, (stop - 1) // self._chunk
+        return f", chunk {first}" if first == last else f", chunks {first} to {last}"
 
-def _reader(name: Any, array: Any) -> NumpyReader | ZarrReader:
+
+def _reader(name: Any, array: Any) -> NumpyReader:
     if not isinstance(name, str):
         raise ValueError(f"Names of arrays must be text, got {name!r}.")
     zarr = sys.modules.get("zarr")
-    reader: NumpyReader | ZarrReader
     if isinstance(array, np.ndarray):
         reader = NumpyReader(name, array)
     elif zarr is not None and isinstance(array, zarr.Array):
@@ -240,14 +206,7 @@ class Part(NamedTuple):
 
 
 class ArrowSource:
-    """Rows of a table that `pyarrow.dataset` reads, one part after the other.
-
-    Parameters
-    ----------
-    fragments : sequence of pyarrow.dataset.Fragment
-    schema : pyarrow.Schema
-        Of all of them.
-    """
+    """Rows of a table that `pyarrow.dataset` reads, one part after the other; fragments have one schema."""
 
     def __init__(self, fragments: Sequence[Any], schema: Any) -> None:
         self._schema, self._parts = schema, _parts(fragments)
@@ -259,7 +218,7 @@ class ArrowSource:
         }
 
     def blocks(self, names: Sequence[str], first_row: int, length: int) -> Iterator[Block]:
-        """Rows of some arrays in blocks, as `Source` has it."""
+        """As `DictSource.blocks`; an `UnreadableError` if a part of a file is damaged."""
         return regrouped(self._blocks(names, first_row), length)
 
     def _blocks(self, names: Sequence[str], first_row: int) -> Iterator[Block]:
@@ -351,9 +310,10 @@ def _of_files(paths: Sequence[Path], folder: Path | None = None) -> ArrowSource:
         if _FORMATS[path.suffix] != _FORMATS[paths[0].suffix]:
             raise ValueError(f"{path} and {paths[0]} differ in format. Give a list of files of one format.")
     file_format = _FORMATS[paths[0].suffix]
-    if len(paths) == 1 and file_format == "ipc" and not _begins_with(paths[0], _MAGIC):
-        with readable(str(paths[0])):
-            return _of_dataset(_arrow("ipc").open_stream(_arrow().memory_map(str(paths[0]))).read_all())
+    if len(paths) == 1 and file_format == "ipc":
+        with readable(str(paths[0])), paths[0].open("rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                return _of_dataset(_arrow("ipc").open_stream(_arrow().memory_map(str(paths[0]))).read_all())
     if file_format == "parquet":
         checked = _arrow("dataset").ParquetFragmentScanOptions(page_checksum_verification=True)
         file_format = _arrow("dataset").ParquetFileFormat(default_fragment_scan_options=checked)
@@ -368,11 +328,6 @@ def _of_files(paths: Sequence[Path], folder: Path | None = None) -> ArrowSource:
         )
     fragments = list(dataset.get_fragments())
     return ArrowSource(fragments, _schema_of_all(fragments, dataset))
-
-
-def _begins_with(path: Path, wanted: bytes) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(wanted)) == wanted
 
 
 def _schema_of_all(fragments: Sequence[Any], dataset: Any) -> Any:
@@ -451,20 +406,9 @@ class UnreadableError(OSError):
 
 @contextmanager
 def readable(where: str, first: int = 0, stop: int = 0, remedy: str = _RESTORE) -> Iterator[None]:
-    """Name the file, its part and its rows if what is read within is damaged.
+    """Name the file, its part and its rows if what is read within is damaged, by an `UnreadableError`.
 
-    Parameters
-    ----------
-    where : str
-        File and part.
-    first, stop : int, default 0
-        Rows of the source; none if they are equal.
-    remedy : str, optional
-        What can be done about it.
-
-    Raises
-    ------
-    UnreadableError
+    Rows of the source are from `first` to before `stop`; none are told if these are equal.
     """
     try:
         yield
@@ -495,7 +439,3 @@ def _joined(held: list[Block]) -> Block:
     if len(held) == 1:
         return held[0]
     return {name: np.concatenate([block[name] for block in held]) for name in held[0]}
-
-
-def _blocks_of_array(name: str, pieces: Iterator[NDArray[Any]], length: int) -> Iterator[Block]:
-    return regrouped(({name: rows} for rows in pieces), length)

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_austerity.data.files import require_space
-from pymc_austerity.data.layout import ArrayLayout, Layout, write_layout
-from pymc_austerity.data.npy_file import NpyFile, file_size
+from pymc_austerity.data.layout import ArrayLayout, NpyFile, file_size, write_layout
 from pymc_austerity.data.outputs import Labels, Output, converted
 from pymc_austerity.data.partial_folder import (
     JOURNAL,
@@ -67,17 +66,9 @@ class Job(NamedTuple):
 
 
 def write_store(job: Job, path: Path, overwrite: bool, resume: bool) -> None:
-    """Write a store, or leave nothing behind.
+    """Write a store into the folder `path`, or leave nothing behind; options are those of `RowStore.write`.
 
     What is there stays for `resume=True` if the source cannot be read, or the program is interrupted.
-
-    Parameters
-    ----------
-    job : Job
-    path : Path
-        Of the folder that the store gets.
-    overwrite, resume : bool
-        As in `RowStore.write`.
     """
     require_free(path, overwrite)
     with partial_folder(path) as folder, watched("RowStore.write", True):
@@ -120,20 +111,12 @@ def _fill(job: Job, folder: Path, earlier: list[Entry]) -> None:
         _second_pass(job, unfinished)
     shutil.rmtree(folder / _STAGED)
     layouts = {array.output.name: array.layout() for array in arrays}
-    write_layout(folder, Layout(job.source.n_rows, job.chunk_rows, job.sort_by, layouts))
+    write_layout(folder, job.source.n_rows, job.chunk_rows, job.sort_by, layouts)
     (folder / JOURNAL).unlink()
 
 
 class StagedArray:
-    """One array while it is written: its file, and what is known of its rows so far.
-
-    Parameters
-    ----------
-    output : Output
-    job : Job
-    folder : Path
-        In which it is written.
-    """
+    """One array while it is written into a folder: its file, and what is known of its rows so far."""
 
     file: NpyFile  # which is written now, or was last
     staged: NDArray[Any]  # the rows that the first pass has written
@@ -147,6 +130,7 @@ class StagedArray:
         sizes = [file_size(dtype, self._shape) for dtype in (output.dtype, output.raw)]
         self.bytes_wanted = sizes[0] if self.is_final else sum(sizes)
         self._labels = None if output.labels is None else Labels(output.parts[0], output.labels)
+        self._n_told = 0 if self._labels is None else len(self._labels.known)  # labels in the journal
         self._moments = Moments(output.shape) if output.standardised else None
 
     def open_staged(self, stack: ExitStack) -> None:
@@ -169,13 +153,10 @@ class StagedArray:
             self._moments.add(rows)
         return rows
 
-    def n_labels(self) -> int:
-        """How many labels were found so far."""
-        return 0 if self._labels is None else len(self._labels.known)
-
-    def entry(self, n_labels: int) -> Entry:
-        """What the journal tells of the last chunk, before which there were so many labels."""
-        labels = [] if self._labels is None else self._labels.known[n_labels:]
+    def entry(self) -> Entry:
+        """What the journal tells of the last chunk: of labels those that no entry has told before."""
+        labels = [] if self._labels is None else self._labels.known[self._n_told :]
+        self._n_told += len(labels)
         moments = None if self._moments is None else self._moments.as_json()
         return {"crc32": self.file.crc32[-1], "labels": labels, "moments": moments}
 
@@ -185,6 +166,7 @@ class StagedArray:
         for entry in entries:
             if self._labels is not None:
                 self._labels.add(entry["labels"])
+                self._n_told += len(entry["labels"])
             if self._moments is not None:
                 self._moments.restore(entry["moments"])
 
@@ -279,13 +261,11 @@ def _first_pass(job: Job, folder: Path, arrays: Sequence[StagedArray], earlier: 
         first_row = len(whole) * job.chunk_rows
         names = list(dict.fromkeys(part for output in job.outputs for part in output.parts))
         for block in job.source.blocks(names, first_row, job.chunk_rows):
-            known = {array.output.name: array.n_labels() for array in arrays}
             rows = {array.output.name: array.read(block, first_row) for array in arrays}
             order = slice(None) if job.sort_by is None else _order(rows[job.sort_by], job.sort_by, first_row)
             for array in arrays:
                 array.file.append(rows[array.output.name][order])
-            told = {array.output.name: array.entry(known[array.output.name]) for array in arrays}
-            journal.write(json.dumps(told) + "\n")
+            journal.write(json.dumps({array.output.name: array.entry() for array in arrays}) + "\n")
             first_row += len(block[names[0]])
         if first_row != job.source.n_rows:
             raise UnreadableError(f"The source has ended after {first_row:,} of {job.source.n_rows:,} rows.")
@@ -340,14 +320,8 @@ def _places(job: Job, arrays: Sequence[StagedArray]) -> Iterator[slice | Positio
 def merged(keys: NDArray[Any], run_rows: int, at_once: int) -> Iterator[Positions]:
     """Row numbers in the order of their keys, in pieces; rows with equal keys keep the order that they had.
 
-    Parameters
-    ----------
-    keys : array, shape (rows,)
-        Sorted within each run. May be mapped.
-    run_rows : int
-        Rows of a run; the last may have fewer.
-    at_once : int
-        The most rows of a piece.
+    Keys, which may be mapped, are sorted within each run of `run_rows`; the last run may have fewer. A piece
+    has `at_once` rows at most.
     """
     begins = np.arange(0, len(keys), run_rows)
     # A stack instead of recursion: ranges of keys in ascending order, the next one on top.

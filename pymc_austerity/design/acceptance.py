@@ -6,14 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import roots_legendre
 
-from pymc_austerity.design.checks import (
-    as_given,
-    check_batch,
-    check_boundary,
-    check_epsilon,
-    check_real,
-    numbers,
-)
+from pymc_austerity.design.checks import as_given, check_batch, check_real, in_range, numbers
 from pymc_austerity.design.sequential import LawCurves
 from pymc_austerity.target import Array
 
@@ -200,8 +193,7 @@ def decision_errors(
     batch, n_local = check_batch(batch_size, N)
     for name, value in (("epsilon", epsilon), ("boundary", boundary)):
         check_real(name, value, -np.inf, np.inf, "a number")
-    check_epsilon(epsilon)
-    check_boundary(boundary)
+        in_range(name, value)
     curves = LawCurves(batch / n_local, float(epsilon), float(boundary))
     signed, absolute = np.zeros(len(mu)), np.zeros(len(mu))
     used = np.where(sigma_l > 0.0, 1.0 if curves.reads_all else curves.pi_1, 1.0)
@@ -236,8 +228,8 @@ def _part(log_ratio: Array, sd_sum: Array, curves: LawCurves, side: float) -> tu
     v = side * s * sd_sum[:, None] - log_ratio[:, None]
     # Past the ends only by rounding.
     density = np.exp(-np.maximum(v, 0.0)) * sd_sum[:, None] * curves.unit * np.cosh(position) * half * weights
-    test = curves(s)
-    return np.sum(density * test.error, axis=1), np.sum(density * (test.data_usage - curves.pi_1), axis=1)
+    wrong, used = curves(s)
+    return np.sum(density * wrong, axis=1), np.sum(density * (used - curves.pi_1), axis=1)
 
 
 def _moves(mu: Any, sigma_l: Any) -> tuple[tuple[Array, Array], tuple[int, ...]]:

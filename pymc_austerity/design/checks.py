@@ -25,29 +25,22 @@ def as_given(found: Array) -> float | Array:
     return float(found) if found.ndim == 0 else found
 
 
-def _within(name: str, value: Any, low: float, high: float, said: str) -> Array:
-    found = numbers(name, value)
+# Least and largest values of parameters, and how a message says so. At an epsilon of 1/2 the critical value
+# is 0, and above it negative.
+_RANGES = {
+    "epsilon": (0.0, 0.5, "[0, 0.5] (smaller values read more data)"),
+    "boundary": (0.5, 1.0, "[0.5, 1] (0.5 is Pocock's boundary, 1 is O'Brien and Fleming's)"),
+    "pi_1": (math.ulp(0.0), 1.0, "(0, 1] (the share of the data in the first batch)"),
+}
+
+
+def in_range(name: str, value: Any) -> Array:
+    """`value` as an array of numbers, all in the range of the parameter."""
+    found, (low, high, said) = numbers(name, value), _RANGES[name]
     outside = found[~((found >= low) & (found <= high))]
     if outside.size:
         raise ValueError(f"{name} must be in {said}, got {float(outside[0])!r}.")
     return found
-
-
-def check_epsilon(value: Any) -> Array:
-    """Check that epsilon is in [0, 1/2]: at 1/2 the critical value is 0, and above it negative."""
-    return _within("epsilon", value, 0.0, 0.5, "[0, 0.5] (smaller values read more data)")
-
-
-def check_boundary(value: Any) -> Array:
-    """Check that the boundary is in [1/2, 1], from Pocock to O'Brien and Fleming."""
-    return _within(
-        "boundary", value, 0.5, 1.0, "[0.5, 1] (0.5 is Pocock's boundary, 1 is O'Brien and Fleming's)"
-    )
-
-
-def check_share(value: Any) -> Array:
-    """The share of the first batch, in (0, 1]."""
-    return _within("pi_1", value, math.ulp(0.0), 1.0, "(0, 1] (the share of the data in the first batch)")
 
 
 def check_count(name: str, value: Any, least: int, reason: str) -> int:

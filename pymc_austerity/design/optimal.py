@@ -10,13 +10,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_austerity.design.acceptance import decision_errors
-from pymc_austerity.design.checks import (
-    check_boundary,
-    check_count,
-    check_epsilon,
-    check_real,
-    numbers,
-)
+from pymc_austerity.design.checks import check_count, check_real, in_range, numbers
 from pymc_austerity.design.sequential import MOST_STAGES, operating_characteristics
 from pymc_austerity.exceptions import warn
 from pymc_austerity.target import Array
@@ -174,13 +168,13 @@ def optimal_design(
     for name, given in (("epsilons", epsilons), ("boundaries", boundaries)):
         if not len(given):
             raise ValueError(f"{name} must not be empty.")
-    check_epsilon(epsilons)
-    check_boundary(boundaries)
+    in_range("epsilon", epsilons)
+    in_range("boundary", boundaries)
     best, nearest = None, None
     for size, epsilon, boundary in product(sizes, map(float, epsilons), map(float, boundaries)):
         if moves is None:
             tied = operating_characteristics(np.zeros(1), size / n_local, epsilon, boundary)
-            error, used = float(tied.error[0]), float(tied.data_usage[0])
+            error, used = (float(each[0]) for each in tied)
         else:
             found = decision_errors(*moves, n_local, size, epsilon, boundary)
             error, used = float(np.abs(found.signed).mean()), float(found.data_usage.mean())

@@ -20,14 +20,14 @@ Where both are wanted at many drifts, as in averages over moves, they are interp
 
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.polynomial import chebyshev
 from scipy.special import ndtr, ndtri, roots_legendre
 
-from pymc_austerity.design.checks import as_given, check_boundary, check_epsilon, check_share, numbers
+from pymc_austerity.design.checks import as_given, in_range, numbers
 from pymc_austerity.target import Array
 
 # Standard deviations beyond which a normal distribution has no mass (2e-17).
@@ -141,12 +141,8 @@ def data_usage(
 
 def _broadcast(mu_std: Any, pi_1: Any, epsilon: Any, boundary: Any) -> tuple[float | Array, float | Array]:
     """Error and data usage in the shape of all arguments, with one pass for each distinct test."""
-    given = (
-        np.abs(numbers("mu_std", mu_std)),
-        check_share(pi_1),
-        check_epsilon(epsilon),
-        check_boundary(boundary),
-    )
+    tested = {"pi_1": pi_1, "epsilon": epsilon, "boundary": boundary}
+    given = [np.abs(numbers("mu_std", mu_std)), *(in_range(*each) for each in tested.items())]
     shape = np.broadcast_shapes(*(part.shape for part in given))
     mu_std, *tests = (np.broadcast_to(part, shape).ravel() for part in given)
     wrong, used = np.empty(len(mu_std)), np.empty(len(mu_std))
@@ -157,24 +153,18 @@ def _broadcast(mu_std: Any, pi_1: Any, epsilon: Any, boundary: Any) -> tuple[flo
     return as_given(wrong.reshape(shape)), as_given(used.reshape(shape))
 
 
-class OperatingCharacteristics(NamedTuple):
-    """Error and data usage of a sequential test for each mu_std, the drift."""
-
-    error: Array  # probability of stopping on the wrong side
-    data_usage: Array  # expected share of the terms that are read
-
-
 def operating_characteristics(
     mu_std: Array, pi_1: float, epsilon: float, boundary: float
-) -> OperatingCharacteristics:
+) -> tuple[Array, Array]:
     """Error and data usage of the z-test with bounds G_j = Phi^-1(1 - epsilon) pi_j^(1/2 - boundary).
 
-    `drift` has values of mu_std, not negative.
+    They are the probability of stopping on the wrong side, and the expected share of the terms that are read,
+    for each drift mu_std, none of them negative.
     """
     shares = stage_shares(pi_1)
     wrong, used = np.zeros(len(mu_std)), np.full(len(mu_std), shares[0])
     if len(shares) == 1 or epsilon == 0.0:
-        return OperatingCharacteristics(wrong, np.ones(len(mu_std)))
+        return wrong, np.ones(len(mu_std))
     bounds = -ndtri(epsilon) * shares[:-1] ** (0.5 - boundary)
     tau = shares[:-1] / (1.0 - shares[:-1])
     back = np.sqrt(np.append(tau[:-1] / tau[1:], 0.0))  # r of the step to the next stage
@@ -207,7 +197,7 @@ def operating_characteristics(
         alive = alive[within > _NOTHING]
         if not alive.size:
             break
-    return OperatingCharacteristics(wrong, np.clip(used, shares[0], 1.0))
+    return wrong, np.clip(used, shares[0], 1.0)
 
 
 def _survival(z: Array, r: float, s: float, nodes: Array, masses: Array) -> Array:
@@ -290,14 +280,12 @@ class LawCurves:
         size_of_rest = np.cumsum(np.abs(coefficients).max(axis=1)[::-1])[::-1]
         self._coefficients = coefficients[: max(1, int(np.sum(size_of_rest > _TAIL)))]
 
-    def __call__(self, mu_std: Array) -> OperatingCharacteristics:
-        """Operating characteristics at `mu_std` >= 0, in its shape."""
+    def __call__(self, mu_std: Array) -> tuple[Array, Array]:
+        """Error and data usage at `mu_std` >= 0, in its shape."""
         if self.reads_all:
-            return OperatingCharacteristics(np.zeros_like(mu_std), np.ones_like(mu_std))
+            return np.zeros_like(mu_std), np.ones_like(mu_std)
         certain = mu_std >= self.end
         x = 2.0 * np.arcsinh(np.where(certain, self.end, mu_std) / self.unit) / self._top - 1.0
         wrong, used = chebyshev.chebval(x, self._coefficients)
-        return OperatingCharacteristics(
-            np.where(certain, 0.0, np.clip(wrong, 0.0, 0.5)),
-            np.where(certain, self.pi_1, np.clip(used, self.pi_1, 1.0)),
-        )
+        wrong, used = np.clip(wrong, 0.0, 0.5), np.clip(used, self.pi_1, 1.0)
+        return np.where(certain, 0.0, wrong), np.where(certain, self.pi_1, used)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 from scipy import stats
@@ -17,7 +15,7 @@ from scipy.special import ndtri
 
 from pymc_austerity.design.acceptance import decision_errors
 from pymc_austerity.diagnostics.log_ratios import TOP, log_ratios_of
-from pymc_austerity.target import Array
+from pymc_austerity.target import Array, Mask
 from pymc_austerity.validation import is_real, is_whole
 
 Verdict = Literal["normal enough", "doubtful", "not normal"]
@@ -195,6 +193,25 @@ def _settings(group: xr.Dataset, batch_size: Any, epsilon: Any) -> tuple[int, fl
 # What the log ratios tell of every move -----------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """Summaries of the log ratios of some moves, from which a verdict is made."""
+
+    verdict: Verdict
+    table: pd.DataFrame  # as `Normality.table`
+    missed: Mask  # (moves, len(TOP)): whether batches miss rows that carry much of the variance
+    far: Mask  # (moves,): whether a few rows lie far from the others
+    infinite: Mask  # (moves,): whether some log ratios are not finite
+    epsilon: float
+    n_local: int
+    batch_size: int
+
+    @property
+    def all_equal(self) -> bool:
+        """Whether all log ratios of each move are equal: no row has a share of the variance."""
+        return not bool(self.table["top_1"].notna().any())
+
+
 def _findings(group: xr.Dataset, n: int, m: int, epsilon: float) -> Findings:
     """Predicted errors of a test of m of the n terms, move by move, and the verdict on all moves."""
     bound = -float(ndtri(epsilon))
@@ -305,90 +322,6 @@ def _quantiles(group: xr.Dataset) -> xr.Dataset:
 
 # The verdict in words ------------------------------------------------------------------------------
 
-Flags = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, eq=False)
-class Findings:
-    """Summaries of the log ratios of some moves, from which a verdict is made."""
-
-    verdict: Verdict
-    table: pd.DataFrame  # as `Normality.table`
-    missed: Flags  # (moves, len(TOP)): whether batches miss rows that carry much of the variance
-    far: Flags  # (moves,): whether a few rows lie far from the others
-    infinite: Flags  # (moves,): whether some log ratios are not finite
-    epsilon: float
-    n_local: int
-    batch_size: int
-
-    @property
-    def n_moves(self) -> int:
-        """Number of moves."""
-        return len(self.table)
-
-    @property
-    def mean_error(self) -> float:
-        """Predicted excess of errors over epsilon, in the mean of the moves."""
-        return float(self.table["error"].mean())
-
-    @property
-    def all_equal(self) -> bool:
-        """Whether all log ratios of each move are equal: no row has a share of the variance."""
-        return not bool(self.table["top_1"].notna().any())
-
-    @property
-    def share_near(self) -> float:
-        """Share of the decisions that are near the threshold, at most."""
-        return float(self.table["near"].mean())
-
-    @property
-    def n_not_normal(self) -> int:
-        """Moves whose batch means a Shapiro-Wilk test rejects."""
-        return int((self.table["shapiro_pvalue"] < _LEVEL / self.n_moves).sum())
-
-    @property
-    def tail_index(self) -> float:
-        """Median of Hill's index over the moves."""
-        return float(self.table["tail_index"].median())
-
-    @property
-    def acceptance_error(self) -> float:
-        """Mean absolute error of the acceptance probabilities with normal batch means; NaN if not known."""
-        return float(self.table["acceptance_error"].abs().mean())
-
-
-# What says a cause or a remark in words.
-Words = Callable[[Findings], str]
-
-
-def causes_of(found: Findings) -> list[Words]:
-    """Causes of the verdict, the most serious first; at least one."""
-    causes: list[Words] = [not_finite] if found.infinite.any() else []
-    if found.verdict == "not normal":
-        if found.missed.any():
-            causes.append(rows_missed)
-        elif found.far.any():
-            causes.append(far_rows)
-    if found.all_equal and not causes:
-        return [all_equal]
-    if found.verdict == "normal enough":
-        return [*causes, rare_errors]
-    if not causes:
-        return [skewed, frequent_errors]
-    return [*causes, frequent_errors] if found.mean_error > found.epsilon else causes
-
-
-def remarks_of(found: Findings) -> list[Words]:
-    """Remarks on a verdict, besides its causes."""
-    holds = {
-        few_near: found.share_near < _FEW and not found.all_equal,
-        not_normal: found.n_not_normal > 0,
-        heavy_tails: found.tail_index < _HEAVY,
-        epsilon_alone: bool(np.isfinite(found.acceptance_error)),
-    }
-    return [remark for remark, does_hold in holds.items() if does_hold]
-
-
 # Of normality alone: whether the posterior is right is measured beside a reference (`compare`).
 _OPENINGS: dict[Verdict, str] = {
     "normal enough": "Batch means are normal enough for the t-test to err as seldom as it says",
@@ -399,105 +332,81 @@ _OPENINGS: dict[Verdict, str] = {
 
 def reason_for(found: Findings) -> str:
     """One sentence for the verdict, and one for each remark."""
-    causes = "; and ".join(cause(found) for cause in causes_of(found))
-    remarks = [remark(found) for remark in remarks_of(found)]
-    return " ".join([f"{_OPENINGS[found.verdict]}, because {causes}.", *remarks])
+    causes = "; and ".join(_causes(found))
+    return " ".join([f"{_OPENINGS[found.verdict]}, because {causes}.", *_remarks(found)])
 
 
-def not_finite(found: Findings) -> str:
-    """Terms that are not finite."""
-    return (
-        f"in {found.infinite.sum()} of {found.n_moves} moves some terms are not finite, and a subsample that "
-        "misses them accepts what is impossible"
+def _causes(found: Findings) -> list[str]:
+    """Causes of the verdict, the most serious first; at least one."""
+    table, n, m = found.table, found.n_local, found.batch_size
+    n_moves, mean_error = len(table), float(table["error"].mean())
+    causes = []
+    if found.infinite.any():
+        causes.append(
+            f"in {found.infinite.sum()} of {n_moves} moves some terms are not finite, and a subsample that "
+            "misses them accepts what is impossible"
+        )
+    if found.verdict == "not normal" and found.missed.any():
+        j = int(np.flatnonzero(found.missed.any(axis=0))[-1])
+        top = TOP[j]
+        share = float(np.median(table[f"top_{top}"][found.missed[:, j]]))
+        rows = f"top {top} of {n:,} rows carry" if top > 1 else f"largest of {n:,} rows carries"
+        causes.append(
+            f"the {rows} {100 * share:.0f} % of the variance in {found.missed.any(axis=1).sum()} of "
+            f"{n_moves} moves, and a batch of {m:,} holds {top * m / n:.2g} of them on average"
+        )
+    elif found.verdict == "not normal" and found.far.any():
+        worst = table.iloc[np.flatnonzero(found.far)[np.argmax(table["top_10"].to_numpy()[found.far])]]
+        causes.append(
+            f"in {found.far.sum()} of {n_moves} moves a few rows lie far from the others (tail index "
+            f"{worst['tail_index']:.1f}; the top 10 of {n:,} carry {100 * worst['top_10']:.0f} % of the "
+            "variance), and batches that miss them decide otherwise"
+        )
+    if found.all_equal and not causes:
+        return ["all log ratios of a move are equal, and the test reads on"]
+    errs = f"a test of {m:,} terms is predicted to err {mean_error:.2g} more often than it says"
+    if found.verdict == "normal enough":
+        rare = (
+            f"{errs}, in the mean of {n_moves} moves (epsilon is {found.epsilon:g}), and the top 100 of "
+            f"{n:,} rows carry at most {100 * table['top_100'].max():.2g} % of the variance"
+        )
+        return [*causes, rare]
+    frequent = (
+        f"{errs} in the mean of {n_moves} moves, and {table['error'].max():.2g} in the worst (epsilon is "
+        f"{found.epsilon:g})"
     )
+    if not causes:
+        skewness = table["skewness"].to_numpy()
+        most = skewness[np.nanargmax(np.abs(skewness))]
+        return [f"the log ratios are skewed (skewness {most:.2g})", frequent]
+    return [*causes, frequent] if mean_error > found.epsilon else causes
 
 
-def rows_missed(found: Findings) -> str:
-    """Rows that carry much of the variance, and that batches miss."""
-    j = int(np.flatnonzero(found.missed.any(axis=0))[-1])
-    top, n, m = TOP[j], found.n_local, found.batch_size
-    share = float(np.median(found.table[f"top_{top}"][found.missed[:, j]]))
-    rows = f"top {top} of {n:,} rows carry" if top > 1 else f"largest of {n:,} rows carries"
-    return (
-        f"the {rows} {100 * share:.0f} % of the variance in {found.missed.any(axis=1).sum()} of "
-        f"{found.n_moves} moves, and a batch of {m:,} holds {top * m / n:.2g} of them on average"
-    )
-
-
-def far_rows(found: Findings) -> str:
-    """A few rows that lie far from the others."""
-    j = int(np.flatnonzero(found.far)[np.argmax(found.table["top_10"].to_numpy()[found.far])])
-    worst = found.table.iloc[j]
-    return (
-        f"in {found.far.sum()} of {found.n_moves} moves a few rows lie far from the others (tail index "
-        f"{worst['tail_index']:.1f}; the top 10 of {found.n_local:,} carry {100 * worst['top_10']:.0f} % of "
-        "the variance), and batches that miss them decide otherwise"
-    )
-
-
-def all_equal(found: Findings) -> str:
-    """Log ratios that are all equal."""
-    return "all log ratios of a move are equal, and the test reads on"
-
-
-def rare_errors(found: Findings) -> str:
-    """A test that errs about as seldom as it says."""
-    return (
-        f"a test of {found.batch_size:,} terms is predicted to err {found.mean_error:.2g} more often than it "
-        f"says, in the mean of {found.n_moves} moves (epsilon is {found.epsilon:g}), and the top 100 of "
-        f"{found.n_local:,} rows carry at most {100 * found.table['top_100'].max():.2g} % of the variance"
-    )
-
-
-def skewed(found: Findings) -> str:
-    """Log ratios that are skewed."""
-    skewness = found.table["skewness"].to_numpy()
-    return f"the log ratios are skewed (skewness {skewness[np.nanargmax(np.abs(skewness))]:.2g})"
-
-
-def frequent_errors(found: Findings) -> str:
-    """A test that errs more often than it says."""
-    return (
-        f"a test of {found.batch_size:,} terms is predicted to err {found.mean_error:.2g} more often than it "
-        f"says in the mean of {found.n_moves} moves, and {found.table['error'].max():.2g} in the worst "
-        f"(epsilon is {found.epsilon:g})"
-    )
-
-
-# Remarks.
-
-
-def few_near(found: Findings) -> str:
-    """Few decisions that could be wrong."""
-    return (
-        f"At most {100 * found.share_near:.2g} % of the decisions are near enough to the threshold for an "
-        "error."
-    )
-
-
-def not_normal(found: Findings) -> str:
-    """Batch means that a test of normality rejects."""
-    return (
-        f"Batch means are visibly not normal in {found.n_not_normal} of {found.n_moves} moves (Shapiro-Wilk)."
-    )
-
-
-def heavy_tails(found: Findings) -> str:
-    """Log ratios with heavy tails."""
-    return f"The log ratios have heavy tails (index {found.tail_index:.1f})."
-
-
-def epsilon_alone(found: Findings) -> str:
-    """The error that epsilon makes with normal batch means."""
-    error = found.acceptance_error
-    begins = "But with" if found.verdict == "normal enough" and error > _LARGE else "With"
-    text = (
-        f"{begins} normal batch means too, epsilon = {found.epsilon:g} changes the acceptance probability by "
-        f"{error:.2g}, in the mean of these moves."
-    )
-    if error <= _LARGE:
-        return text
-    return (
-        f"{text} By a heuristic of the design theory (six times that) posterior sds are then too large by "
-        f"some {100 * _TIMES * error:.0f} %; compare measures it."
-    )
+def _remarks(found: Findings) -> list[str]:
+    """What is to be said besides the causes of the verdict."""
+    table, remarks = found.table, []
+    share_near, tail_index = float(table["near"].mean()), float(table["tail_index"].median())
+    if share_near < _FEW and not found.all_equal:
+        remarks.append(
+            f"At most {100 * share_near:.2g} % of the decisions are near enough to the threshold for an "
+            "error."
+        )
+    if n_not_normal := int((table["shapiro_pvalue"] < _LEVEL / len(table)).sum()):
+        remarks.append(
+            f"Batch means are visibly not normal in {n_not_normal} of {len(table)} moves (Shapiro-Wilk)."
+        )
+    if tail_index < _HEAVY:
+        remarks.append(f"The log ratios have heavy tails (index {tail_index:.1f}).")
+    error = float(table["acceptance_error"].abs().mean())
+    if np.isfinite(error):
+        begins = "But with" if found.verdict == "normal enough" and error > _LARGE else "With"
+        remarks.append(
+            f"{begins} normal batch means too, epsilon = {found.epsilon:g} changes the acceptance "
+            f"probability by {error:.2g}, in the mean of these moves."
+        )
+    if error > _LARGE:
+        remarks.append(
+            "By a heuristic of the design theory (six times that) posterior sds are then too large by some "
+            f"{100 * _TIMES * error:.0f} %; compare measures it."
+        )
+    return remarks

@@ -94,13 +94,7 @@ def gibbs_updates(
     functions of `target`. Its ``log_terms(categories, index, args)`` are the sums of the terms of the log
     density that contain z_i, for the m rows i in `index`, with z_i as in `categories`. Rows may be repeated.
 
-    Raises
-    ------
-    ImpossibleRowError
-        If a row has no category of positive probability, or a term is not a number.
-
-    Notes
-    -----
+    Raises `ImpossibleRowError` if a row has no category of positive probability, or a term is not a number.
     Costs O(n K) terms for each batch. Memory does not grow with the batch.
     """
     n_categories, batch_size = counts.shape[0], rule.batch_size

@@ -78,22 +78,12 @@ def log_noncentral_gamma_draw(rng: np.random.Generator, shape: float, log_mean: 
 
 
 @jitable
-def cir_transition(rng: np.random.Generator, log_theta: float, shape: float, step_size: float) -> float:
-    """Logarithm of a state after one exact transition of the process with rate 1: (3.2) of the paper.
-
-    The state may be zero. `shape` is a, or an estimate of it; positive. `step_size` is h, in relaxation times
-    of the process; positive. With inf the result is a draw of Gamma(a, 1). A state beyond 1e28 moves by less
-    than its logarithm can resolve.
-    """
-    log_scale = math.log(-math.expm1(-step_size))
-    return log_scale + log_noncentral_gamma_draw(rng, shape, log_theta - step_size - log_scale)
-
-
-@jitable
 def cir_transitions(rng: np.random.Generator, log_theta: Vector, shape: Vector, step_size: float) -> Vector:
-    """Independent transitions of n processes, the step of Algorithm 1 of the paper.
+    """Logarithms of states after transitions (3.2) of n processes, the step of Algorithm 1 of the paper.
 
-    See `cir_transition`: logarithms of states, and shapes, have shape (n,); h is the same for all.
+    Logarithms of states, and shapes, have shape (n,). States may be zero. Shapes are the a, or estimates of
+    them; positive. `step_size` is h, in relaxation times of the processes; positive. With inf the result are
+    draws of Gamma(a, 1). A state beyond 1e28 moves by less than its logarithm can resolve.
     """
     log_scale = math.log(-math.expm1(-step_size))
     result = np.empty(log_theta.shape[0])

@@ -7,9 +7,16 @@ import numpy as np
 
 from pymc_austerity.acceptance.base import RuleFunctions
 from pymc_austerity.compilation import jitable
-from pymc_austerity.kernels.log_ratio_range import certified_range
-from pymc_austerity.kernels.metropolis import Current, Outcome, Rule, full_transitions, transitions
+from pymc_austerity.kernels.metropolis import (
+    Current,
+    Outcome,
+    Rule,
+    certified_range,
+    full_transitions,
+    transitions,
+)
 from pymc_austerity.kernels.subsample import Rows
+from pymc_austerity.proposals.base import ProposalKernel
 from pymc_austerity.proposals.jumps import OTHER
 from pymc_austerity.target import Target, Vector
 
@@ -23,10 +30,10 @@ def counted_transitions(
     args: tuple[Any, ...],
     rows: Rows,
     rule: Rule,
-    proposal: Any,
+    proposal: ProposalKernel,
     target: Target,
 ) -> Outcome:
-    """`transitions`, one at a time: what each did is added to the tally of the proposal, a `JumpKernel`."""
+    """`transitions`, one at a time: what each did is added to the tally of the proposal."""
     outcome = before_any(q)
     for _ in range(n_transitions):
         last = transitions(1, False, rng, outcome.q, args, rows, rule, proposal, target)
@@ -44,7 +51,7 @@ def counted_full_transitions(
     args: tuple[Any, ...],
     current: Current,
     rule: RuleFunctions,
-    proposal: Any,
+    proposal: ProposalKernel,
     target: Target,
 ) -> Outcome:
     """`full_transitions`, one at a time."""
@@ -80,7 +87,7 @@ def with_last(outcome: Outcome, last: Outcome) -> Outcome:
 
 
 @jitable
-def learn(tune: bool, last: Outcome, proposal: Any) -> None:
+def learn(tune: bool, last: Outcome, proposal: ProposalKernel) -> None:
     """Count a transition; the given proposal of the other moves learns from those that were its own."""
     state = proposal.state
     kind = state.kind[0]

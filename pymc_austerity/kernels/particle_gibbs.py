@@ -127,13 +127,7 @@ def particle_gibbs(
     constants), its gradient and its negative Hessian there. States are ordered by component: m first
     components, then m second ones.
 
-    Raises
-    ------
-    ImpossibleStateError
-        If at some site no particle has a positive, finite weight.
-
-    Notes
-    -----
+    Raises `ImpossibleStateError` if at some site no particle has a positive, finite weight.
     Resampling is multinomial, at every time. Costs O(n T) evaluations and O(n T) memory, T being the longest
     series.
     """

@@ -23,7 +23,7 @@ import numpy as np
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.proposals.langevin import distinct_positions, estimated_gradient
-from pymc_austerity.proposals.laplace import times_upper
+from pymc_austerity.proposals.laplace import times_transposed, times_upper
 from pymc_austerity.target import Index, Matrix, Target, Vector
 
 
@@ -84,16 +84,6 @@ def langevin_transitions(
             if not math.isfinite(q[d]):
                 raise DivergedError(d, a, m)
     return LangevinOutcome(q, n_transitions * n, a)
-
-
-@jitable
-def times_transposed(upper: Matrix, vector: Vector) -> Vector:
-    """The transpose of an upper triangular matrix times a vector."""
-    result = np.zeros(len(vector))
-    for i in range(len(vector)):
-        for j in range(i, len(vector)):
-            result[j] += upper[i, j] * vector[i]
-    return result
 
 
 class GradientsSeen(NamedTuple):

@@ -78,12 +78,14 @@ def among_others(index: Index, rows: Rows) -> Index:
 
     Number p among the others has as many exact rows before it as have at most p others before them.
     """
-    if rows.listed.shape[0] > 0:
-        return these(rows.listed, index)
     k = rows.others_before.shape[0]
-    if k == 0:
+    if k == 0 and rows.listed.shape[0] == 0:
         return index
     result = np.empty_like(index)
+    if rows.listed.shape[0] > 0:
+        for j in range(index.shape[0]):
+            result[j] = rows.listed[index[j]]
+        return result
     for j in range(index.shape[0]):
         p = index[j]
         low, high = 0, k
@@ -94,15 +96,6 @@ def among_others(index: Index, rows: Rows) -> Index:
             else:
                 high = middle
         result[j] = p + low
-    return result
-
-
-@jitable
-def these(listed: npt.NDArray[np.int32], index: Index) -> Index:
-    """The rows number `index` of a list."""
-    result = np.empty_like(index)
-    for j in range(index.shape[0]):
-        result[j] = listed[index[j]]
     return result
 
 

@@ -17,7 +17,7 @@ To draw the counts, draw Poisson(B + chi B^2) rows, each with probability b_i / 
 probability [(1 - x_i) / 2 + chi B] / (1 + chi B). The chi = 0 of most uses draws the fewest rows.
 
 The b_i are the same for the move back. Mostly they are c_i M, with an M of the pair of states
-(`bounds.row_sampler`); `bounds.row_draws` lists the ways to draw rows. Where remainders are bounded in
+(`bounds.row_sampler`, which lists the ways to draw rows). Where remainders are bounded in
 features phi of the state, M is that of phi(q) and phi(q').
 
 `docs/explanation/exact_subsampling.md` has the proof.
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_austerity.acceptance.base import log_uniform
-from pymc_austerity.bounds.row_draws import RowDraws
+from pymc_austerity.bounds.row_sampler import RowDraws
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.metropolis import Outcome, leaves_zero

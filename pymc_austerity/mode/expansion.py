@@ -25,7 +25,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.type import TensorType
 
 from pymc_austerity.model.compile.remainders import RemainderSource
-from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_rows
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, depends_on, parts_of, rebuild, stable
 from pymc_austerity.model.structure.features import Features
@@ -206,8 +206,7 @@ class _Expander:
         values = fact.point_values(fact.graph.point)
         chunks: list[list[np.ndarray]] = []
         with np.errstate(all="ignore"):
-            for start in range(0, term.size, CHUNK):
-                some = np.arange(start, min(start + CHUNK, term.size))
+            for some in some_rows(term.size):
                 chunks.append(function(*values, self._expansion.center, some, *fact.leaf_values))
         return [
             np.concatenate([np.ravel(part) for part in parts]) if None in var.type.shape else parts[0]

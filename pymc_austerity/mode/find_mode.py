@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -21,13 +20,13 @@ from pytensor.graph.basic import Variable
 from scipy.optimize import minimize
 
 from pymc_austerity.exceptions import NoNormalApproximationError, UnsuitableError, warn
-from pymc_austerity.mode.block_posterior import BlockPosterior
 from pymc_austerity.mode.newton import CountedDensity, Density, NoMaximumError, are_finite, climb
-from pymc_austerity.mode.search import samples_of_rows
+from pymc_austerity.mode.search import BlockPosterior, samples_of_rows
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, point_of
 from pymc_austerity.model.factorise import factorise, model_of, value_variables
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.model.starting_point import transformed
 from pymc_austerity.model.structure.local_terms import rows_within
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import checked_progressbar, stage, watched
@@ -145,16 +144,21 @@ def _found(
 ) -> dict[str, np.ndarray]:
     """The search, with warnings of what is untypical of the posterior."""
     fact = factorise(model, value_vars, initial_point=point)
-    climbers = _climbers(fact, point, max_iterations)
-    climber = next(climbers)
-    q = start = climber.posterior.start
+    climbers = _climbers(fact, point)
+    posterior, climbed = next(climbers)
+    q = start = posterior.start
     for positions in samples_of_rows(fact.n_local, len(q), np.random.default_rng(_SEED), fact.n_rows):
-        end, problem = climber(q, positions)
+        end, problem = climbed(posterior.density(positions), q, max_iterations)
         q = q if problem and positions is not None else end  # few rows may have no mode
     if problem:  # as at the kinks of a density, where curvatures say nothing
-        for by_gradient in climbers:
-            q, problem = by_gradient(q, None)
-    names = _vanishing_scales(model, fact, climber.value, start, q, stalled=bool(problem))
+        for other, by_gradient in climbers:
+            q, problem = by_gradient(other.density(), q, max_iterations)
+    of_all_rows = posterior.density()
+
+    def log_density(state: Vector) -> float:
+        return float(of_all_rows(state)[0])
+
+    names = _vanishing_scales(model, fact, log_density, start, q, stalled=bool(problem))
     if names:
         warn(
             f"find_mode found no mode: the log density rises for ever as {' and '.join(names)} "
@@ -168,36 +172,23 @@ def _found(
             "point is no worse than the start, but may be far from the mode."
         )
     found = constrained(model, point_of(fact, q, point))
-    _warn_of_permutations(model, fact, climber.value, q, found)
+    _warn_of_permutations(model, fact, log_density, q, found)
     return found
 
 
-class _Climber(NamedTuple):
-    """A log posterior, and a way to climb it."""
+def _climbers(fact: Factorisation, point: PointType) -> Iterator[tuple[Any, Callable[..., Any]]]:
+    """Newton's method where a Hessian is cheap and finite at the start, then the gradient alone.
 
-    posterior: BlockPosterior | _GradientPosterior
-    # ``(density, q) -> (end, problem)``: a point that is no lower, and what went wrong
-    climb: Callable[[Any, Vector], tuple[Vector, str]]
-
-    def value(self, q: Vector) -> float:
-        """The log density on all rows."""
-        value: float = self.posterior.density()(q)[0]
-        return value
-
-    def __call__(self, q: Vector, positions: Index | None) -> tuple[Vector, str]:
-        """A point that is no lower, on some rows or on all, and what went wrong."""
-        return self.climb(self.posterior.density(positions), q)
-
-
-def _climbers(fact: Factorisation, point: PointType, max_iterations: int) -> Iterator[_Climber]:
-    """Newton's method where a Hessian is cheap and finite at the start, then the gradient alone."""
+    Each is a posterior, and a function ``(density, q, max_iterations) -> (end, problem)``, which returns a
+    point that is no lower, and what went wrong.
+    """
     n_dim = sum(np.size(point[name]) for name in fact.var_names)
     structure = TermStructure(fact)
     if n_dim <= _HESSIAN_UP_TO and fact.locals and structure.has_functions_in_block:
         try:
             posterior = BlockPosterior(structure, point, whole_block=True)
             if are_finite(*posterior.density()(posterior.start)):
-                yield _Climber(posterior, partial(_by_newton, max_iterations=max_iterations))
+                yield posterior, _by_newton
         except NoNormalApproximationError as error:
             logger.debug("No Hessian: %s", error)
     # Interpreted, the search is over before compilation would be. PyTensor's compiled functions are stable
@@ -206,7 +197,7 @@ def _climbers(fact: Factorisation, point: PointType, max_iterations: int) -> Ite
         by_gradient = _GradientPosterior(fact, point, mode)
         value, gradient = by_gradient.density()(by_gradient.start)
         if are_finite(value, gradient):
-            yield _Climber(by_gradient, partial(_by_gradient, max_iterations=max_iterations))
+            yield by_gradient, _by_gradient
             return
     raise UnsuitableError(
         f"The log density or its gradient is not finite at the start (log density {value}); give "
@@ -313,12 +304,13 @@ def _vanishing_scales(
     the density need not rise in the scale alone: effects go to zero together with their scale.
     """
     here = log_density(q)
-    found, variables = [], _variables(model)
-    for name, places in _places(fact).items():
-        variable = variables[name]
+    found, variables, stop = [], _variables(model), 0
+    for name in fact.var_names:
+        variable, first = variables[name], stop
+        stop += math.prod(fact.graph.values[name].type.shape)
         if not isinstance(model.rvs_to_transforms[variable], LogTransform):
             continue
-        fallen = [place for place in places if q[place] - start[place] < math.log(_TINY)]
+        fallen = [place for place in range(first, stop) if q[place] - start[place] < math.log(_TINY)]
         if fallen and (stalled or any(_rises(log_density, here, q, place) for place in fallen)):
             found.append(str(variable.name))
     return found
@@ -384,11 +376,8 @@ def _with_components(
 
 def _vector_of(model: pm.Model, fact: Factorisation, values: Mapping[str, np.ndarray]) -> Vector:
     """The vector q of a block at given values of the random variables."""
-    variables, graphs = _variables(model), []
-    for name in fact.var_names:
-        variable = variables[name]
-        transform = model.rvs_to_transforms[variable]
-        graphs.append(variable if transform is None else transform.forward(variable, *variable.owner.inputs))
+    variables = _variables(model)
+    graphs = transformed(model, [variables[name] for name in fact.var_names])
     function = pm.compile(model.free_RVs, graphs, mode=INTERPRETED, on_unused_input="ignore")
     with np.errstate(all="ignore"):  # values that a transform does not allow, as of ordered variables
         parts = function(*(values[variable.name] for variable in model.free_RVs))
@@ -398,13 +387,3 @@ def _vector_of(model: pm.Model, fact: Factorisation, values: Mapping[str, np.nda
 def _variables(model: pm.Model) -> dict[str, Variable]:
     """Free random variables by the names of their value variables."""
     return {model.rvs_to_values[variable].name: variable for variable in model.free_RVs}
-
-
-def _places(fact: Factorisation) -> dict[str, range]:
-    """Coordinates of q of each variable of the block."""
-    result, first = {}, 0
-    for name in fact.var_names:
-        size = math.prod(fact.graph.values[name].type.shape)
-        result[name] = range(first, first + size)
-        first += size
-    return result

@@ -20,12 +20,11 @@ from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import NoNormalApproximationError, SelfCheckError, UnsuitableError, warn
 from pymc_austerity.kernels.subsample import NO_ROWS
-from pymc_austerity.mode.block_posterior import BlockPosterior
 from pymc_austerity.mode.expansion import expand
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, ModeReport, warn_if_poor
-from pymc_austerity.mode.newton import are_finite, flat_direction, maximum_at
+from pymc_austerity.mode.newton import Maximum, are_finite, flat_direction, maximum_at
 from pymc_austerity.mode.remainders import certified, measured
-from pymc_austerity.mode.search import Located, ModeSearch
+from pymc_austerity.mode.search import BlockPosterior, ModeSearch
 from pymc_austerity.model.factorisation import Factorisation, point_of, row_operations
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.model.structure.differentiable import Differentiable
@@ -70,11 +69,8 @@ def fit_mode(
     local term contains. With `certify` a bound on all remainders together is looked for. `elsewhere` computes
     sums over all rows in other processes.
 
-    Raises
-    ------
-    UnsuitableError
-        If there is no mode, if the local terms depend on variables outside the block, if the block has too
-        many dimensions, or if the log density is not finite at `point`.
+    `UnsuitableError` is raised if there is no mode, if the local terms depend on variables outside the block,
+    if the block has too many dimensions, or if the log density is not finite at `point`.
     """
     started = time.perf_counter()
     fact = structure.factorisation
@@ -88,7 +84,7 @@ def fit_mode(
         _require_values(fact, taylor.center)
         given = {**point, **{name: np.asarray(taylor.center[name]) for name in fact.var_names}}
         posterior = BlockPosterior(structure, given, whole_block=whole_block, elsewhere=elsewhere)
-        located = _located_at_start(posterior)
+        located = _at_start(posterior), 0, 0
     else:
         posterior = BlockPosterior(structure, point, whole_block=whole_block, elsewhere=elsewhere)
         try:
@@ -96,7 +92,7 @@ def fit_mode(
         except NoNormalApproximationError:
             require_finite(fact, point)  # if a row is impossible, that says more
             raise
-    found = FittedTerms(_normal_fit(posterior, located, started), fact, structure, posterior.likelihood)
+    found = FittedTerms(_normal_fit(posterior, *located, started), fact, structure, posterior.likelihood)
     if taylor is not None:
         stage("expansion", f" of {fact.n_rows:,} rows")
         found = _with_expansion(found, int(taylor.order))
@@ -123,9 +119,10 @@ def expanded_again(structure: TermStructure, point: PointType, mode_fit: ModeFit
     return FittedTerms(mode_fit, expanded, structure, likelihood)
 
 
-def _normal_fit(posterior: BlockPosterior, located: Located, started: float) -> ModeFit:
+def _normal_fit(
+    posterior: BlockPosterior, maximum: Maximum, n_starts: int, n_modes: int, started: float
+) -> ModeFit:
     """The normal distribution at the mode, from the curvature where it was located."""
-    maximum = located.maximum
     mode = posterior.whole(maximum.mode)
     whiten, unwhiten = QuadraticProxy(maximum.q, maximum.precision).factors()
     scale = np.sqrt(np.diag(maximum.precision))
@@ -144,8 +141,8 @@ def _normal_fit(posterior: BlockPosterior, located: Located, started: float) -> 
             gradient_norm=maximum.gradient_norm,
             condition=float(np.linalg.cond(maximum.precision / np.outer(scale, scale))),
             seconds=time.perf_counter() - started,
-            n_starts=located.n_starts,
-            n_modes=located.n_modes,
+            n_starts=n_starts,
+            n_modes=n_modes,
             acceptance=np.nan,
             remainder_sd=np.nan,
         ),
@@ -270,7 +267,7 @@ def _require_values(fact: Factorisation, center: Mapping[str, Any]) -> None:
             raise ValueError(f"center[{name!r}] must have shape {shape}, got {np.shape(center[name])}.")
 
 
-def _located_at_start(posterior: BlockPosterior) -> Located:
+def _at_start(posterior: BlockPosterior) -> Maximum:
     """Value and curvature at the posterior's own point, and the Newton step from there to the mode.
 
     Raises ValueError if there is no normal approximation.
@@ -292,4 +289,4 @@ def _located_at_start(posterior: BlockPosterior) -> Located:
             f"The given center is {found.gradient_norm:.3g} standard deviations from the mode, as far as its "
             'curvature tells. Steps will read more rows than with center="mode".'
         )
-    return Located(found, n_starts=0, n_modes=0)
+    return found

@@ -47,8 +47,8 @@ class ModeReport(NamedTuple):
     gradient_norm: float  # Of the gradient at the center, in posterior standard deviations
     condition: float  # Condition number of the precision, scaled to a unit diagonal
     seconds: float
-    # n_starts, n_modes: points the first search started from, and distinct modes that it found. There is one
-    # start if the log density is known to be concave.
+    # n_starts, n_modes: points the first search started from, and distinct modes that it found; 0 if nothing
+    # was searched for. There is one start if the log density is known to be concave.
     n_starts: int
     n_modes: int
     # Acceptance rate of independent proposals from the fitted distribution, by `draws` draws of it
@@ -91,10 +91,7 @@ class FittedTerms(NamedTuple):
     def rows_to_bound(self, with_curvature: Container[str]) -> tuple[RowFunction | LinearPredictor, ...]:
         """Row functions of all terms, or the linear predictors of those whose bounds the user gives.
 
-        Raises
-        ------
-        UnboundedError
-            If a term is no function of few predictors; the message names it and what is in the way.
+        `UnboundedError` names a term that is no function of few predictors, and what is in the way.
         """
         structure = self.structure
         return tuple(

@@ -4,23 +4,23 @@ Where the posterior is known to be log-concave it has one mode, and one start le
 regressions with canonical links, for probits, and for many others, under normal priors.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pymc as pm
 from pymc.distributions.continuous import FlatRV
 from pymc.initial_point import PointType
-from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import LogisticRV, MvNormalRV, NormalRV
 
 from pymc_austerity import work
 from pymc_austerity.bounds.expressions.curvature import is_concave
 from pymc_austerity.exceptions import NoNormalApproximationError, warn
-from pymc_austerity.mode.block_posterior import BlockPosterior
-from pymc_austerity.mode.newton import NEAR, Maximum, NoMaximumError, maximise
+from pymc_austerity.mode.newton import NEAR, OF_STEP, Density, Maximum, NoMaximumError, maximise
 from pymc_austerity.model.starting_point import dispersed_points
+from pymc_austerity.model.structure.differentiable import Differentiable
+from pymc_austerity.model.structure.log_likelihood import Elsewhere
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
 from pymc_austerity.target import Index, Vector
@@ -81,14 +81,91 @@ def some_at_random(n_rows: int, size: int, rng: np.random.Generator) -> Index:
     return np.sort(chosen)
 
 
-class Located(NamedTuple):
-    """The point at which the local terms are expanded, and how it was found."""
+class BlockPosterior:
+    """Value, gradient and Hessian of the log posterior by the free coordinates of a block.
 
-    maximum: Maximum  # Value and curvature there; a maximum if it was searched for
-    # n_starts, n_modes: points the first search started from, and modes that it found; 0 if nothing was
-    # searched for. There is one start if there can be one mode only.
-    n_starts: int
-    n_modes: int
+    Coordinates that are not free stay at `point`, and variables outside the block. With `whole_block` all are
+    free; else those of variables that a local term contains. `elsewhere` computes sums over all rows in other
+    processes. The `likelihood` of all rows stores its designs from the first pass on.
+    """
+
+    def __init__(
+        self,
+        structure: TermStructure,
+        point: Mapping[str, Any],
+        *,
+        whole_block: bool,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        self.structure = structure
+        self.factorisation = fact = structure.factorisation
+        self._function = Differentiable(structure, point)
+        self.likelihood = self._function.likelihood(elsewhere=elsewhere)
+        used = set(ancestors([term.rows for term in fact.locals]))
+        values = [fact.graph.values[name] for name in fact.var_names]
+        moved = [whole_block or value in used for value in values]
+        self.free_names = [name for name, free in zip(fact.var_names, moved, strict=True) if free]
+        self.free = np.concatenate(
+            [np.full(int(np.prod(v.type.shape)), free) for v, free in zip(values, moved, strict=True)]
+        )
+
+    @property
+    def start(self) -> Vector:
+        """The vector q at the given point, all coordinates of it."""
+        return self._function.start
+
+    def whole(self, free: Vector) -> Vector:
+        """The vector q, all coordinates of it, from those that are free."""
+        q = self.start.copy()
+        q[self.free] = free
+        return q
+
+    def density(self, positions: Index | None = None) -> Density:
+        """The log posterior by the free coordinates, with the rows at `positions` scaled up to all."""
+        fact = self.factorisation
+        weight = 1.0 if positions is None else fact.n_local / len(positions)
+        likelihood = self.likelihood if positions is None else self._function.likelihood(positions)
+        square = np.ix_(self.free, self.free)
+
+        def at(free: Vector) -> tuple[float, Vector, np.ndarray]:
+            q = self.whole(free)
+            result = self._function.prior(q).plus(likelihood(q), weight)
+            return result.value, result.gradient[self.free], result.hessian[square]
+
+        return at
+
+    def operations(self, n_rows: int) -> float:
+        """Operations of the density with two derivatives on so many rows, and of a Newton step from there."""
+        own = self._function
+        of_rows = n_rows / self.factorisation.n_local * self.likelihood.operations
+        return (
+            of_rows + own.prior_operations + own.features.operations + OF_STEP * float(self.free.sum()) ** 3
+        )
+
+    def whole_precision(self, free: Vector, precision: np.ndarray) -> np.ndarray:
+        """Precision of all of q at a mode.
+
+        What is not free has the precision of its prior, or 1 where there is none.
+        """
+        curvature = -np.diag(self._function.prior(self.whole(free)).hessian)
+        result = np.diag(np.where(np.isfinite(curvature) & (curvature > 0.0), curvature, 1.0))
+        result[np.ix_(self.free, self.free)] = precision
+        return result
+
+    def leading(self, direction: Vector) -> list[str]:
+        """The coordinates that make up most of a direction of the free ones; none if it is zero."""
+        if not np.any(direction):
+            return []
+        whole = np.zeros(len(self.free))
+        whole[self.free] = np.abs(direction)
+        order = np.argsort(-whole)
+        leading = [d for d in order[:3] if whole[d] > 0.3 * whole[order[0]]]
+        return [self.name_of(int(d)) for d in leading]
+
+    def name_of(self, dimension: int) -> str:
+        """Name of one coordinate of q."""
+        name, index = self.factorisation.coordinate(dimension)
+        return name + (f"[{', '.join(map(str, index))}]" if index else "")
 
 
 class ModeSearch:
@@ -102,8 +179,8 @@ class ModeSearch:
         self._n_local = posterior.factorisation.n_local
         self._rng = np.random.default_rng(_SEED)
 
-    def run(self) -> Located:
-        """The highest mode, and how many there are.
+    def run(self) -> tuple[Maximum, int, int]:
+        """The highest mode, the points that the first search started from, and the modes that it found.
 
         Searches on more and more rows start where the one before ended. Rows that have no mode (few of them
         may separate the responses) are left behind.
@@ -122,7 +199,7 @@ class ModeSearch:
                 starts, searched = [m.q for m in ends[:_MOST_MODES]], True
         if not ends:
             self._refuse(problem)
-        return Located(ends[0], n_starts, self._count_modes(ends))
+        return ends[0], n_starts, self._count_modes(ends)
 
     def _starts(self) -> list[Vector]:
         names, points = self._posterior.free_names, [self._point]
@@ -208,16 +285,15 @@ def is_log_concave(model: pm.Model, structure: TermStructure) -> bool:
     fact = structure.factorisation
     block = {fact.graph.values[name] for name in fact.var_names}
     moved = {rv for rv in model.free_RVs if model.rvs_to_values[rv].name in fact.var_names}
-    priors = {rv.name for rv in moved if _has_concave_prior(model, rv, moved)}
+    priors = {
+        rv.name
+        for rv in moved
+        if isinstance(rv.owner.op, _CONCAVE)
+        and model.rvs_to_transforms[rv] is None
+        and moved.isdisjoint(ancestors(rv.owner.inputs))
+    }
     if any(name not in priors for name, graph in fact.globals if block.intersection(ancestors([graph]))):
         return False
     if not all(map(structure.has_row_function, range(len(fact.locals)))):
         return False
     return all(not one.others and is_concave(one.expression) for one in structure.row_functions)
-
-
-def _has_concave_prior(model: pm.Model, rv: Variable, moved: set[Variable]) -> bool:
-    assert rv.owner is not None
-    if not isinstance(rv.owner.op, _CONCAVE) or model.rvs_to_transforms[rv] is not None:
-        return False
-    return moved.isdisjoint(ancestors(rv.owner.inputs))

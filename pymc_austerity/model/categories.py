@@ -15,17 +15,8 @@ from pymc_austerity.model.graph.rewrite import INTERPRETED
 def number_of_values(model: pm.Model, value: Variable, point: Mapping[str, Any]) -> int:
     """K of a vector of variables with values 0, ..., K - 1.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    value : value variable
-    point : dict
-        Values of all value variables, at which a length is measured that the graph does not tell.
-
-    Raises
-    ------
-    ValueError
-        If the variable is neither a vector of `pm.Bernoulli` nor of `pm.Categorical`, or K is 1.
+    A length that the graph does not tell is measured at `point`. `ValueError` is raised if the variable is
+    neither a vector of `pm.Bernoulli` nor of `pm.Categorical`, or K is 1.
     """
     rv = model.values_to_rvs[value]
     operation = None if rv.owner is None else rv.owner.op

@@ -24,16 +24,15 @@ import pytensor
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
-from pytensor.scalar.basic import Cast
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor, indices_from_subtensor
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
 from pymc_austerity.data.rows import Rows
-from pymc_austerity.distributions.orthonormal_density import orthonormal_names
+from pymc_austerity.distributions.uniform_stiefel import orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError, UnsuitableError
 from pymc_austerity.model.factorisation import CHUNK
+from pymc_austerity.model.graph.checks import array_of, uncast
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph, as_values, raw_terms
 from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE, rebuild
@@ -101,8 +100,7 @@ def _refuse_changed_counts(name: str, given: np.ndarray) -> None:
 
 def _as_given(value: Variable) -> np.ndarray:
     """Observations as they were given, before they were made whole numbers."""
-    while isinstance(op := value.owner_op, Elemwise) and isinstance(op.scalar_op, Cast):
-        (value,) = value.owner.inputs
+    value = uncast(value)
     if value in (rows := on_disk([value])):
         return np.asarray(rows[value].rows)
     return np.asarray(function_of([], value)())
@@ -136,10 +134,7 @@ def warn_of_long_deterministics(model: pm.Model, point: Mapping[str, Any]) -> No
 def require_sound_rows(graph: LogDensityGraph) -> None:
     """Compare every chunk with its checksum, and look for NaN and infinity.
 
-    Raises
-    ------
-    ValueError
-        It names the term, the column, the row and the chunk; or the file and chunk that have changed.
+    `ValueError` names the term, the column, the row and the chunk; or the file and chunk that have changed.
     """
     read = {name: set(ancestors([term])) for name, term in graph.terms.items()}
     for typed, rows in _rows_on_disk(graph):
@@ -184,13 +179,8 @@ def explained(
 ) -> Iterator[None]:
     """Within it, an error that is due to the data, or to the start, says so.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    point : dict, optional
-        Where the chain starts. Without it only lookups are explained.
-    by_start : bool, default True
-        Whether the start may be to blame, or the data alone.
+    The chain starts at `point`; without it only lookups are explained. The start may be to blame if
+    `by_start`, else the data alone.
     """
     try:
         try:
@@ -384,7 +374,7 @@ def _in_data(value: Variable, graph: Variable, bad: _Bad) -> str:
     sources += [
         (f"the data {var.name!r}" if var.name else f"a covariate (array of shape {found.shape})", found)
         for var in ancestors([graph])
-        if var is not value and (found := _data(var)) is not None
+        if var is not value and (found := array_of(var)) is not None
     ]
     for what, found in sources:
         if found.dtype.kind != "f":
@@ -440,17 +430,6 @@ def _plain(var: Variable) -> Variable:
     if isinstance(var, SharedVariable):
         return pytensor.shared(var.get_value(borrow=True), name=var.name, borrow=True)
     return TensorType(var.type.dtype, var.type.shape)(var.name)
-
-
-def _data(var: Variable) -> np.ndarray | None:
-    """A vector or more of data; None for all else."""
-    value: Any = None
-    if isinstance(var, SharedVariable):
-        value = var.get_value(borrow=True)
-    elif isinstance(var, Constant):
-        value = var.data
-    # pm.set_data makes masked arrays of those with NaN.
-    return np.asarray(value) if isinstance(value, np.ndarray) and value.ndim else None
 
 
 # Rows in messages ---------------------------------------------------------------------------

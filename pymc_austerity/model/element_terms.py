@@ -43,16 +43,9 @@ class ElementRows:
 class ElementTerms:
     """All terms that contain variables which are moved element by element.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    vars : sequence of value variables
-        Of shape (E,) or (E, k): an element is a row.
-    point : dict
-        Values of all variables.
-    check : bool
-        Compare with the model, at the cost of some evaluations of its log density.
-    temperature : float, default 1.0
+    The value variables `vars` have shape (E,) or (E, k): an element is a row. With `check` the terms are
+    compared with the model, at the cost of some evaluations of its log density. `FactorisationError` is
+    raised if a term uses a variable in another way than element by element. The message names both.
 
     Attributes
     ----------
@@ -64,11 +57,6 @@ class ElementTerms:
         Where in q the coordinates of each element begin, and how many there are.
     followed : tuple of str
         Variables of other steps that say which rows contain an element.
-
-    Raises
-    ------
-    FactorisationError
-        If a term uses a variable in another way than element by element. The message names both.
     """
 
     def __init__(

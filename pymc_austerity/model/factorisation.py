@@ -23,9 +23,8 @@ from pymc_austerity.data.rows import Rows
 from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import Leaf
-from pymc_austerity.model.graph.log_density import LogDensityGraph, as_values
+from pymc_austerity.model.graph.log_density import LogDensityGraph, as_values, longest
 from pymc_austerity.model.graph.rows_on_disk import rows_of
-from pymc_austerity.model.graph.terms import split
 from pymc_austerity.target import Array
 
 # Rows that are evaluated at a time when all of them are wanted.
@@ -39,8 +38,8 @@ def distance_of_rows(size: int, at_most: float) -> int:
     return max(1, math.ceil(size / at_most))
 
 
-def some_rows(size: int, at_most: float) -> Iterator[np.ndarray]:
-    """Numbers of rows at equal distances, all if there are few, in chunks."""
+def some_rows(size: int, at_most: float = math.inf) -> Iterator[np.ndarray]:
+    """Numbers of rows in chunks: all, or at equal distances if there are more than `at_most`."""
     step = distance_of_rows(size, at_most)
     for start in range(0, size, CHUNK * step):
         yield np.arange(start, min(start + CHUNK * step, size), step)
@@ -147,14 +146,9 @@ class Factorisation:
 
     def longest_term(self, names: Container[str] | None = None) -> tuple[str, int]:
         """Name and length of the longest vector in any of the terms, or of those `names`, local or not."""
-        lengths = [
-            (max(piece.type.shape, default=1), name)
-            for name, term in self.graph.terms.items()
-            if names is None or name in names
-            for piece in split(term, 2)
-        ]
-        length, name = max(lengths, key=lambda pair: pair[0], default=(0, "none"))
-        return name, int(length)
+        lengths = {n: longest(term) for n, term in self.graph.terms.items() if names is None or n in names}
+        name = max(lengths, key=lengths.__getitem__, default="none")
+        return name, lengths.get(name, 0)
 
     def coordinate(self, dimension: int) -> tuple[str, tuple[int, ...]]:
         """Name of the variable, and the index within it, of one coordinate of the block's vector q."""
@@ -196,8 +190,7 @@ class Factorisation:
             If `pm.set_data` replaced data of the model since.
         """
         if index is None:
-            chunks = [range(a, min(a + CHUNK, self.n_local)) for a in range(0, self.n_local, CHUNK)]
-            parts = [self.log_density_terms(point, np.arange(c.start, c.stop)) for c in chunks]
+            parts = [self.log_density_terms(point, some) for some in some_rows(self.n_local)]
             return np.concatenate(parts) if parts else np.empty(0)
         index = self._checked_index(index)
         if not len(index):

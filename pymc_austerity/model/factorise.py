@@ -21,7 +21,7 @@ from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.graph.terms import Piece, long_axes, split
 from pymc_austerity.model.lift.indexing import select_early
 from pymc_austerity.model.lift.lifter import Lifter
-from pymc_austerity.model.lift.rows import check_cost_of_global, check_cost_of_rows, lift_cells, lift_piece
+from pymc_austerity.model.lift.rows import check_cost, lift_cells, lift_piece
 from pymc_austerity.model.refusal import Coupled
 from pymc_austerity.model.row_by_row import (
     heads,
@@ -122,10 +122,7 @@ def build(
     model = model_of(model)
     value_vars = None if vars is None else value_variables(model, vars)
     point = default_point(model) if initial_point is None else initial_point
-    refuse_single_precision(model)
-    raw = raw_terms(model, value_vars)
-    for name, term in raw.items():
-        refuse_scaled_or_random(model[name], term)
+    raw = terms_of_all_rows(model, value_vars)
     if temperature != 1.0:
         likelihood = {rv.name for rv in (*model.observed_RVs, *model.potentials)}
         raw = {n: term * (1.0 / temperature) if n in likelihood else term for n, term in raw.items()}
@@ -186,9 +183,11 @@ def _taken_apart(
     globals_ = [(n, g) for (n, _), g in zip(globals_, lifted[len(locals_) :], strict=True)]
     example = {**dict(zip(parameters, graph.point.values(), strict=True)), **of_leaves}
     for term in locals_ if limit_cost else ():
-        check_cost_of_rows(term, example, parameters, block, threshold)
+        check_cost(
+            term.name, term.rows, example, parameters, block, threshold, size=term.size, index=term.index
+        )
     for name, global_term in globals_ if limit_cost else ():
-        check_cost_of_global(name, global_term, example, parameters, block, threshold)
+        check_cost(name, global_term, example, parameters, block, threshold)
     result = Factorisation(
         graph=graph,
         var_names=tuple(names),
@@ -213,7 +212,8 @@ def _lifted_table(
     }
     try:
         term = lift_cells(lifter, piece)
-        check_cost_of_rows(term, example, list(graph.values.values()), block, side)
+        parameters = list(graph.values.values())
+        check_cost(term.name, term.rows, example, parameters, block, side, size=term.size, index=term.index)
     except (Coupled, FactorisationError):
         return replace(piece, axes=()), None
     return piece, term
@@ -274,27 +274,30 @@ def _not_free(model: pm.Model, var: Variable | str) -> str:
     )
 
 
-def refuse_single_precision(model: pm.Model) -> None:
-    """Raise `FactorisationError` naming a variable that is not in double precision."""
+def terms_of_all_rows(model: pm.Model, value_vars: Sequence[Variable] | None) -> dict[str, Variable]:
+    """The terms of a model that contain some variables; `FactorisationError` names what cannot be subsampled.
+
+    `total_size` and `pm.Minibatch` are a subsampling scheme of their own: N would be wrong.
+    """
     for value in model.value_vars:
         if np.dtype(value.type.dtype).kind == "f" and value.type.dtype != "float64":
             raise FactorisationError(
                 f"The variable {value.name!r} is {value.type.dtype}. Differences between log densities of "
                 "many terms need float64: build the model with pytensor.config.floatX = 'float64'."
             )
-
-
-def refuse_scaled_or_random(rv: Variable, term: Variable) -> None:
-    """`total_size` and `pm.Minibatch` are a subsampling scheme of their own: N would be wrong."""
-    if rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable):
-        raise FactorisationError(
-            f"The term {rv.name!r} was given total_size, which rescales its log density as if its "
-            "rows were a sample of more. Give it all the data, without total_size and without "
-            "pm.Minibatch; the step draws the subsamples."
-        )
-    if any(isinstance(i.type, RandomType) for i in graph_inputs([term])):
-        raise FactorisationError(
-            f"The term {rv.name!r} contains a random draw, so that its value changes at every call "
-            "(pm.Minibatch makes one, and so does pm.Simulator). Give it all the data without "
-            "pm.Minibatch; the step draws the subsamples."
-        )
+    raw = raw_terms(model, value_vars)
+    for name, term in raw.items():
+        node = model[name].owner
+        if node is not None and isinstance(node.op, MinibatchRandomVariable):
+            raise FactorisationError(
+                f"The term {name!r} was given total_size, which rescales its log density as if its "
+                "rows were a sample of more. Give it all the data, without total_size and without "
+                "pm.Minibatch; the step draws the subsamples."
+            )
+        if any(isinstance(i.type, RandomType) for i in graph_inputs([term])):
+            raise FactorisationError(
+                f"The term {name!r} contains a random draw, so that its value changes at every call "
+                "(pm.Minibatch makes one, and so does pm.Simulator). Give it all the data without "
+                "pm.Minibatch; the step draws the subsamples."
+            )
+    return raw

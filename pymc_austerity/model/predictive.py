@@ -1,8 +1,11 @@
 """`sample_posterior_predictive`: predictions for all rows on disk, written to disk."""
 
-from collections.abc import Mapping, Sequence
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -15,13 +18,16 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from xarray import DataTree, open_datatree
 
-from pymc_austerity.data.zarr_draws import LongVariable, draws_on_disk, require_new
+from pymc_austerity.data.files import named_if_full
+from pymc_austerity.data.partial_folder import require_free
+from pymc_austerity.extras import imported
 from pymc_austerity.model.factorise import factorise
 from pymc_austerity.model.graph.rows_on_disk import RowsOnDisk, on_disk
 from pymc_austerity.progress import checked_progressbar, stage, watched
 
 # Bytes of a piece of predictions in memory: all draws of some rows.
 _PIECE = 64_000_000
+_GROUP, _FILE = "posterior_predictive", "zarr.json"
 
 
 def sample_posterior_predictive(
@@ -97,15 +103,15 @@ def sample_posterior_predictive(
     >>> folder.cleanup()
     """
     model, path = modelcontext(model), Path(path)
-    require_new(path, overwrite)
+    require_free(path, overwrite, f"{_GROUP}/{_FILE}", "group of predictions")
     asked = _asked(model, var_names)
-    posterior = _posterior(idata, model, asked)
+    given, coords = _posterior(idata, model, asked)
     with watched("sample_posterior_predictive", checked_progressbar(progressbar)):
         factorise(model)  # refuses what looks at several rows at a time
-        drawn = _Predictions(model, asked, posterior, random_seed)
+        drawn = _Predictions(model, asked, given, coords, random_seed)
         n_draws = drawn.n_chains * drawn.n_draws
         n_rows = max(1, _PIECE // (n_draws * drawn.bytes_a_row))
-        with draws_on_disk(path, drawn.variables, drawn.coords, n_rows) as written:
+        with _on_disk(path, drawn, n_rows) as written:
             for first in range(0, drawn.n_rows, n_rows):
                 last = min(first + n_rows, drawn.n_rows)
                 stage("predictions", f", row {last:,} of {drawn.n_rows:,}")
@@ -113,13 +119,6 @@ def sample_posterior_predictive(
                     written[name][:, :, first:last] = values
     result: DataTree = open_datatree(path, engine="zarr", consolidated=False)
     return result
-
-
-class _Posterior(NamedTuple):
-    """Draws of what predictions depend on, (chain, draw, ...) each."""
-
-    values: dict[Variable, NDArray[Any]]
-    coords: dict[str, NDArray[Any]]
 
 
 def _asked(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
@@ -140,8 +139,10 @@ def _asked(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
     return [there[name] for name in names]
 
 
-def _posterior(idata: Any, model: pm.Model, asked: Sequence[Variable]) -> _Posterior:
-    """Draws of the free variables that predictions depend on."""
+def _posterior(
+    idata: Any, model: pm.Model, asked: Sequence[Variable]
+) -> tuple[dict[Variable, NDArray[Any]], dict[str, NDArray[Any]]]:
+    """Draws of the free variables that predictions depend on, (chain, draw, ...) each, and their numbers."""
     free = set(model.free_RVs)
     before = list(ancestors(asked, blockers=free))
     needed = [var for var in before if var in free]
@@ -163,36 +164,45 @@ def _posterior(idata: Any, model: pm.Model, asked: Sequence[Variable]) -> _Poste
                 "pm.sample(var_names=...)."
             )
         values[var] = np.asarray(posterior[var.name].transpose("chain", "draw", ...).values)
-    return _Posterior(values, {dim: np.asarray(posterior[dim].values) for dim in ("chain", "draw")})
+    return values, {dim: np.asarray(posterior[dim].values) for dim in ("chain", "draw")}
 
 
 class _Predictions:
     """Predictions for some rows after the other."""
 
-    def __init__(self, model: pm.Model, asked: Sequence[Variable], given: _Posterior, seed: Any) -> None:
-        self._given, self.coords = given, given.coords
+    def __init__(
+        self,
+        model: pm.Model,
+        asked: Sequence[Variable],
+        given: dict[Variable, NDArray[Any]],
+        coords: dict[str, NDArray[Any]],
+        seed: Any,
+    ) -> None:
+        self._given, self.coords = given, coords
         self._names = [rv.name for rv in asked]
-        self.n_chains, self.n_draws = (len(values) for values in given.coords.values())
+        self.n_chains, self.n_draws = (len(values) for values in coords.values())
         values = [model.rvs_to_values[rv] for rv in asked]
         found = on_disk([*asked, *values])
         self._rows = {op: op.rows for op in found.values()}
         self.n_rows = len(next(iter(self._rows.values())))
-        self._function, self._pieces = _function(model, asked, found, given.values, seed)
-        self.variables = {}
+        self._function, self._pieces = _function(model, asked, found, given, seed)
+        # One draw of the first row of each variable, (1, ...), and the names of its axes.
+        self.first: dict[str, NDArray[Any]] = {}
+        self.dims: dict[str, list[str]] = {}
         for rv, piece in zip(asked, self._call(0, 0, self._of(0, 1)), strict=True):
             dims = model.named_vars_to_dims.get(rv.name) or [None] * piece.ndim
-            named = tuple(dim or f"{rv.name}_dim_{k}" for k, dim in enumerate(dims))
-            self.variables[rv.name] = LongVariable((self.n_rows, *piece.shape[1:]), piece.dtype, named)
+            self.dims[rv.name] = [dim or f"{rv.name}_dim_{k}" for k, dim in enumerate(dims)]
+            self.first[rv.name] = piece
 
     @property
     def bytes_a_row(self) -> int:
         """Bytes that one draw takes for a row."""
-        return sum(int(np.prod(own.shape[1:])) * own.dtype.itemsize for own in self.variables.values())
+        return sum(row.nbytes for row in self.first.values())
 
     def of_rows(self, first: int, last: int) -> dict[str, NDArray[Any]]:
         """All draws for some rows, (chain, draw, row, ...)."""
         rows, shape = self._of(first, last), (self.n_chains, self.n_draws, last - first)
-        result = {name: np.empty(shape + own.shape[1:], own.dtype) for name, own in self.variables.items()}
+        result = {name: np.empty(shape + row.shape[1:], row.dtype) for name, row in self.first.items()}
         for chain, draw in np.ndindex(self.n_chains, self.n_draws):
             for values, found in zip(result.values(), self._call(chain, draw, rows), strict=True):
                 values[chain, draw] = found
@@ -203,7 +213,7 @@ class _Predictions:
 
     def _call(self, chain: int, draw: int, rows: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         n = len(rows[0])
-        found = self._function(*(drawn[chain, draw] for drawn in self._given.values.values()), *rows, n)
+        found = self._function(*(drawn[chain, draw] for drawn in self._given.values()), *rows, n)
         for name, values in zip(self._names, found, strict=True):
             if values.shape[:1] != (n,):
                 raise ValueError(
@@ -234,3 +244,31 @@ def _function(
     outputs = clone_replace(list(asked), instead)
     inputs = [*parameters.values(), *pieces.values(), length]
     return compiled(inputs, outputs, random_seed=seed, on_unused_input="ignore"), list(pieces)
+
+
+@contextmanager
+def _on_disk(path: Path, drawn: _Predictions, n_rows: int) -> Iterator[dict[str, Any]]:
+    """Arrays of Zarr (chain, draw, row, ...) to write pieces of so many rows to, by name.
+
+    A piece is one chunk of Zarr. After an error, or an interrupt, nothing of them is left.
+    """
+    zarr = imported("zarr", "Predictions on disk", "store")
+    wanted = drawn.n_chains * drawn.n_draws * drawn.n_rows * drawn.bytes_a_row
+    with tempfile.TemporaryDirectory(prefix=f"{path.name}.", dir=path.parent) as folder:
+        with named_if_full(path, wanted):
+            group = zarr.create_group(str(Path(folder, "new"))).create_group(_GROUP)
+            for name, values in drawn.coords.items():
+                group.create_array(name, data=values, dimension_names=[name])
+            yield {
+                name: group.create_array(
+                    name,
+                    shape=(drawn.n_chains, drawn.n_draws, drawn.n_rows, *row.shape[1:]),
+                    dtype=row.dtype,
+                    chunks=(drawn.n_chains, drawn.n_draws, min(n_rows, drawn.n_rows), *row.shape[1:]),
+                    dimension_names=[*drawn.coords, *drawn.dims[name]],
+                )
+                for name, row in drawn.first.items()
+            }
+        if os.path.lexists(path):
+            path.rename(Path(folder, "replaced"))
+        Path(folder, "new").rename(path)

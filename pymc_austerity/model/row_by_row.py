@@ -17,6 +17,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from pymc_austerity.exceptions import FactorisationError, SelfCheckError
 from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.graph.checks import array_of
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on
@@ -51,7 +52,7 @@ def lengths_explained(raw: Mapping[str, Variable]) -> Iterator[None]:
             beside = [
                 f"{repr(var.name) if var.name else 'one'} of shape {value.shape}"
                 for var in data
-                if var not in stored and (value := _array(var)) is not None
+                if var not in stored and (value := array_of(var)) is not None and value.size > 1
             ]
             arrays = f" beside arrays in memory: {'; '.join(beside)}" if beside else ""
             raise FactorisationError(
@@ -63,31 +64,13 @@ def lengths_explained(raw: Mapping[str, Variable]) -> Iterator[None]:
         raise
 
 
-def _array(var: Variable) -> np.ndarray | None:
-    """Data in memory that are more than a number; None for all else."""
-    value = var.get_value(borrow=True) if isinstance(var, SharedVariable) else getattr(var, "data", None)
-    return value if isinstance(value, np.ndarray) and value.size > 1 else None
-
-
 def require_single_rows(
     graph: LogDensityGraph, names: Sequence[str], outputs: Sequence[Variable], leaves: Sequence[Leaf]
 ) -> None:
-    """Refuse what would read more of a file than single rows.
+    """Refuse what would read more of a file than single rows, naming the term, the data and the operation.
 
-    Parameters
-    ----------
-    graph : LogDensityGraph
-    names : sequence of str
-        Of the model terms that `outputs` belong to.
-    outputs : sequence of TensorVariable
-        Rows of local terms, and global terms.
-    leaves : sequence of Leaf
-        Their parts without parameters.
-
-    Raises
-    ------
-    FactorisationError
-        It names the term, the data and the operation.
+    `outputs` are rows of local terms, and global terms, which belong to the model terms `names`; `leaves` are
+    their parts without parameters.
     """
     reads = depends_on([leaf.source for leaf in leaves], graph.on_disk)
     for leaf in leaves:
@@ -109,12 +92,7 @@ def _coupling(graph: LogDensityGraph, source: Variable) -> str:
 
 
 def require_local(graph: LogDensityGraph, globals_: Sequence[tuple[str, Variable]]) -> None:
-    """Refuse a term that reads rows on disk, and is no sum over rows.
-
-    Raises
-    ------
-    FactorisationError
-    """
+    """Refuse a term that reads rows on disk, and is no sum over rows."""
     reads = depends_on([out for _, out in globals_], graph.on_disk)
     for name, out in globals_:
         if reads.get(out, False):
@@ -163,20 +141,10 @@ def _number(length: Variable) -> int | None:
 
 @np.errstate(all="ignore")
 def require_same_rows(whole: Factorisation, head: Factorisation, chosen: np.ndarray) -> None:
-    """Compare rows of the model with those of the model that has only these.
+    """Compare rows of the `whole` model with those of the model that has only the `chosen` rows of the data.
 
-    Parameters
-    ----------
-    whole, head : Factorisation
-    chosen : ndarray of int
-        Which rows of the data the head has.
-
-    Raises
-    ------
-    FactorisationError
-        If a row of a term depends on other rows of the data, or on its own number.
-    SelfCheckError
-        If the terms are others.
+    `FactorisationError` is raised if a row of a term depends on other rows of the data, or on its own number;
+    `SelfCheckError` if the terms are others.
     """
     if [term.name for term in whole.locals] != [term.name for term in head.locals]:
         raise SelfCheckError(
@@ -184,9 +152,10 @@ def require_same_rows(whole: Factorisation, head: Factorisation, chosen: np.ndar
             f"{head.local_terms}. This is a defect of pymc_austerity: please report the model."
         )
     values = jittered(whole.graph)
+    on_disk = [leaf.placeholder for leaf in whole.leaves if leaf.source in whole.graph.on_disk]
     for term, short in zip(whole.locals, head.locals, strict=True):
         theirs = np.arange(short.size)
-        reads = depends_on([term.rows], _leaves_on_disk(whole)).get(term.rows, False)
+        reads = depends_on([term.rows], on_disk).get(term.rows, False)
         ours = chosen if reads and short.size == len(chosen) else theirs
         right = not reads or short.size == len(chosen)
         if right:
@@ -203,7 +172,3 @@ def require_same_rows(whole: Factorisation, head: Factorisation, chosen: np.ndar
                 f"these: they differ where other rows surround them. {_REMEDY}",
                 term.name,
             )
-
-
-def _leaves_on_disk(fact: Factorisation) -> list[Variable]:
-    return [leaf.placeholder for leaf in fact.leaves if leaf.source in fact.graph.on_disk]

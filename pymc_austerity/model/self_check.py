@@ -14,7 +14,7 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.distributions.orthonormal_density import orthonormal_names
+from pymc_austerity.distributions.uniform_stiefel import orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import Factorisation, distance_of_rows, some_rows
 from pymc_austerity.model.graph.functions import function_of
@@ -39,22 +39,14 @@ def jittered(graph: LogDensityGraph) -> list[np.ndarray]:
 def check_against_model(factorisation: Factorisation, model: pm.Model, pieces: Sequence[Piece]) -> None:
     """Compare rows with those of the model, and the sums of terms that were split with the model's.
 
-    Parameters
-    ----------
-    factorisation : Factorisation
-    model : pymc.Model
-    pieces : sequence of Piece
-        Everything that the model terms were split into.
-
-    Raises
-    ------
-    SelfCheckError
-        If a row differs from the same row of the full vector, or the pieces of a term do not add up to
-        the term as PyMC computes it.
+    `pieces` are all that the model terms were split into. `SelfCheckError` is raised if a row differs from
+    the same row of the full vector, or the pieces of a term do not add up to the term as PyMC computes it.
     """
     graph = factorisation.graph
     values = jittered(graph)
-    whole = _whole_terms(graph, pieces)
+    # Terms that are vectors of rows as PyMC has them: where rows agree, so do their sums.
+    times = Counter(p.name for p in pieces)
+    whole = {p.name for p in pieces if p.is_local and times[p.name] == 1 and graph.raw[p.name].type.ndim == 1}
     local = [_some(graph.raw[p.name] if p.name in whole else p.vector, p.size) for p in pieces if p.is_local]
     global_ = [p.graph.sum() for p in pieces if p.kept and not p.is_local]
     split = [p for p in pieces if p.name not in whole]
@@ -74,16 +66,40 @@ def check_against_model(factorisation: Factorisation, model: pm.Model, pieces: S
     vectors, rest = found[: len(local)], found[len(local) :]
     _compare_rows(factorisation, values, vectors)
     _compare_globals(factorisation, values, rest[: len(global_)])
-    rest = rest[len(global_) :]
-    _compare_sums(
-        [p.name for p in split], rest[: len(sums)], dict(zip(theirs, rest[len(sums) :], strict=True))
-    )
+    ours = rest[len(global_) :]
+    for name, their_sum in zip(theirs, ours[len(sums) :], strict=True):
+        parts = [float(x) for p, x in zip(split, ours, strict=False) if p.name == name]
+        if not _same(np.array(float(their_sum)), np.array(sum(parts))):
+            raise SelfCheckError(
+                f"Self-check failed for the term {name!r}: its parts add up to {sum(parts)!r}, the model "
+                f"gives {float(their_sum)!r}. {_REPORT}"
+            )
 
 
-def _whole_terms(graph: LogDensityGraph, pieces: Sequence[Piece]) -> set[str]:
-    """Names of terms that are vectors of rows as PyMC has them: where rows agree, so do their sums."""
-    times = Counter(p.name for p in pieces)
-    return {p.name for p in pieces if p.is_local and times[p.name] == 1 and graph.raw[p.name].type.ndim == 1}
+@np.errstate(all="ignore")
+def check_change(
+    graph: LogDensityGraph,
+    model: pm.Model,
+    points: Sequence[Mapping[str, np.ndarray]],
+    ours: Sequence[float],
+    what: tuple[str, str, str],
+) -> None:
+    """Compare the change of a log density between two points with that of the model's own terms.
+
+    These need all rows, and know nothing of what was done here. `what` says of what the check is, what
+    changes the log density, and whose terms `ours` are sums of.
+    """
+    full = function_of(model.value_vars, [t.sum() for t in graph.raw.values()], mode=INTERPRETED)
+    theirs = [float(np.sum(full(*(point[v.name] for v in model.value_vars)))) for point in points]
+    change, expected = float(ours[0] - ours[1]), theirs[0] - theirs[1]
+    # Differences of sums of many terms have the rounding errors of these sums.
+    error = 1e-8 * (1.0 + max(map(abs, theirs)))
+    if np.isfinite(change) and np.isfinite(expected) and abs(change - expected) > error:
+        name, moved, whose = what
+        raise SelfCheckError(
+            f"Self-check failed for {name}: {moved} the log density by {expected!r}, and the terms of "
+            f"{whose} by {change!r} (terms {', '.join(graph.raw)}). {_REPORT}"
+        )
 
 
 def _some(vector: Variable, size: int) -> Variable:
@@ -121,16 +137,6 @@ def _compare_globals(
             raise SelfCheckError(
                 f"Self-check failed for the term {name!r}: its global part is {float(ours)!r}, not "
                 f"{float(expected)!r}. {_REPORT}"
-            )
-
-
-def _compare_sums(names: Sequence[str], ours: Sequence[np.ndarray], theirs: Mapping[str, np.ndarray]) -> None:
-    for name, their_sum in theirs.items():
-        parts = [float(x) for n, x in zip(names, ours, strict=True) if n == name]
-        if not _same(np.array(float(their_sum)), np.array(sum(parts))):
-            raise SelfCheckError(
-                f"Self-check failed for the term {name!r}: its parts add up to {sum(parts)!r}, the model "
-                f"gives {float(their_sum)!r}. {_REPORT}"
             )
 
 

@@ -14,7 +14,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scan.op import Scan
 
-from pymc_austerity.distributions.orthonormal_density import nearest_orthonormal
+from pymc_austerity.distributions.uniform_stiefel import nearest_orthonormal
 from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.factorisation import Factorisation, point_of, some_rows
@@ -66,12 +66,8 @@ def require_finite(factorisation: Factorisation, point: Mapping[str, Any], at_mo
     """Raise `UnsuitableError` naming the term, and its first rows, that is not finite at `point`.
 
     Costs one evaluation of every term, on `at_most` rows of each; nothing is compiled. What is not finite is
-    looked at again after PyTensor's rewrites for numerical stability, as PyMC would compute it.
-
-    Returns
-    -------
-    float
-        The sum of the terms that were evaluated.
+    looked at again after PyTensor's rewrites for numerical stability, as PyMC would compute it. Returns the
+    sum of the terms that were evaluated.
     """
     values, total = factorisation.point_values(point), 0.0
     leaves = factorisation.leaf_values
@@ -126,14 +122,8 @@ def likely_draw(
 ) -> npt.NDArray[np.float64]:
     """A draw of a fitted distribution as a first state, drawn again where it is far less likely than others.
 
-    Parameters
-    ----------
-    draw : callable
-        Returns a state of the block, and its log density in coordinates in which that varies little.
-    lowest : float
-        Log density below which the posterior is not.
-    names : str
-        Of the variables, for the warning.
+    `draw` returns a state of the block, and its log density in coordinates in which that varies little;
+    `lowest` is the log density below which the posterior is not; `names` are for the warning.
     """
     best, highest = draw()
     for _ in range(_MOST_DRAWS - 1):
@@ -181,11 +171,7 @@ def dispersed_points(
     `point` plus numbers between -1 and 1; 0 or 1 for discrete variables.
     """
     chosen = {model.rvs_to_values[rv].name: rv for rv in model.free_RVs}
-    rvs = [chosen[name] for name in names]
-    graphs = []
-    for rv in rvs:
-        transform = model.rvs_to_transforms[rv]
-        graphs.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
+    graphs = transformed(model, [chosen[name] for name in names])
     try:
         draws = pm.draw(graphs, draws=n, random_seed=int(rng.integers(2**31)), mode=INTERPRETED)
     # A flat prior has no draws, and draws of parents may be no parameters of a distribution.
@@ -201,6 +187,15 @@ def dispersed_points(
     return [
         {**point, **{name: np.asarray(draw[k]) for name, draw in zip(names, draws, strict=True)}}
         for k in range(n)
+    ]
+
+
+def transformed(model: pm.Model, rvs: Sequence[Variable]) -> list[Variable]:
+    """Values of random variables on the scale of their value variables."""
+    transforms = [model.rvs_to_transforms[rv] for rv in rvs]
+    return [
+        rv if transform is None else transform.forward(rv, *rv.owner.inputs)
+        for rv, transform in zip(rvs, transforms, strict=True)
     ]
 
 

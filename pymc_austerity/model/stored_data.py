@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor
-from pytensor.graph.basic import Variable
-from pytensor.scalar.basic import Cast
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_austerity.data.rows import Rows
 from pymc_austerity.exceptions import RowsOnDiskError
+from pymc_austerity.model.graph.checks import uncast
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.graph.rows_on_disk import RowsOnDisk, on_disk
 from pymc_austerity.validation import is_whole
@@ -147,18 +145,7 @@ def _add_dims(model: pm.Model, name: str, rows: Rows, dims: tuple[str | None, ..
 
 
 def refuse_on_disk(model: pm.Model, what: str) -> None:
-    """Refuse a model with data on disk.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    what : str
-        What cannot read it.
-
-    Raises
-    ------
-    RowsOnDiskError
-    """
+    """Raise `RowsOnDiskError` if a model has data on disk, which `what` cannot read."""
     for op in _operations(model):
         raise RowsOnDiskError(
             f"{op.name!r} is on disk ({len(op.rows):,} rows, {op.rows.path}), and {what} needs data in "
@@ -168,16 +155,11 @@ def refuse_on_disk(model: pm.Model, what: str) -> None:
 
 
 def refuse_evaluated(model: pm.Model) -> None:
-    """Refuse what PyMC would compute from data on disk while it samples: Deterministics, observations.
-
-    Raises
-    ------
-    RowsOnDiskError
-    """
+    """Refuse what PyMC would compute from data on disk while it samples: Deterministics, observations."""
     for rv in model.observed_RVs:
         value = model.rvs_to_values[rv]
         found = on_disk([value])
-        if found and _uncast(value) not in found:
+        if found and uncast(value) not in found:
             names = ", ".join(repr(op.name) for op in found.values())
             raise RowsOnDiskError(
                 f"The observations of {rv.name!r} are computed from {names}, which is on disk: PyMC would "
@@ -193,17 +175,6 @@ def refuse_evaluated(model: pm.Model) -> None:
                 "compute it from all rows at every draw. Make it a plain expression, without "
                 "pm.Deterministic."
             )
-
-
-def _uncast(value: Variable) -> Variable:
-    """Observations before PyMC gave them the dtype of their distribution."""
-    while (
-        (node := value.owner) is not None
-        and isinstance(node.op, Elemwise)
-        and isinstance(node.op.scalar_op, Cast)
-    ):
-        value = node.inputs[0]
-    return value
 
 
 def files_of(model: pm.Model) -> dict[str, dict[str, Any]]:

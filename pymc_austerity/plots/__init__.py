@@ -2,9 +2,13 @@
 
 from pymc_austerity.plots.agreement import plot_agreement, plot_risk
 from pymc_austerity.plots.batch_mean_qq import plot_batch_mean_qq
-from pymc_austerity.plots.bound_schematic import plot_bound_schematic
 from pymc_austerity.plots.data_usage import plot_batch_sizes, plot_data_usage
-from pymc_austerity.plots.designs import plot_acceptance_error, plot_design_curves, plot_test_designs
+from pymc_austerity.plots.designs import (
+    plot_acceptance_error,
+    plot_bound_schematic,
+    plot_design_curves,
+    plot_test_designs,
+)
 
 __all__ = [
     "plot_acceptance_error",

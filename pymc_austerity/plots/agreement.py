@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -16,7 +16,6 @@ from pymc_austerity.plots.style import (
     EXACT,
     Panels,
     Visuals,
-    check_visuals,
     colours,
     looks,
     optional,
@@ -31,13 +30,8 @@ from pymc_austerity.validation import is_whole
 # Mean and standard deviation of each variable.
 Moments = dict[str, tuple[Array, Array]]
 
-
 _VISUALS = ("density", "title", "ylabel", "legend")
-
-
 _POINT = "_point"
-
-
 _HOW_TO_READ = (
     "A risk of 1 is an error of one posterior sd, 0.01 of a tenth of one.\n"
     "Lower is better for as much data; a line that levels off has reached its bias."
@@ -99,8 +93,7 @@ def plot_agreement(
     """
     if len(names) != 2 or names[0] == names[1]:
         raise ValueError(f"names must be two different strings, got {names!r}.")
-    check_visuals(visuals, _VISUALS)
-    azp = optional("arviz_plots")
+    panels = Panels(_VISUALS, visuals, plot_collection, backend, pc_kwargs)
     _refuse_many(exact, var_names)
     table = agreement(approximate, exact, var_names=var_names)
     samples = [idata["posterior"].to_dataset() for idata in (approximate, exact)]
@@ -109,26 +102,20 @@ def plot_agreement(
     wanted = [var_names] if isinstance(var_names, str) else list(var_names)
     densities = xr.Dataset({name: _densities([s[name] for s in samples], names) for name in wanted})
     n_panels = sum(samples[1][name].isel(dict.fromkeys(SAMPLE, 0)).size for name in wanted)
-    pc_kwargs.setdefault("aes", {"color": ["model"]})
-    pc_kwargs.setdefault("color", [APPROXIMATE, EXACT])
     dims = [d for d in densities.dims if d not in ("model", "plot_axis") and not str(d).endswith(_POINT)]
-    panels = Panels(
+    panels.lay_out(
         densities,
         ["__variable__", *map(str, dims)],
         n_panels,
-        visuals=visuals,
-        plot_collection=plot_collection,
-        backend=backend,
-        pc_kwargs=pc_kwargs,
         col_wrap=4,
         panel=(3.2, 2.9),
+        aes={"color": ["model"]},
+        color=[APPROXIMATE, EXACT],
     )
-    panels.draw("density", azp.visuals.line_xy, width=1.8)
+    panels.draw("density", optional("arviz_plots").visuals.line_xy, width=1.8)
     panel = densities.isel(model=0, plot_axis=0, drop=True)
     panel = panel.isel({d: 0 for d in panel.dims if str(d).endswith(_POINT)}, drop=True).fillna(0.0)
-    whole = {"ignore_aes": "all", "data": panel}
-    panels.draw_title(_titles(panel, table), size=10, **whole)
-    panels.draw("ylabel", azp.visuals.labelled_y, text="density", **whole)
+    panels.draw_words(panel, _titles(panel, table), 10, ylabel="density")
     panels.draw_legend("model", title="posterior")
     return panels.collection
 
@@ -272,14 +259,14 @@ def plot_risk(
     (axes,) = panels(ax, 1)
     n = len(curves)
     styles = zip(colours(n), looks(("-", "--", "-."), n), strict=True)
-    for (name, curve), (colour, style) in zip(curves.items(), styles, strict=True):
+    for (name, (passes, risk)), (colour, style) in zip(curves.items(), styles, strict=True):
         axes.plot(
-            curve.passes,
-            curve.risk,
+            passes,
+            risk,
             color=colour,
             linestyle=style,
             label=shown(name),
-            marker="o" if len(curve.risk) == 1 else None,
+            marker="o" if len(risk) == 1 else None,
         )
     if floor is not None:
         axes.axhline(floor, color=EXACT, linestyle=":", label="Monte Carlo error of the truth")
@@ -293,22 +280,14 @@ def plot_risk(
     return axes
 
 
-class Curve(NamedTuple):
-    """Risk after some numbers of draws."""
-
-    # passes, risk (n,)
-    passes: Array
-    risk: Array
-
-
 def risk_curve(
     idata: Any,
     moments: Moments,
     n_points: int,
     steps_per_draw: int | Sequence[int] | None = None,
     name: str = "run",
-) -> Curve:
-    """Squared errors of running means, in posterior variances, and passes over the data until then."""
+) -> tuple[Array, Array]:
+    """Passes over the data until some numbers of draws, and the risk then, (n,) each."""
     cost = np.cumsum(_passes(idata, steps_per_draw, name), axis=1).mean(axis=0)
     n_draws = len(cost)
     at = np.unique(np.round(np.geomspace(1, n_draws, min(n_points, n_draws))).astype(int)) - 1
@@ -329,7 +308,7 @@ def risk_curve(
         running = np.cumsum(draws, axis=1)[:, at] / (at + 1.0).reshape(-1, *[1] * mean.ndim)
         squares = ((running - mean) / sd) ** 2
         errors.append(np.moveaxis(squares, 1, 0).reshape(len(at), -1))
-    return Curve(cost[at], np.concatenate(errors, axis=1).mean(axis=1))
+    return cost[at], np.concatenate(errors, axis=1).mean(axis=1)
 
 
 def _passes(idata: Any, steps_per_draw: int | Sequence[int] | None, name: str) -> Array:

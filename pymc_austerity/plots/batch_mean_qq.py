@@ -14,7 +14,6 @@ from pymc_austerity.plots.style import (
     EXACT,
     Panels,
     Visuals,
-    check_visuals,
     optional,
     panel_plot,
 )
@@ -80,7 +79,7 @@ def plot_batch_mean_qq(
     """
     if not is_real(band) or not 0.0 < band < 1.0:
         raise ValueError(f"band must be in (0, 1), got {band!r}.")
-    check_visuals(visuals, _VISUALS)
+    panels = Panels(_VISUALS, visuals, plot_collection, backend, pc_kwargs)
     azp = optional("arviz_plots")
     found = normality(idata)
     x, y = found.qq["theoretical"], found.qq["observed"]
@@ -88,17 +87,9 @@ def plot_batch_mean_qq(
     pairs = points.sizes["pair"]
     width = int(_LETTERS * max(6.0, _PANEL * min(pairs, _COLUMNS)))
     verdict = textwrap.wrap(found.reason, width, break_on_hyphens=False)
-    panels = Panels(
-        points.to_dataset(),
-        ["pair"],
-        pairs,
-        visuals=visuals,
-        plot_collection=plot_collection,
-        backend=backend,
-        pc_kwargs=pc_kwargs,
-        col_wrap=_COLUMNS,
-        panel=(_PANEL, _PANEL),
-        above=0.2 * len(verdict),
+    above = 0.2 * len(verdict)
+    panels.lay_out(
+        points.to_dataset(), ["pair"], pairs, col_wrap=_COLUMNS, panel=(_PANEL, _PANEL), above=above
     )
     limits = _band(found, int(idata["log_ratios"].attrs["batch_size"]), band)
     panels.draw("band", azp.visuals.fill_between_y, data=limits, color="#d9d9d9")
@@ -107,10 +98,9 @@ def plot_batch_mean_qq(
     panels.draw("line", azp.visuals.line_xy, data=diagonal, color=EXACT, width=1.0)
     panels.draw("points", azp.visuals.scatter_xy, color=APPROXIMATE, size=8)
     panel = points.isel(plot_axis=0, quantile=0, drop=True).fillna(0.0)
-    texts = xr.DataArray([f"move {k}" for k in range(pairs)], dims="pair", coords={"pair": points["pair"]})
-    panels.draw_title(texts, size=10, data=panel)
-    panels.draw("xlabel", azp.visuals.labelled_x, text="quantile of Student's t", size=9, data=panel)
-    panels.draw("ylabel", azp.visuals.labelled_y, text="studentised batch mean", size=9, data=panel)
+    titles = [f"move {k}" for k in range(pairs)]
+    across, up = "quantile of Student's t", "studentised batch mean"
+    panels.draw_words(panel, titles, 10, small=True, xlabel=across, ylabel=up)
     if panels.shows("figure_title"):
         panels.collection.add_title("\n".join(verdict), **panels.keywords("figure_title", {"size": 11}))
     return panels.collection

@@ -12,7 +12,6 @@ from pymc_austerity.plots.style import (
     EXACT,
     Panels,
     Visuals,
-    check_visuals,
     colours,
     few_digits,
     optional,
@@ -96,7 +95,7 @@ def plot_data_usage(
     """
     if not is_whole(n_blocks) or n_blocks < 1:
         raise ValueError(f"n_blocks must be a positive integer, got {n_blocks!r}.")
-    check_visuals(visuals, _OVER_DRAWS)
+    panels = Panels(_OVER_DRAWS, visuals, plot_collection, backend, pc_kwargs)
     azp = optional("arviz_plots")
     stats, names = sampler_statistics(idata, "fraction_used")
     shares = stats["fraction_used"]
@@ -107,32 +106,19 @@ def plot_data_usage(
         for name, mean in zip(names, means.values, strict=True)
     ]
     n_chains = shares.sizes["chain"]
-    pc_kwargs.setdefault("aes", {"color": ["chain"]})
-    pc_kwargs.setdefault("color", colours(n_chains))
-    panels = Panels(
-        blocks.to_dataset(),
-        ["sampler"],
-        shares.sizes["sampler"],
-        visuals=visuals,
-        plot_collection=plot_collection,
-        backend=backend,
-        pc_kwargs=pc_kwargs,
-    )
+    data, colour = blocks.to_dataset(), {"color": ["chain"]}
+    panels.lay_out(data, ["sampler"], len(names), aes=colour, color=colours(n_chains))
     # A line through one point cannot be seen.
     single = blocks.sizes["block"] == 1
     line = azp.visuals.scatter_xy if single else azp.visuals.line_xy
     panels.draw("blocks", line, **({} if single else {"width": 1.2}))
     average = (100.0 * means).rename("data_usage")
     panel = blocks.isel(block=0, chain=0, plot_axis=0, drop=True).fillna(0.0)
-    whole = {"ignore_aes": "all", "data": panel}
     dashed = {"color": EXACT, "linestyle": "--", "width": 1.2, "ignore_aes": "all"}
     panels.draw("mean", azp.visuals.hline, data=average, **dashed)
-    texts = xr.DataArray(titles, dims="sampler", coords={"sampler": shares["sampler"]})
-    panels.draw_title(texts, size=11, **whole)
-    panels.draw("xlabel", azp.visuals.labelled_x, text="draw", **whole)
     of_plate = "plate_n_used" in idata["sample_stats"]
     label = "data read per sweep (% of N for each move)" if of_plate else "data read per transition (% of N)"
-    panels.draw("ylabel", azp.visuals.labelled_y, text=label, **whole)
+    panels.draw_words(panel, titles, 11, xlabel="draw", ylabel=label)
     panels.draw("yscale", _scale, data=blocks, ignore_aes="all")
     if panels.backend == "matplotlib":
         panels.draw("yscale", lambda da, target, **_: short_log_axis(target.yaxis), ignore_aes="all")
@@ -224,7 +210,7 @@ def plot_batch_sizes(
     """
     if not is_whole(bins) or bins < 1:
         raise ValueError(f"bins must be a positive integer, got {bins!r}.")
-    check_visuals(visuals, _OF_SIZES)
+    panels = Panels(_OF_SIZES, visuals, plot_collection, backend, pc_kwargs)
     azp = optional("arviz_plots")
     stats, names = sampler_statistics(idata, "n_used", "fraction_used")
     n_used = stats["n_used"]
@@ -234,15 +220,7 @@ def plot_batch_sizes(
         f"{shown(name)}\n{_summary(values, float(n))}"
         for name, values, n in zip(names, n_used.values, total.values, strict=True)
     ]
-    panels = Panels(
-        n_used.to_dataset(),
-        ["sampler"],
-        n_used.sizes["sampler"],
-        visuals=visuals,
-        plot_collection=plot_collection,
-        backend=backend,
-        pc_kwargs=pc_kwargs,
-    )
+    panels.lay_out(n_used.to_dataset(), ["sampler"], len(names))
     panels.draw("xscale", azp.visuals.set_xscale, scale="log", ignore_aes="all")
     panels.draw("yscale", azp.visuals.set_yscale, scale="log", ignore_aes="all")
     # Above the bars, which arviz-plots draws over vertical lines.
@@ -251,12 +229,8 @@ def plot_batch_sizes(
     dashed = {"color": APPROXIMATE, "linestyle": "--", **line}
     panels.draw("mean", azp.visuals.vline, data=mean.where(mean > 0.0), **dashed)
     panels.draw("total", azp.visuals.vline, data=total, color=EXACT, **line)
-    panel = mean.fillna(0.0)
-    texts = xr.DataArray(titles, dims="sampler", coords={"sampler": n_used["sampler"]})
-    whole = {"ignore_aes": "all", "data": panel}
-    panels.draw_title(texts, size=11, **whole)
-    panels.draw("xlabel", azp.visuals.labelled_x, text="terms read per transition", **whole)
-    panels.draw("ylabel", azp.visuals.labelled_y, text="share of draws per term", **whole)
+    x, y = "terms read per transition", "share of draws per term"
+    panels.draw_words(mean.fillna(0.0), titles, 11, xlabel=x, ylabel=y)
     if panels.backend == "matplotlib":
         panels.draw("xscale", lambda da, target, **_: short_log_axis(target.xaxis), ignore_aes="all")
     return panels.collection

@@ -121,31 +121,39 @@ def panel_plot[**P, R](
 
 
 class Panels:
-    """The panels of a plot, and what the user wants to see in them.
-
-    They are in the user's collection, or in a new one: of a size in inches, with room `above` them.
-    """
+    """The panels of a plot, and what the user wants to see in them, of the visuals `known`."""
 
     def __init__(
+        self,
+        known: Sequence[str],
+        visuals: Visuals,
+        plot_collection: Any,
+        backend: str | None,
+        pc_kwargs: Mapping[str, Any],
+    ) -> None:
+        for name in visuals or {}:
+            if name not in known:
+                raise ValueError(f"visuals must be named {', '.join(known)}, got {name!r}.")
+        self.collection, self._visuals = plot_collection, visuals or {}
+        self._backend, self._given = backend, pc_kwargs
+
+    def lay_out(
         self,
         data: xr.Dataset,
         facet: Sequence[str],
         n_panels: int,
         *,
-        visuals: Visuals,
-        plot_collection: Any,
-        backend: str | None,
-        pc_kwargs: Mapping[str, Any],
         col_wrap: int = 3,
         panel: tuple[float, float] = (4.8, 3.4),
         above: float = 0.0,
+        **defaults: Any,
     ) -> None:
-        self.collection, self._visuals = plot_collection, visuals or {}
-        if plot_collection is not None:
+        """Make panels of a size in inches, with room `above` them, unless the user has given some."""
+        if self.collection is not None:
             return
         azp = optional("arviz_plots")
-        backend = backend or str(optional("arviz_base").rcParams["plot.backend"])
-        given = dict(pc_kwargs)
+        backend = self._backend or str(optional("arviz_base").rcParams["plot.backend"])
+        given = defaults | dict(self._given)
         col_wrap = given.pop("col_wrap", col_wrap)
         columns, rows = min(n_panels, col_wrap), math.ceil(n_panels / col_wrap)
         size = max(columns * panel[0], 6.0), rows * panel[1] + above
@@ -177,21 +185,25 @@ class Panels:
         if self.shows(name):
             self.collection.map(function, name, **self.keywords(name, defaults))
 
-    def draw_title(self, text: Any, **defaults: Any) -> None:
-        """Write a title over each panel, from a DataArray or Dataset of strings."""
-        self.draw("title", _title, text=text, **defaults)
+    def draw_words(
+        self, panel: Any, titles: Sequence[str] | xr.Dataset, size: int, *, small: bool = False, **axes: str
+    ) -> None:
+        """Write a title over each panel, and labels `xlabel` and `ylabel` along all axes."""
+        is_laid_out = isinstance(titles, xr.Dataset)
+        texts = titles if is_laid_out else xr.DataArray(list(titles), panel.coords, panel.dims)
+        whole: dict[str, Any] = {"ignore_aes": "all", "data": panel}
+        self.draw("title", _title, text=texts, size=size, **whole)
+        if small:
+            whole["size"] = 9
+        for name, text in axes.items():
+            self.draw(
+                name, getattr(optional("arviz_plots").visuals, f"labelled_{name[0]}"), text=text, **whole
+            )
 
     def draw_legend(self, dimension: str, **keywords: Any) -> None:
         """Add the legend of a dimension, if it is wanted and has colours."""
         if self.shows("legend") and "color" in self.collection.aes_set:
             self.collection.add_legend(dimension, **keywords)
-
-
-def check_visuals(visuals: Visuals, known: Sequence[str]) -> None:
-    """Refuse names of visuals that this plot does not have."""
-    for name in visuals or {}:
-        if name not in known:
-            raise ValueError(f"visuals must be named {', '.join(known)}, got {name!r}.")
 
 
 def _title(da: Any, target: Any, *, text: Any, **keywords: Any) -> Any:

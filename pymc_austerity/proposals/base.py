@@ -20,6 +20,11 @@ Adapt = Callable[[Any, Vector, bool], None]
 Move = Callable[[Any, Vector, np.random.Generator, tuple[Any, ...], Target], tuple[Vector, float]]
 
 
+@jitable
+def no_adaptation(state: Any, q: Vector, accepted: bool) -> None:
+    """Leave the proposal as it is."""
+
+
 class ProposalKernel(NamedTuple):
     """A proposal as a kernel sees it."""
 
@@ -30,6 +35,8 @@ class ProposalKernel(NamedTuple):
     # that there is nothing to decide.
     move: Move
     adapt: Adapt  # ``(state, q, accepted) -> None``
+    # Of `jumps`: ``(state.given, x, accepted) -> None``, with x the continuous variables after another move
+    learn: Adapt = no_adaptation
 
 
 @jitable
@@ -64,6 +71,7 @@ class BoundProposal:
     # `move` of its own, and need not have `propose`.
     move: Move = proposed_move
     target_functions: tuple[str, ...] = ("global_log_ratio",)  # functions of the `Target` that `move` calls
+    learn: Adapt = no_adaptation  # of jumps; see `ProposalKernel`
 
     @property
     def is_surrogate(self) -> bool:
@@ -72,7 +80,7 @@ class BoundProposal:
 
     def kernel(self, state: Any) -> ProposalKernel:
         """The proposal with this state, for a kernel."""
-        return ProposalKernel(state, self.propose, self.move, self.adapt)
+        return ProposalKernel(state, self.propose, self.move, self.adapt, self.learn)
 
 
 class Proposal(Protocol):
@@ -127,11 +135,6 @@ class NoState(NamedTuple):
     """State of a proposal that does not adapt. `scale` is reported in the sample statistics."""
 
     scale: Vector
-
-
-@jitable
-def no_adaptation(state: Any, q: Vector, accepted: bool) -> None:
-    """Leave the proposal as it is."""
 
 
 @jitable

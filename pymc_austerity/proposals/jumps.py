@@ -27,12 +27,9 @@ import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.proposals.base import (
-    Adapt,
     BoundProposal,
-    Move,
     NoState,
     ProposalKernel,
-    Propose,
     no_adaptation,
     no_density,
 )
@@ -92,32 +89,13 @@ class JumpState(NamedTuple):
         self.tally[:] = 0.0
 
 
-class JumpKernel(NamedTuple):
-    """A `ProposalKernel` of jumps, as their kernel sees it.
+def bound_jumps(
+    jumps: Jumps, expansion: SubmodelExpansion, given: BoundProposal | None = None
+) -> BoundProposal:
+    """Jumps with their state; `given` is the proposal of the other moves, for the d continuous variables.
 
-    `propose` and `learn` are of the proposal of the other moves, and take its state.
+    `propose` and `learn` are of that proposal, and take its state.
     """
-
-    state: Any
-    propose: Propose
-    move: Move
-    adapt: Adapt
-    learn: Adapt  # ``(state.given, x, accepted) -> None``, with x the d variables after one of its moves
-
-
-@dataclass(frozen=True)
-class BoundJumps(BoundProposal):
-    """Jumps with their state; `learn` is what the proposal of the other moves does while the chain tunes."""
-
-    learn: Adapt = no_adaptation
-
-    def kernel(self, state: Any) -> Any:
-        """The jumps with this state, for a kernel."""
-        return JumpKernel(state, self.propose, self.move, self.adapt, self.learn)
-
-
-def bound_jumps(jumps: Jumps, expansion: SubmodelExpansion, given: BoundProposal | None = None) -> BoundJumps:
-    """Jumps with their state; `given` is the proposal of the other moves, for the d continuous variables."""
     move = jump_or_redraw if given is None else jump_or_given
     given = given or BoundProposal(NoState(np.array([np.nan])), no_density, no_adaptation)
     state = JumpState(
@@ -131,7 +109,7 @@ def bound_jumps(jumps: Jumps, expansion: SubmodelExpansion, given: BoundProposal
         tally=np.zeros((len(KINDS), len(COUNTS))),
         given=given.state,
     )
-    return BoundJumps(
+    return BoundProposal(
         state,
         given.propose,
         no_adaptation,

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.proposals.random_walk import OPTIMAL_SCALE
-from pymc_austerity.target import QuadraticProxy, Vector
+from pymc_austerity.target import Matrix, QuadraticProxy, Vector
 from pymc_austerity.validation import is_real
 
 
@@ -112,8 +111,8 @@ class LaplaceState(NamedTuple):
     rho: Vector
     mix: Vector
     mode: Vector
-    whiten: npt.NDArray[np.float64]
-    unwhiten: npt.NDArray[np.float64]
+    whiten: Matrix
+    unwhiten: Matrix
 
 
 @jitable
@@ -131,7 +130,7 @@ def propose_laplace(state: LaplaceState, q: Vector, rng: np.random.Generator) ->
 
 
 @jitable
-def times_upper(matrix: npt.NDArray[np.float64], vector: Vector) -> Vector:
+def times_upper(matrix: Matrix, vector: Vector) -> Vector:
     """An upper triangular matrix times a vector."""
     result = np.zeros(len(vector))
     for i in range(len(vector)):
@@ -139,6 +138,16 @@ def times_upper(matrix: npt.NDArray[np.float64], vector: Vector) -> Vector:
         for j in range(i, len(vector)):
             total += matrix[i, j] * vector[j]
         result[i] = total
+    return result
+
+
+@jitable
+def times_transposed(upper: Matrix, vector: Vector) -> Vector:
+    """The transpose of an upper triangular matrix times a vector."""
+    result = np.zeros(len(vector))
+    for i in range(len(vector)):
+        for j in range(i, len(vector)):
+            result[j] += upper[i, j] * vector[i]
     return result
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import UnsuitableError
-from pymc_austerity.proposals.base import BoundProposal, no_adaptation
+from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
 from pymc_austerity.target import Vector
 
 # Transitions before the covariance is estimated for the first time; each estimate takes half as many
@@ -81,7 +81,7 @@ class RandomWalk:
             scale = np.asarray(self.scale, dtype=np.float64)
             if scale.ndim == 1 and scale.shape != (n_dim,):
                 raise ValueError(f"scale must have length {n_dim}, got shape {scale.shape}.")
-            fixed = FixedWalk(np.broadcast_to(scale, (n_dim,)).copy())
+            fixed = NoState(np.broadcast_to(scale, (n_dim,)).copy())
             return BoundProposal(fixed, propose_scaled, no_adaptation)
         cov = np.asarray(self.cov, dtype=np.float64)
         if cov.shape != (n_dim, n_dim):
@@ -104,14 +104,8 @@ def _cholesky(cov: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         raise ValueError(f"cov must be positive definite; its smallest eigenvalue is {low:.3g}.") from None
 
 
-class FixedWalk(NamedTuple):
-    """State of a random walk with independent coordinates."""
-
-    scale: Vector
-
-
 @jitable
-def propose_scaled(state: FixedWalk, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
+def propose_scaled(state: NoState, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
     """Step to q + scale * z with z ~ N(0, I)."""
     return q + state.scale * rng.standard_normal(len(q)), 0.0
 

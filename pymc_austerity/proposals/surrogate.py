@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.proposals.base import BoundProposal, ProposalKernel, no_density
-from pymc_austerity.proposals.laplace import squared, times_upper
+from pymc_austerity.proposals.laplace import squared, times_transposed, times_upper
 from pymc_austerity.target import QuadraticProxy, Target, Vector
 from pymc_austerity.validation import is_whole
 
@@ -148,11 +148,11 @@ def inner_transitions(
         momentum = rng.standard_normal(n_dim)
         before = 0.5 * squared(momentum)
         q_new = q.copy()
-        slope = round_slope(state, target.global_gradient(q_new, args))
+        slope = times_transposed(state.unwhiten, target.global_gradient(q_new, args))
         for _ in range(n_steps):
             momentum = momentum + 0.5 * state.scale[0] * slope
             q_new = q_new + state.scale[0] * times_upper(state.unwhiten, momentum)
-            slope = round_slope(state, target.global_gradient(q_new, args))
+            slope = times_transposed(state.unwhiten, target.global_gradient(q_new, args))
             momentum = momentum + 0.5 * state.scale[0] * slope
         change = target.global_log_ratio(q_new, q, args) + before - 0.5 * squared(momentum)
         u = rng.random()
@@ -171,15 +171,3 @@ def adapt_step_size(state: SurrogateState, q: Vector, accepted: bool) -> None:
     state.counts[0] += 1
     gain = min(1.0, 10.0 / state.counts[0])
     state.scale[0] *= math.exp((state.accepted[0] - _TARGET_ACCEPT) * gain)
-
-
-@jitable
-def round_slope(state: SurrogateState, gradient: Vector) -> Vector:
-    """The gradient in round coordinates."""
-    result = np.zeros(len(gradient))
-    for j in range(len(gradient)):
-        total = 0.0
-        for i in range(j + 1):
-            total += state.unwhiten[i, j] * gradient[i]
-        result[j] = total
-    return result

@@ -16,7 +16,7 @@ from pymc_austerity.model.plates.crossed import Plates
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedPlan, plan_groups
-from pymc_austerity.step_methods.metropolis.options import checked_options
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, checked_options
 from pymc_austerity.step_methods.metropolis.plan import Survey, factorised, survey
 from pymc_austerity.step_methods.metropolis.plate_plan import PlatePlan
 from pymc_austerity.step_methods.metropolis.plate_search import plate_for
@@ -79,17 +79,21 @@ class Evidence:
         return self.survey is not None and isinstance(self.survey.proposal, Surrogate)
 
 
-def gather(asked: Asked, budget: float = DEFAULT_BUDGET) -> Evidence:
-    """Find local terms, mode and bounds for a `TunaMH`; only sweeps over a plate are compiled and tried."""
-    model, block, point = asked
-    options = checked_options(
-        block,
+def options_of(asked: Asked, budget: float) -> MetropolisOptions:
+    """Options of a `TunaMH` that draws few rows."""
+    return checked_options(
+        asked.block,
         EXACT,
         control_variate=TAYLOR,
-        model=model,
+        model=asked.model,
         set_up_budget=budget,
         tuna=checked_tuna_options(switch_above=MOST_ROWS),
     )
+
+
+def gather(asked: Asked, budget: float = DEFAULT_BUDGET) -> Evidence:
+    """Find local terms, mode and bounds for a `TunaMH`; only sweeps over a plate are compiled and tried."""
+    options, point = options_of(asked, budget), asked.point
     fact, no_plate = None, ""
     try:
         fact = factorised(options, point)

@@ -34,14 +34,12 @@ from pymc_austerity.recommendation.choice import (
     of_plate,
     why_no_gradient,
 )
-from pymc_austerity.recommendation.evidence import MOST_ROWS, Asked, Evidence, as_clause, gather
+from pymc_austerity.recommendation.evidence import Asked, Evidence, as_clause, gather, options_of
 from pymc_austerity.step_methods.messages import few_digits, refuse_discrete
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, warn_of_poor_mixing
-from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plate_plan import plan_plates
 from pymc_austerity.step_methods.metropolis.plate_search import plate_for
-from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR, checked_tuna_options
 from pymc_austerity.step_methods.recommendation import Recommendation
 from pymc_austerity.work import DEFAULT_BUDGET, budgeted, checked_budget
 
@@ -239,15 +237,7 @@ def _small_plate(
     """Sweeps over the effects of a few groups, if there are some, and they mix better."""
     fact, point = evidence.factorisation, asked.point
     assert fact is not None
-    options = checked_options(
-        asked.block,
-        EXACT,
-        control_variate=TAYLOR,
-        model=asked.model,
-        set_up_budget=evidence.budget,
-        tuna=checked_tuna_options(switch_above=MOST_ROWS),
-    )
-    options = replace(options, fewest_groups=FEWEST_IF_SLOW)
+    options = replace(options_of(asked, evidence.budget), fewest_groups=FEWEST_IF_SLOW)
     try:
         found = plate_for(options, fact, point)
         if not isinstance(found, PlateModel):
@@ -270,7 +260,12 @@ def _small_plate(
 def _announcement(why: Recommendation) -> str:
     """The step, its variables and its rows; for a fallback also the reason, and what would do better."""
     name = why.step.partition("(")[0]
-    begin = f"recommend: {name} for {_variables(why)}"
+    named, others = ", ".join(why.vars[:_MOST_NAMED]), len(why.vars) - _MOST_NAMED
+    if others > 0:
+        named += f" and {others} other{'s' if others > 1 else ''}"
+    if why.rows is None and not why.others:
+        named = "all variables"
+    begin = f"recommend: {name} for {named}"
     if why.rows is None:
         return f"{begin}, because {as_clause(why.reason)}. {why.otherwise}"
     is_all = why.n_local is not None and why.rows >= why.n_local
@@ -278,11 +273,3 @@ def _announcement(why: Recommendation) -> str:
     if name == "TunaMH":
         return f"{begin}: {rows}"
     return f"{begin}: {rows}, because {as_clause(why.reason)}. {why.otherwise}"
-
-
-def _variables(why: Recommendation) -> str:
-    if why.rows is None and not why.others:
-        return "all variables"
-    named = ", ".join(why.vars[:_MOST_NAMED])
-    others = len(why.vars) - _MOST_NAMED
-    return named if others <= 0 else f"{named} and {others} other{'s' if others > 1 else ''}"

@@ -21,10 +21,6 @@ class Budget:
     kind: Kind
     amount: float
 
-    def for_chain(self, chains: int) -> float:
-        """Amount that one of `chains` chains may spend."""
-        return self.amount if self.kind == "draws" else self.amount / chains
-
     def __str__(self) -> str:
         if self.kind == "draws":
             return f"{self.amount:,.0f} draws of each chain"
@@ -69,7 +65,7 @@ class Clock:
     def __init__(
         self, budget: Budget, *, chains: int, tune: int, fewest: int, most: int, count: Callable[..., float]
     ) -> None:
-        self._kind, self._share = budget.kind, budget.for_chain(chains)
+        self._kind, self._share = budget.kind, budget.amount / chains
         self._tune, self._fewest, self._most = tune, fewest, most
         self._count = count
         self._chain = -1

@@ -15,7 +15,7 @@ from xarray import DataTree
 
 from pymc_austerity.diagnostics import normality
 from pymc_austerity.diagnostics.log_ratios import check_batches, group_of, summarise
-from pymc_austerity.model.starting_point import initial_point
+from pymc_austerity.model.starting_point import initial_point, transformed
 from pymc_austerity.report.run import Run
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.single_moves import SingleMoves
@@ -234,11 +234,8 @@ def states_of_result(model: pm.Model, idata: Any, n: int) -> list[PointType]:
     total = posterior.sizes["chain"] * posterior.sizes["draw"]
     if n > total:
         raise ValueError(f"n_pairs must be at most the {total} draws of idata, got {n}.")
-    transformed = []
-    for rv in model.free_RVs:
-        transform = model.rvs_to_transforms[rv]
-        transformed.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
-    to_values = pytensor.function(model.free_RVs, transformed, on_unused_input="ignore")
+    graphs = transformed(model, model.free_RVs)
+    to_values = pytensor.function(model.free_RVs, graphs, on_unused_input="ignore")
     names = [value.name for value in model.value_vars]
     dtypes = [value.type.dtype for value in model.value_vars]
     draws = [

@@ -37,11 +37,7 @@ from pymc_austerity.step_methods.metropolis.plate_search import plate_for
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 
 # Where a random walk is as good; `recommend` has the same limits.
-_LEAST_ACCEPTANCE = 0.2
-
-
-_LARGEST_SPREAD = 1.0
-
+_LEAST_ACCEPTANCE, _LARGEST_SPREAD = 0.2, 1.0
 
 Reference = Literal["exact", "nuts"] | DataTree
 

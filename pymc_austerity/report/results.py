@@ -90,7 +90,7 @@ def _row(run: Run, judgement: Judgement, probe: Probed | None) -> dict[str, Any]
     """The row of a step in the table."""
     table, chains = judgement.table, judgement.convergence
     ess = np.nan if chains is None else float(chains["ess"].min())
-    row: dict[str, Any] = {
+    return {
         "draws": run.draws,
         "seconds": run.seconds,
         "tuning_seconds": run.tuning_seconds,
@@ -100,27 +100,21 @@ def _row(run: Run, judgement: Judgement, probe: Probed | None) -> dict[str, Any]
         "rhat": np.nan if chains is None else float(chains["rhat"].max()),
         "ess_per_second": ess / run.seconds if run.seconds else np.nan,
         "terms_per_effective_draw": run.terms / ess,
-        "shift": np.nan,
-        "shift_error": np.nan,
-        "shift_of": "",
-        "sd_ratio": np.nan,
-        "sd_ratio_error": np.nan,
-        "sd_ratio_of": "",
-        "ks": np.nan,
+        **_worst(table, "shift", "z_shift"),
+        **_worst(table, "sd_ratio", "z_sd"),
+        "ks": np.nan if table is None else float(table["ks"].max()),
         "too_wide": bool(judgement.widest[0]),
         "normality": "" if probe is None else probe.verdict,
         "safe": judgement.is_safe,
         "verdict": judgement.verdict,
         "reason": judgement.reason,
     }
-    if table is not None:
-        for column, z in (("shift", "z_shift"), ("sd_ratio", "z_sd")):
-            size = table[z].abs()
-            if size.notna().any():
-                worst = size.idxmax()
-                row[column], row[f"{column}_error"] = (
-                    float(table.loc[worst, c]) for c in (column, f"{column}_error")
-                )
-                row[f"{column}_of"] = str(worst)
-        row["ks"] = float(table["ks"].max())
-    return row
+
+
+def _worst(table: pd.DataFrame | None, column: str, z: str) -> dict[str, Any]:
+    """The most significant difference of one kind: its size, its error and its scalar."""
+    names, found = (column, f"{column}_error", f"{column}_of"), (np.nan, np.nan, "")
+    if table is not None and table[z].notna().any():
+        worst = table[z].abs().idxmax()
+        found = float(table.loc[worst, column]), float(table.loc[worst, names[1]]), str(worst)
+    return dict(zip(names, found, strict=True))

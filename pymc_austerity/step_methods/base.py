@@ -12,9 +12,8 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import warn
 from pymc_austerity.model.checks import explained, refuse_data, require_some_sound_rows
-from pymc_austerity.model.graph.log_density import LogDensityGraph
+from pymc_austerity.model.graph.log_density import Fingerprint, LogDensityGraph, fingerprint
 from pymc_austerity.model.graph.many import many_graphs
-from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.stored_data import files_of, refuse_on_disk
 from pymc_austerity.step_methods.configuration import text

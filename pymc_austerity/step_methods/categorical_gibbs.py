@@ -21,8 +21,7 @@ from pymc_austerity.model.checks import warn_of_long_deterministics
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.conjugacy.allocations import Allocations
 from pymc_austerity.model.factorise import model_of, value_variables
-from pymc_austerity.model.graph.log_density import LogDensityGraph
-from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, warn_of_compile_kwargs

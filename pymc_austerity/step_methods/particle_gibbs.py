@@ -22,12 +22,10 @@ from pymc_austerity.kernels.particle_gibbs import (
 )
 from pymc_austerity.model.chains.chain_model import ChainModel, check_chain
 from pymc_austerity.model.chains.found import find_chain
-from pymc_austerity.model.chains.proposal import divide
 from pymc_austerity.model.checks import warn_of_long_deterministics
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.factorise import model_of, value_variables
-from pymc_austerity.model.graph.log_density import LogDensityGraph
-from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, warn_of_compile_kwargs
@@ -177,8 +175,7 @@ class ParticleGibbs(RebuiltStep):
         return True
 
     def _found(self, point: PointType) -> ChainModel:
-        found = find_chain(self._model, self._vars[0], point)
-        return ChainModel(found, divide(found))
+        return ChainModel(find_chain(self._model, self._vars[0], point))
 
     def _compile(self, chain: ChainModel, point: PointType) -> None:
         layout = chain.found.layout

@@ -1,9 +1,11 @@
-"""The minibatch Barker test: its acceptance probability is the logistic function of the log ratio."""
+"""The minibatch Barker test: its acceptance probability is the logistic function of the log ratio.
+
+Where all terms are read it is the exact test: see `tests.conformance.test_rules`.
+"""
 
 import math
-from functools import cache
+from itertools import combinations
 
-import numba
 import numpy as np
 import pytest
 from numba.extending import register_jitable
@@ -11,32 +13,10 @@ from scipy.special import expit, ndtri
 
 from pymc_austerity.acceptance import Barker, ExactBarker
 from pymc_austerity.acceptance.barker import noise_variance, normal_distance
-from pymc_austerity.acceptance.base import barker_target_accept, nothing_read
-from pymc_austerity.kernels.metropolis import Rule, merge, sequential_test
-from pymc_austerity.kernels.subsample import rows_of
-from pymc_austerity.model.compile.records import constructor
-from tests.kernels.engines import GIVEN
+from tests.acceptance.test_barker_pilot import sample_of, trials
 from tests.statistical.errors import LIMIT
 
 N = 20_000
-
-
-@cache
-def compiled_decision(functions):
-    """``(n_calls, rng, terms, rows, schedule) -> (accepted, rows read)`` with psi = 0."""
-    make_rule, make_target = constructor(Rule(..., 0, *functions, None)), constructor(GIVEN)
-
-    @numba.njit
-    def run(n_calls, rng, terms, rows, schedule):
-        accepted, read = np.empty(n_calls, np.bool_), np.empty(n_calls)
-        q, n, rule = np.zeros(1), len(terms), make_rule(schedule)
-        for t in range(n_calls):
-            psi = rule.draw(rng) / n
-            sample, _, read[t] = sequential_test(rng, psi, np.nan, q, q, (terms,), rows, rule, make_target())
-            accepted[t] = rule.accept(schedule, sample, psi, rng)
-        return accepted, read
-
-    return run
 
 
 def normal_terms(log_ratio, total_sd, n=N):
@@ -45,12 +25,9 @@ def normal_terms(log_ratio, total_sd, n=N):
     return log_ratio / n + z / z.std() * total_sd / n
 
 
-def acceptance(rule, log_ratio, total_sd, n_calls, functions=None, n=N, seed=1):
-    run = compiled_decision(functions or rule.functions)
-    terms, rng = normal_terms(log_ratio, total_sd, n), np.random.default_rng(seed)
-    schedule = rule.bind(n)
-    accepted, read = run(n_calls, rng, terms, rows_of(schedule), schedule)
-    return accepted.mean(), read
+def acceptance(rule, log_ratio, total_sd, n_calls, functions=None, n=N):
+    done = trials(rule, normal_terms(log_ratio, total_sd, n), n_calls, functions=functions)
+    return done.accepted.mean(), done.read
 
 
 @pytest.mark.parametrize("log_ratio", [-3.0, -0.7, 0.0, 1.5])
@@ -81,32 +58,8 @@ def test_a_normal_variable_in_the_place_of_a_logistic_one_is_noticed():
     assert abs(found - expit(1.5)) > rule.error_bound(N) + LIMIT * math.sqrt(0.25 / n_calls)
 
 
-def test_everything_read_is_the_exact_test():
-    rule, n_calls = Barker(40), 40_000
-    for log_ratio in (-1.0, 0.5):
-        found, read = acceptance(rule, log_ratio, 1e6, n_calls, n=200)
-        assert np.all(read == 200)
-        expected = expit(log_ratio)
-        assert abs(found - expected) <= LIMIT * math.sqrt(expected * (1 - expected) / n_calls)
-
-
-def test_exact_barker_accepts_with_the_logistic_probability():
-    found, read = acceptance(ExactBarker(), -0.8, 2.0, 40_000, n=50)
-    assert np.all(read == 50)
-    assert abs(found - expit(-0.8)) <= LIMIT * math.sqrt(0.25 / 40_000)
-
-
-def sample_of(values, n_local, batches=1):
-    sample = nothing_read(n_local)
-    for batch in np.array_split(np.asarray(values, float), batches):
-        sample = merge(sample, batch)
-    return sample
-
-
 def test_variance_of_the_noise_has_the_finite_population_factor():
     """Over all samples of 3 of 6 terms, the mean of s^2 is the variance of N times the mean."""
-    from itertools import combinations
-
     terms = np.array([0.3, -1.2, 2.0, 0.7, 0.1, -0.4])
     samples = [np.array(c) for c in combinations(terms, 3)]
     true = np.var([6 * s.mean() for s in samples])
@@ -141,17 +94,13 @@ def test_max_error_reads_at_least_what_it_implies():
 
 
 def test_equal_terms_decide_nothing():
-    rule, n = Barker(100), 1000
-    for terms in (np.zeros(n), np.full(n, 0.1)):
-        run = compiled_decision(rule.functions)
-        schedule = rule.bind(n)
-        _, read = run(20, np.random.default_rng(3), terms, rows_of(schedule), schedule)
-        assert np.all(read == n)
+    for terms in (np.zeros(1000), np.full(1000, 0.1)):
+        assert np.all(trials(Barker(100), terms, 20).read == 1000)
 
 
 def test_target_acceptance_rates():
-    assert [barker_target_accept(d) for d in (1, 2, 5, 10, 21)] == [0.27, 0.23, 0.19, 0.19, 0.16]
-    assert Barker().target_accept(1) == ExactBarker().target_accept(1) == 0.27
+    for rule in (Barker(), ExactBarker()):
+        assert [rule.target_accept(d) for d in (1, 2, 5, 10, 21)] == [0.27, 0.23, 0.19, 0.19, 0.16]
 
 
 @pytest.mark.parametrize(

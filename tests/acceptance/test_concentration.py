@@ -54,12 +54,6 @@ def test_radii_of_the_bernstein_bounds_written_out(t, c):
     assert found == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("function", RADII.values(), ids=RADII)
-def test_radii_interpreted_and_compiled_agree(function):
-    arguments = 100, 1000, 1.3, 6.0, 4.5
-    assert numba.njit(lambda *a: function(*a))(*arguments) == pytest.approx(function(*arguments), rel=1e-14)
-
-
 # Coverage --------------------------------------------------------------------------------------------
 
 
@@ -112,13 +106,6 @@ def test_the_first_look_at_one_term_never_decides():
         rule = Concentration(bound=bound)
         one = Sample(1, 1000, 0.4, 0.0, 0.4, 0.4, 0.4, 0.0, 0.0, 0.0)
         assert not rule.functions.decide(rule.bind(1000), 0, one, -0.59, 1.0)
-
-
-@pytest.mark.parametrize("bound", RADII)
-def test_all_terms_read_is_a_decision(bound):
-    rule = Concentration(bound=bound)
-    everything = Sample(1000, 1000, 0.4, 10.0, 0.0, 1.0, 0.4, 0.0, 0.0, 0.0)
-    assert rule.functions.decide(rule.bind(1000), 10, everything, 0.4, 1.0)
 
 
 def test_a_certainly_constant_population_is_decided_by_one_term():

@@ -9,6 +9,7 @@ from scipy import stats
 from scipy.special import expit, ndtr
 
 from pymc_austerity.acceptance.barker import Correction, correction, draw_correction
+from tests.kernels.engines import ScriptedRng
 from tests.statistical.errors import p_of_counts
 
 LOGISTIC_VARIANCE = math.pi**2 / 3
@@ -22,10 +23,6 @@ def masses(law):
 def error(values, masses, sigma, x=DENSE):
     """Equation 14: largest distance of the distribution function of X_norm + X_corr from the logistic."""
     return np.abs(ndtr((x[:, None] - values) / sigma) @ masses - expit(x)).max()
-
-
-def draws_of(law, rng, n):
-    return np.array([draw_correction(law, rng) for _ in range(n)])
 
 
 @numba.njit
@@ -156,39 +153,14 @@ def test_clipping_negative_masses_costs_more_than_it_should_at_sigma_1(penalty):
 # Draws ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sigma", [1.0, 0.9, 0.2])
-def test_interpreted_and_compiled_draws_are_the_same(sigma):
-    law = correction(sigma)
-    interpreted = draws_of(law, np.random.default_rng(3), 2000)
-    compiled = compiled_draws(law, np.random.default_rng(3), 2000)
-    np.testing.assert_array_equal(interpreted, compiled)
-
-
-def test_a_draw_takes_one_uniform_number():
-    one, other = np.random.default_rng(4), np.random.default_rng(4)
-    draws_of(correction(), one, 10)
-    other.random(10)
-    assert one.random() == other.random()
-
-
-class Fixed:
-    """A generator of one number."""
-
-    def __init__(self, number):
-        self.number = number
-
-    def random(self):
-        return self.number
-
-
 @pytest.mark.parametrize(
     ("uniform", "expected"),
     [(0.0, -1.0), (0.2499, -1.0), (0.25, 0.0), (0.7499, 0.0), (0.75, 1.0), (1 - 2**-53, 1.0)],
 )
 def test_inversion(uniform, expected):
     law = Correction(np.array([-1.0, 0.0, 1.0]), np.array([0.25, 0.75, 1.0]))
-    assert draw_correction(law, Fixed(uniform)) == expected
-    assert draw_correction(correction(), Fixed(1 - 2**-53)) == correction().values[-1]
+    assert draw_correction(law, ScriptedRng([uniform])) == expected
+    assert draw_correction(correction(), ScriptedRng([1 - 2**-53])) == correction().values[-1]
 
 
 @pytest.mark.parametrize("sigma", [1.0, 0.5])

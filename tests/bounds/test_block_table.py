@@ -19,7 +19,7 @@ from pymc_austerity.bounds.block_table import (
 from tests.kernels.engines import ScriptedRng
 from tests.statistical.errors import p_of_counts
 
-from .test_alias import recovered as recovered_blocks
+from . import test_alias as alias
 
 P_LIMIT = 1e-4
 
@@ -32,32 +32,28 @@ def compiled(rng, table, weights, n):
 def recovered(table, weights):
     """The probability of each position: that of its block, times its share of it."""
     block = np.arange(len(weights)) // BLOCK
-    of_block = recovered_blocks(table.blocks)[block]
+    of_block = alias.recovered(table.blocks)[block]
     return np.where(weights > 0.0, of_block * weights / np.where(weights > 0.0, table.sums[block], 1.0), 0.0)
 
 
-def weights_of(kind):
-    rng = np.random.default_rng(list(kind.encode()))
-    if kind == "blocks of zeros":
-        return np.where(np.arange(1000) // BLOCK % 3 == 1, 0.0, rng.gamma(0.5, size=1000))
-    if kind == "with zeros":
-        return rng.gamma(0.5, size=1000) * (rng.random(1000) < 0.6)
-    if kind == "one of many":
-        return np.where(np.arange(1000) == 617, 2.0, 0.0)
-    if kind == "huge ratios":
-        return 10.0 ** rng.uniform(-44, 38, 1000)
-    if kind == "denormal":
-        return 1e-44 * rng.integers(1, 5, 1000)
-    if kind == "heavy tails":
-        return rng.pareto(1.0, 50_000)
-    return rng.gamma(2.0, size=int(kind))
-
-
-KINDS = ["blocks of zeros", "with zeros", "one of many", "huge ratios", "denormal", "heavy tails"]
+WEIGHTS = {
+    "blocks of zeros": lambda rng: np.where(
+        np.arange(1000) // BLOCK % 3 == 1, 0.0, rng.gamma(0.5, size=1000)
+    ),
+    "with zeros": alias.WEIGHTS["with zeros"],
+    "one of many": alias.WEIGHTS["one of many"],
+    "huge ratios": lambda rng: 10.0 ** rng.uniform(-44, 38, 1000),
+    "denormal": lambda rng: 1e-44 * rng.integers(1, 5, 1000),
+    "heavy tails": lambda rng: rng.pareto(1.0, 50_000),
+}
 LENGTHS = ["1", "2", str(BLOCK - 1), str(BLOCK), str(BLOCK + 1), "1000"]
 
 
-@pytest.mark.parametrize("kind", KINDS + LENGTHS)
+def weights_of(kind):
+    return alias.weights_of(kind, WEIGHTS)
+
+
+@pytest.mark.parametrize("kind", [*WEIGHTS, *LENGTHS])
 def test_probabilities_are_exact(kind):
     weights = rounded_up(weights_of(kind))
     table = block_table(weights)

@@ -8,7 +8,7 @@ import pytest
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.guards import without_guards
 from pymc_austerity.bounds.expressions.node import constant, data, ordered, predictor
-from pymc_austerity.bounds.row_constants import BoundsByJets, ExpandedRows, ExpansionCoordinates
+from pymc_austerity.bounds.row_constants import BoundsByJets, ExpansionCoordinates
 from pymc_austerity.bounds.row_function import RowFunction
 
 A, B = predictor(0), predictor(1)
@@ -84,8 +84,8 @@ def test_a_row_is_not_bounded_where_its_guard_may_fail():
         guards=lambda positions: guards[positions],
     )
     bounds = BoundsByJets(function, coordinates, radii)
-    rows = ExpandedRows(np.arange(3), np.zeros((3, 1)), designs[..., :-1])
-    finite = np.isfinite(bounds.constants(rows))
+    rows = np.arange(3), np.zeros((3, 1)), designs[..., :-1]
+    finite = np.isfinite(bounds.constants(*rows))
     np.testing.assert_array_equal(finite, radii[:, None] < margins)
     unguarded = BoundsByJets(function._replace(guards=None), coordinates, radii)
-    assert np.all(np.isfinite(unguarded.constants(rows)))
+    assert np.all(np.isfinite(unguarded.constants(*rows)))

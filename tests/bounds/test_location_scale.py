@@ -150,35 +150,6 @@ def constants(rows, V, W, radius, order):
     return np.concatenate([c[0] for _, c in parts])
 
 
-def corners(rows, V, radius, order):
-    """Bounds from one corner of the rectangle that |w| <= radius can reach, where scale and residual are
-    largest: those of the largest form there, in many directions."""
-    at, v = rows.design @ np.append(rows.center, 1.0), rows.design[..., :-1] @ V
-    i = rows.location
-    along, across = v[:, i], rows.kappa * v[:, 1 - i]
-    reach, reach_scale = (radius * np.linalg.norm(x, axis=1) for x in (along, across))
-    s = np.sqrt(rows.a) * np.exp(-rows.kappa * at[:, 1 - i] + reach_scale)
-    r = (np.abs(rows.y - at[:, i]) + reach) * s
-    result = []
-    for row in range(N):
-        plane = np.linalg.qr(np.stack([along[row], across[row]]).T)[0]
-        angle = np.linspace(0, np.pi, 2000)
-        a, b = np.abs(np.stack([along[row], across[row]]) @ plane @ np.stack([np.cos(angle), np.sin(angle)]))
-        second = s[row] ** 2 * a**2 + 4 * r[row] * s[row] * a * b + 2 * r[row] ** 2 * b**2
-        third = b * (6 * s[row] ** 2 * a**2 + 12 * r[row] * s[row] * a * b + 4 * r[row] ** 2 * b**2)
-        result.append((second if order == 1 else third).max())
-    return np.array(result)
-
-
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("name", SETTINGS)
-def test_bounds_are_as_tight_as_in_closed_form(name, order):
-    rows = Rows(np.random.default_rng([3, *map(ord, name)]), **SETTINGS[name])
-    V, W = rows.fisher()
-    radius = math.sqrt(V.shape[1]) + 3.0
-    assert constants(rows, V, W, radius, order).sum() <= 1.05 * corners(rows, V, radius, order).sum()
-
-
 def worst_share(rows, bounds, V, radius, order):
     """The largest part of its bound that the derivative of a row reaches within the radius."""
     rng, shares = np.random.default_rng(4), []

@@ -218,3 +218,52 @@ def test_planted_faults_are_noticed(name, order):
                 wrong = bound.copy()
                 wrong[two] = choose(*ends) * unit[two] ** (order + 1)
                 assert violations(name, order, wrong)[0] > least
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_bounds_grow_with_the_interval_up_to_infinity(name, order):
+    """Up to what is gained by cutting intervals into parts."""
+    make, draw = CASES[name]
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        case, middle = draw(rng), 4.0 * rng.normal()
+        half = np.array([0.0, 1e-3, 0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 1e3, np.inf])
+        low, high = (case.center + case.unit * (middle + sign * half) for sign in (-1, 1))
+        bounds = largest_derivatives(make, case.data, low, high, order)
+        assert np.all(bounds >= 0.0)
+        assert np.all(bounds[1:] >= bounds[:-1] * (1 - 1e-3))
+        # Where a derivative that grows without bound is multiplied by one that vanishes, nothing is known.
+        bounded = name in ("binary logistic", "logistic", "negative binomial", "normal", "probit")
+        assert np.isfinite(bounds[-1]) == bounded
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_bounds_far_out_are_numbers(name, order):
+    make, draw = CASES[name]
+    case = draw(np.random.default_rng(2))
+    for middle in (-1e200, -1e5, -800.0, 800.0, 1e5, 1e200):
+        (bound,) = largest_derivatives(make, case.data, [middle - 1], [middle + 1], order)
+        assert bound >= 0.0
+
+
+def test_known_largest_derivatives():
+    def of_the_line(make, columns, order):
+        return largest_derivatives(make, columns, [-np.inf], [np.inf], order)[0]
+
+    np.testing.assert_allclose(of_the_line(forms.logistic, [1.0], 1), 1 / 4)
+    np.testing.assert_allclose(of_the_line(forms.binomial, [5.0, 7.0], 2), 7 / (6 * 3**0.5))
+    np.testing.assert_allclose(of_the_line(forms.negative_binomial, [3.0, 2.0, 7.0], 2), 5 / (6 * 3**0.5))
+    assert of_the_line(forms.normal, [2.0], 2) == 0.0
+    assert of_the_line(forms.laplace, [1.0, 2.0], 1) == np.inf
+    assert of_the_line(forms.huber, [1.0, 2.0], 1) == np.inf
+
+
+def test_far_tail_of_probit_is_close_and_above():
+    t = -np.linspace(25.01, 300.0, 50)
+    bound = largest_derivatives(forms.probit, [1.0], t, t, 2)
+    leading = 2 / -(t**3)
+    assert np.all(bound >= leading * (1 - 12 / t**2))  # the first two terms of the asymptotic series
+    near = t > -50.0
+    assert np.all(bound[near] <= leading[near] * 1.02)

@@ -347,7 +347,7 @@ class TestInspection:
 
     def test_each_worker_once(self):
         cluster = self.Cluster()
-        inspection = workers.Inspection(cluster, ["x.npy"])
+        inspection = workers.Inspection(cluster, ["x.npy"], 9.0)
         assert [inspection.require() for _ in range(2)] == [1, 1]
         assert cluster.asked == [(["x.npy"], ["tcp://a"])]
         cluster.threads = {"tcp://a": 1, "tcp://b": 1}
@@ -364,7 +364,7 @@ class TestInspection:
     )
     def test_one_that_joins(self, address, threads, error, match):
         cluster = self.Cluster()
-        inspection = workers.Inspection(cluster, ["x.npy"])
+        inspection = workers.Inspection(cluster, ["x.npy"], 9.0)
         inspection.require()
         cluster.threads = {"tcp://a": 1, address: threads}
         with pytest.raises(error, match=match):
@@ -373,7 +373,7 @@ class TestInspection:
     def test_no_worker_is_waited_for(self):
         cluster = self.Cluster()
         cluster.threads = {}
-        assert workers.Inspection(cluster, []).require() == 0
+        assert workers.Inspection(cluster, [], 9.0).require() == 0
         assert not cluster.asked
 
 

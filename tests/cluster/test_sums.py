@@ -143,7 +143,7 @@ class TestSums:
         monkeypatch.setattr(sums_elsewhere, "_WAIT", 1.5)
         empty = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
         with empty as cluster, Client(cluster) as client:
-            content = workers.Calls(client, b"", sums_elsewhere.Inspection(client, []), 1.5, "Test")
+            content = workers.Calls(client, b"", sums_elsewhere.Inspection(client, [], 1.5), "Test")
             stop = threading.Thread(target=lambda: (time.sleep(1.0), cluster.scale(0)))
             stop.start()
             with pytest.raises(RuntimeError, match=r"no worker for 1.5 seconds"):
@@ -153,7 +153,7 @@ class TestSums:
                 TunaMH(model=model_of(*arrays), client=client)
 
     def test_an_error_is_told(self, client):
-        content = workers.Calls(client, b"7", sums_elsewhere.Inspection(client, []), 5.0, "Some sums")
+        content = workers.Calls(client, b"7", sums_elsewhere.Inspection(client, [], 5.0), "Some sums")
         with pytest.raises(ArithmeticError, match=r"(?s)planted 7.*raised on a worker. Some sums"):
             content(fails_once, [(1,), (2,)])
 

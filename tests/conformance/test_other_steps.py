@@ -171,7 +171,7 @@ class WithoutCounts(SCIR):
 
     def _build(self, point):
         super()._build(point)
-        self._chains = [OfThePrior(each.prior, each.structure, each.compiled) for each in self._chains]
+        self._chains = [OfThePrior(**vars(each)) for each in self._chains]
 
 
 class OfTheNeighbour(MinibatchCategoricalGibbs):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_austerity.data import RowStore
-from pymc_austerity.data.scratch import ScratchTable
+from pymc_austerity.data.files import ScratchTable
 
 N, CHUNK = 1000, 64
 

@@ -203,8 +203,6 @@ def test_a_map_that_was_cut(source, tmp_path):
 
 def interrupted(source, path, **options):
     """Leave the first four chunks of a store."""
-    broken = {**source, "x": source["x"].astype(object)}
-    broken["x"][600] = None
 
     class Interrupted(DictSource):
         def blocks(self, names, first_row, length):
@@ -334,7 +332,7 @@ for module in pkgutil.walk_packages(pma.__path__, "pymc_austerity."):
     if module.name != "pymc_austerity.applications":  # which only says where it went
         importlib.import_module(module.name)
 import numpy as np
-from pymc_austerity.data.scratch import ScratchTable
+from pymc_austerity.data.files import ScratchTable
 table = ScratchTable(__import__("pathlib").Path(sys.argv[1]), (2, 3), float)
 table.write(1, 1, np.array([3.0, 4.0]))
 assert table.values.tolist() == [[0, 0, 0], [0, 3, 4]], table.values

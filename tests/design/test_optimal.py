@@ -110,23 +110,6 @@ def test_known_worst_case_designs(tolerance, batch, epsilon):
     assert len(EPSILONS) == 14
 
 
-def test_every_default_test_within_the_tolerance_reads_more():
-    design = optimal_design(tolerance=0.1, N=N)
-    for size in BATCH_SIZES:
-        wrong, used = (f(0.0, size / N, EPSILONS) for f in (error, data_usage))
-        assert np.all(used[wrong <= 0.1] >= design.data_usage - 1e-12)
-
-
-def test_other_boundaries_are_searched_too():
-    pocock = optimal_design(None, 0.05, N=N, batch_sizes=(500,), epsilons=np.geomspace(1e-4, 0.3, 60))
-    both = optimal_design(
-        None, 0.05, N=N, batch_sizes=(500,), epsilons=np.geomspace(1e-4, 0.3, 60), boundaries=(0.5, 0.75, 1.0)
-    )
-    assert both.data_usage <= pocock.data_usage
-    # O'Brien and Fleming's reads all but everything where it cannot decide.
-    assert both.boundary == 0.5
-
-
 # Averages -------------------------------------------------------------------------------------------
 
 
@@ -195,7 +178,7 @@ def tried(n_local, monkeypatch):
 
     def law(drift, pi_1, epsilon, boundary):
         sizes.append(round(pi_1 * n_local))
-        return SimpleNamespace(error=np.zeros(1), data_usage=np.ones(1))
+        return np.zeros(1), np.ones(1)
 
     monkeypatch.setattr("pymc_austerity.design.optimal.operating_characteristics", law)
     optimal_design(N=n_local, epsilons=(0.1,))

@@ -54,6 +54,9 @@ KNOWN = [
     (0.0, 10_000, 500, 0.05, 0.75, 0.171794, 0.878573),
     (0.0, 10_000, 500, 0.05, 1.0, 0.128241, 0.938150),
     (0.0, 12_214, 500, 0.05, 0.5, 0.309455, 0.625245),
+    (0.0, 10_000, 500, 0.05, 0.5, 0.281992, 0.652486),
+    (1.0, 10_000, 500, 0.05, 0.5, 0.075752, 0.487490),
+    (4.0, 10_000, 500, 0.05, 0.5, 0.006462, 0.169974),
 ]
 TESTS = st.fixed_dictionaries(
     {
@@ -262,8 +265,7 @@ def test_curves_are_the_law_interpolated(test, seed):
     rng = np.random.default_rng(seed)
     mu_std = np.append(0.0, rng.exponential(size=100) * 10 ** rng.uniform(-3, 2.5, 100))
     found, expected = LawCurves(**test)(mu_std), operating_characteristics(mu_std, **test)
-    assert found.error == pytest.approx(expected.error, abs=1e-9)
-    assert found.data_usage == pytest.approx(expected.data_usage, abs=1e-9)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
 # The rule itself ------------------------------------------------------------------------------------
@@ -290,7 +292,9 @@ def distances(values, expected):
 
 
 @pytest.mark.parametrize("mu_std", [0.0, 0.5, 2.0])
-@pytest.mark.parametrize(("epsilon", "batch", "boundary"), [(0.05, 150, 0.5), (0.1, 300, 0.8)])
+@pytest.mark.parametrize(
+    ("epsilon", "batch", "boundary"), [(0.05, 150, 0.5), (0.1, 300, 0.8), (0.05, 150, 1.0)]
+)
 @pytest.mark.covering(2)
 def test_the_rule_does_what_is_predicted(mu_std, epsilon, batch, boundary):
     values = simulated(mu_std, TTest(epsilon, batch, boundary=boundary))
@@ -301,6 +305,7 @@ def test_the_rule_does_what_is_predicted(mu_std, epsilon, batch, boundary):
 
 
 def test_a_rule_without_finite_population_correction_is_noticed():
+    """Planted fault: no correction for a finite population."""
     z = distances(
         simulated(0.5, TTest(0.05, 150), significant_without_fpc), both(0.5, pi_1=0.075, epsilon=0.05)
     )

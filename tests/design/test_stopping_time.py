@@ -103,36 +103,30 @@ def test_share_does_not_fall_with_n_for_steps_of_the_size_of_the_posterior():
     assert type(shares[0]) is float
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("distance", -1.0, "distance must not be negative, got -1.0"),
-        ("max_abs", 0.0, "max_abs must be positive and finite, got 0.0"),
-        ("delta", 1.0, "delta must be between 0 and 1, got 1.0"),
-        ("p", 1.0, "p must be a number above 1"),
-        ("growth", 0.5, "growth must be at least 1, got 0.5"),
-        ("batch_size", 0, "batch_size must be an integer of at least 1, got 0"),
-        ("N", 0, "N must be an integer of at least 1, got 0"),
-    ],
-)
-def test_wrong_parameters_of_the_bound(name, value, said):
-    given = {"distance": 0.1, "max_abs": 1.0, "delta": 0.01, name: value}
-    with pytest.raises(ValueError, match=said):
-        stopping_time_bound(**given)
+BOUND = (stopping_time_bound, {"distance": 0.1, "max_abs": 1.0, "delta": 0.01})
+SHARE = (expected_share, {"sd_sum": 1.0, "N": 1000})
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("of", "name", "value", "said"),
     [
-        ("sd_sum", 0.0, "sd_sum must be positive and finite, got 0.0"),
-        ("N", 10.5, "N must be an integer of at least 1, got 10.5"),
-        ("delta", 0.0, "delta must be between 0 and 1, got 0.0"),
-        ("p", 1.0, "p must be a number above 1"),
-        ("growth", 1.0, "growth must be a number above 1, got 1.0"),
-        ("batch_size", 0, "batch_size must be an integer of at least 1, got 0"),
-        ("relative_range", -1.0, "relative_range must be finite and not negative, got -1.0"),
+        (BOUND, "distance", -1.0, "distance must not be negative, got -1.0"),
+        (BOUND, "max_abs", 0.0, "max_abs must be positive and finite, got 0.0"),
+        (BOUND, "delta", 1.0, "delta must be between 0 and 1, got 1.0"),
+        (BOUND, "p", 1.0, "p must be a number above 1"),
+        (BOUND, "growth", 0.5, "growth must be at least 1, got 0.5"),
+        (BOUND, "batch_size", 0, "batch_size must be an integer of at least 1, got 0"),
+        (BOUND, "N", 0, "N must be an integer of at least 1, got 0"),
+        (SHARE, "sd_sum", 0.0, "sd_sum must be positive and finite, got 0.0"),
+        (SHARE, "N", 10.5, "N must be an integer of at least 1, got 10.5"),
+        (SHARE, "delta", 0.0, "delta must be between 0 and 1, got 0.0"),
+        (SHARE, "p", 1.0, "p must be a number above 1"),
+        (SHARE, "growth", 1.0, "growth must be a number above 1, got 1.0"),
+        (SHARE, "batch_size", 0, "batch_size must be an integer of at least 1, got 0"),
+        (SHARE, "relative_range", -1.0, "relative_range must be finite and not negative, got -1.0"),
     ],
 )
-def test_wrong_parameters_of_the_share(name, value, said):
+def test_wrong_parameters(of, name, value, said):
+    function, given = of
     with pytest.raises(ValueError, match=said):
-        expected_share(**{"sd_sum": 1.0, "N": 1000, name: value})
+        function(**{**given, name: value})

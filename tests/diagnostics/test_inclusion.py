@@ -6,13 +6,11 @@ from arviz import from_dict
 
 from pymc_austerity.diagnostics import inclusion
 from pymc_austerity.diagnostics.scalars import mcse
+from tests.diagnostics.results import result as of_posterior
 
 
 def result(gamma, **stats):
-    groups = {"posterior": {"gamma": gamma}}
-    if stats:
-        groups["sample_stats"] = {name: np.array(values, dtype=float) for name, values in stats.items()}
-    return from_dict(groups)
+    return of_posterior({"gamma": gamma}, **stats)
 
 
 @pytest.fixture(scope="module")

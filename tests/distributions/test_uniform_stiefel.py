@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import UniformStiefel, find_mode
-from pymc_austerity.distributions.orthonormal_density import nearest_orthonormal
+from pymc_austerity.distributions.uniform_stiefel import nearest_orthonormal
 from tests.statistical.errors import LIMIT
 
 N_DRAWS = 20_000

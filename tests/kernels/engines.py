@@ -1,5 +1,6 @@
 """Targets written by hand, and the kernel around them, interpreted or compiled."""
 
+import math
 from functools import cache
 from typing import NamedTuple
 
@@ -12,7 +13,14 @@ from pymc_austerity.compilation import entry
 from pymc_austerity.kernels.metropolis import Rule, no_range, sequential_test, transitions
 from pymc_austerity.kernels.subsample import ALL_ROWS, NO_ROWS, Rows
 from pymc_austerity.model.compile.records import constructor
-from pymc_austerity.proposals.base import ProposalKernel, no_adaptation, proposed_move
+from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
+from pymc_austerity.proposals.base import (
+    BoundProposal,
+    NoState,
+    ProposalKernel,
+    no_adaptation,
+    proposed_move,
+)
 from pymc_austerity.target import Target
 
 
@@ -39,20 +47,25 @@ class Trace(NamedTuple):
     psi: np.ndarray
 
 
-def _make_trace(propose, adapt, rule, target, kernel=transitions, range_of=no_range):
-    make_rule, make_target = constructor(Rule(..., ..., *rule, range_of)), constructor(target)
-    make_proposal = constructor(by(propose, ..., adapt))
+@register_jitable
+def itself(x):
+    """What has nothing to be filled in."""
+    return x
 
-    def trace(n, tune, rng, q, args, rows, proposal, schedule, bound=0):
+
+def make_trace(kernel, make_rows, make_rule, proposal, target):
+    """``(n, tune, rng, q, args, rows, state, *rule) -> Trace`` of records that are made at each call."""
+    make_proposal, make_target = constructor(proposal), constructor(target)
+
+    def trace(n, tune, rng, q, args, rows, state, *rule):
         states = np.empty((n, q.shape[0]))
         accepted, exhausted = np.empty(n, np.bool_), np.empty(n, np.int64)
         used, stages = np.empty(n, np.int64), np.empty(n, np.int64)
         mean, error, psi = np.empty(n), np.empty(n), np.empty(n)
         for t in range(n):
             out = kernel(
-                1, tune, rng, q, args, rows, make_rule(schedule, bound), make_proposal(proposal),
-                make_target(),
-            )  # fmt: skip
+                1, tune, rng, q, args, make_rows(rows), make_rule(*rule), make_proposal(state), make_target()
+            )
             q = out.q
             states[t], accepted[t], used[t] = q, out.accepted, out.n_used
             stages[t], exhausted[t] = out.n_stages, out.n_exhausted
@@ -62,15 +75,16 @@ def _make_trace(propose, adapt, rule, target, kernel=transitions, range_of=no_ra
     return trace
 
 
-def interpreted_trace(propose, adapt, rule, target, **kwargs):
+def interpreted_trace(propose, adapt, rule, target):
     """``(n, tune, rng, q, args, rows, proposal, schedule) -> Trace``, in plain Python."""
-    return _make_trace(propose, adapt, rule, target, **kwargs)
+    make_rule = constructor(Rule(..., 0, *rule, no_range))
+    return make_trace(transitions, itself, make_rule, by(propose, ..., adapt), target)
 
 
 @cache
-def compiled_trace(propose, adapt, rule, target, **kwargs):
+def compiled_trace(propose, adapt, rule, target):
     """The same, compiled."""
-    return entry(_make_trace(propose, adapt, rule, target, **kwargs), cache=False)
+    return entry(interpreted_trace(propose, adapt, rule, target), cache=False)
 
 
 @cache
@@ -86,6 +100,35 @@ def compiled_transitions(propose, adapt, rule, target):
         )
 
     return engine
+
+
+# Proposals, and data of a regression -------------------------------------------------------------
+
+
+@register_jitable
+def multiply_and_shift(state, q, rng):
+    """A user's proposal: multiplies the first coordinate, shifts the second."""
+    factor = math.exp(0.1 * rng.standard_normal())
+    q_new = q.copy()
+    q_new[0] *= factor
+    q_new[1] += 0.1 * rng.standard_normal()
+    return q_new, math.log(factor)
+
+
+BOUND_PROPOSALS = {
+    "scales": RandomWalk(scale=[0.03, 0.1]).bind(2),
+    "cov": RandomWalk(cov=[[0.01, 0.004], [0.004, 0.005]]).bind(2),
+    "adaptive": AdaptiveRandomWalk().bind(2, 0.44),
+    "user": BoundProposal(NoState(np.array([np.nan])), multiply_and_shift, no_adaptation),
+}
+
+
+@cache
+def regression_data(n):
+    """Covariates (n, 2) and responses, for `REGRESSION`."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(n, 2))
+    return x, x @ [0.5, -1.0] + rng.normal(size=n)
 
 
 # Targets ----------------------------------------------------------------------------------------

@@ -206,8 +206,9 @@ def test_interpreted_and_compiled_draws_are_the_same(log_theta, shape, h):
     rngs = [np.random.default_rng(10) for _ in range(3)]
     interpreted = cir.cir_transitions(rngs[0], *arguments)
     np.testing.assert_array_equal(transitions(rngs[1], *arguments), interpreted)
-    one_by_one = [cir.cir_transition(rngs[2], log_theta, shape, h) for _ in range(n)]
-    np.testing.assert_array_equal(one_by_one, interpreted)
+    one = np.array([log_theta]), np.array([shape]), h
+    one_by_one = [cir.cir_transitions(rngs[2], *one) for _ in range(n)]
+    np.testing.assert_array_equal(np.ravel(one_by_one), interpreted)
     assert rngs[0].random() == rngs[1].random() == rngs[2].random()
 
 

@@ -3,7 +3,6 @@
 import inspect
 import math
 import types
-from functools import cache
 
 import numba
 import numpy as np
@@ -14,8 +13,7 @@ from scipy.special import ndtr, ndtri, stdtr
 
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.kernels import metropolis
-from pymc_austerity.kernels.log_ratio_range import exact_range
-from pymc_austerity.kernels.metropolis import Rule, no_range
+from pymc_austerity.kernels.metropolis import exact_range
 from pymc_austerity.kernels.subsample import (
     NO_ROWS,
     among_others,
@@ -24,10 +22,17 @@ from pymc_austerity.kernels.subsample import (
     positions,
     rows_of,
 )
-from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals import RandomWalk
 from pymc_austerity.target import Target
-from tests.kernels.engines import REGRESSION, ScriptedRng, by, rule_of
+from tests.kernels.engines import (
+    REGRESSION,
+    ScriptedRng,
+    by,
+    compiled_trace,
+    interpreted_trace,
+    regression_data,
+    rule_of,
+)
 from tests.kernels.three_states import (
     RIGHT,
     TABLE,
@@ -347,79 +352,54 @@ ROWS = np.r_[399, 0, np.random.default_rng(2).choice(np.arange(1, 399), 38, repl
 
 @pytest.fixture(scope="module")
 def regression():
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(N, D))
-    return x, x @ [0.5, -1.0] + rng.normal(size=N)
-
-
-def _make_trace(propose, adapt, rule, target, range_of=no_range):
-    make_rule, make_target = constructor(Rule(..., 0, *rule, range_of)), constructor(target)
-    make_proposal = constructor(by(propose, ..., adapt))
-
-    def trace(n, rng, q, args, rows, proposal, schedule):
-        states, kept = np.empty((n, q.shape[0])), np.empty((n, 6))
-        for t in range(n):
-            out = metropolis.transitions(
-                1, False, rng, q, args, rows, make_rule(schedule), make_proposal(proposal), make_target()
-            )
-            q = out.q
-            states[t] = q
-            kept[t, 0], kept[t, 1], kept[t, 2] = out.accepted, out.n_used, out.n_stages
-            kept[t, 3], kept[t, 4], kept[t, 5] = out.log_ratio_mean, out.psi, out.n_exhausted
-        return states, kept
-
-    return trace
+    return regression_data(N)
 
 
 WALK = RandomWalk(0.08).bind(D)
 
 
-@cache
-def trace_of(functions, compiled=True, range_of=no_range):
-    made = _make_trace(WALK.propose, WALK.adapt, functions, REGRESSION, range_of)
-    return numba.njit(made) if compiled else made
-
-
-def run(rule, data, exact, *, n=400, compiled=True, blocks=False, seed=3, range_of=no_range):
+def run(rule, data, exact, *, n=400, make=compiled_trace, blocks=False, seed=3):
     schedule = rule.bind(N - len(exact))
     if blocks:
         schedule = in_blocks(schedule, always=True)
     rows = rows_of(schedule, np.asarray(exact, dtype=np.int64))
     rng = np.random.default_rng(seed)
-    trace = trace_of(rule.functions, compiled, range_of)
-    result = trace(n, rng, np.array([0.5, -1.0]), data, rows, WALK.state, schedule)
+    trace = make(WALK.propose, WALK.adapt, rule.functions, REGRESSION)
+    result = trace(n, False, rng, np.array([0.5, -1.0]), data, rows, WALK.state, schedule)
     np.testing.assert_array_equal(rows.population, population_of(schedule))
-    return *result, rng.random()
+    return result, rng.random()
 
 
 def test_an_exact_chain_is_the_same_with_exact_rows(regression):
-    plain, plain_stats, plain_after = run(Exact(), regression, [])
+    plain, plain_after = run(Exact(), regression, [])
     for rows in (ROWS, [0], np.arange(N - 1)):
-        states, stats, after = run(Exact(), regression, rows)
-        np.testing.assert_array_equal(states, plain)
-        np.testing.assert_array_equal(stats[:, :3], plain_stats[:, :3])
+        found, after = run(Exact(), regression, rows)
+        for name in ("q", "accepted", "n_used", "n_stages"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(plain, name), err_msg=name)
         assert after == plain_after
-    assert 40 < plain_stats[:, 0].sum() < 360
+    assert 40 < plain.accepted.sum() < 360
 
 
 @pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
 @pytest.mark.parametrize("rule", [Exact(), TTest(0.05, 30)], ids=["exact", "ttest"])
 @pytest.mark.covering(1)
 def test_interpreted_and_compiled_chains_are_identical(rule, blocks, regression):
-    results = [run(rule, regression, ROWS, n=200, compiled=c, blocks=blocks) for c in (True, False)]
-    (states, stats, after), (plain_states, plain_stats, plain_after) = results
-    np.testing.assert_array_equal(states, plain_states)
+    (ours, after), (theirs, plain_after) = (
+        run(rule, regression, ROWS, n=200, make=make, blocks=blocks)
+        for make in (compiled_trace, interpreted_trace)
+    )
     assert after == plain_after
-    exactly = [0, 1, 2, 3, 5]
-    np.testing.assert_array_equal(stats[:, exactly], plain_stats[:, exactly])
+    for name in ("q", "accepted", "n_used", "n_stages", "exhausted", "mean"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=name)
     # The sum of the exact rows is numpy's, whose order of additions numba does not follow.
-    np.testing.assert_allclose(stats[:, 4], plain_stats[:, 4], rtol=1e-9, atol=1e-15)
-    assert 20 < stats[:, 0].sum() < 180
-    assert np.all(stats[:, 1] >= len(ROWS))
+    np.testing.assert_allclose(ours.psi, theirs.psi, rtol=1e-9, atol=1e-15)
+    assert 20 < ours.accepted.sum() < 180
+    used = ours.n_used
+    assert np.all(used >= len(ROWS))
     if isinstance(rule, TTest):
-        assert np.any(stats[:, 1] < N)
-        assert np.all((stats[:, 1] == N) == (stats[:, 5] == 1))
-        assert np.all((stats[:, 1] - len(ROWS)) % 30 == 0)  # which divides 360
+        assert np.any(used < N)
+        assert np.all((used == N) == (ours.exhausted == 1))
+        assert np.all((used - len(ROWS)) % 30 == 0)  # which divides 360
 
 
 def test_the_range_is_that_of_the_others(regression):

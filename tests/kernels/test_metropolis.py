@@ -8,14 +8,12 @@ from functools import cache
 
 import numba
 import numpy as np
-import pymc as pm
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numba.extending import register_jitable
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from pymc_austerity import AusterityMH
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.acceptance.base import RuleFunctions, Schedule, nothing_read, standard_error
 from pymc_austerity.kernels.metropolis import (
@@ -27,10 +25,11 @@ from pymc_austerity.kernels.metropolis import (
     transitions,
 )
 from pymc_austerity.kernels.subsample import ALL_ROWS, NO_ROWS, Rows, rows_of
-from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
-from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
+from pymc_austerity.proposals import RandomWalk
+from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.target import Target
 from tests.kernels.engines import (
+    BOUND_PROPOSALS,
     GIVEN,
     REGRESSION,
     ScriptedRng,
@@ -40,6 +39,7 @@ from tests.kernels.engines import (
     compiled_transitions,
     interpreted_trace,
     nothing,
+    regression_data,
     rule_of,
     significant_without_fpc,
 )
@@ -69,29 +69,7 @@ P_LIMIT = 1e-4
 
 @pytest.fixture(scope="module")
 def regression():
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(N, D))
-    return x, x @ [0.5, -1.0] + rng.normal(size=N)
-
-
-# A user's proposal: multiplies the first coordinate, shifts the second.
-@register_jitable
-def multiply_and_shift(state, q, rng):
-    factor = math.exp(0.1 * rng.standard_normal())
-    q_new = q.copy()
-    q_new[0] *= factor
-    q_new[1] += 0.1 * rng.standard_normal()
-    return q_new, math.log(factor)
-
-
-def bound_proposals():
-    user = BoundProposal(NoState(np.array([np.nan])), multiply_and_shift, no_adaptation)
-    return {
-        "scales": RandomWalk(scale=[0.03, 0.1]).bind(D),
-        "cov": RandomWalk(cov=[[0.01, 0.004], [0.004, 0.005]]).bind(D),
-        "adaptive": AdaptiveRandomWalk().bind(D, 0.44),
-        "user": user,
-    }
+    return regression_data(N)
 
 
 RULES = {
@@ -127,7 +105,7 @@ SEEN_APART = pytest.mark.slow("these rules run with another proposal, and the pr
 )
 @pytest.mark.covering(1)
 def test_interpreted_and_compiled_draws_are_identical(rules, proposal, regression):
-    bound = bound_proposals()[proposal]
+    bound = BOUND_PROPOSALS[proposal]
     for rule in map(RULES.get, rules):
         functions = bound.propose, bound.adapt, rule.functions, REGRESSION
         ours, state, population, after = run(compiled_trace(*functions), 400, bound, rule, regression, seed=3)
@@ -147,7 +125,7 @@ def test_interpreted_and_compiled_draws_are_identical(rules, proposal, regressio
 
 @pytest.mark.slow("long runs")
 def test_many_transitions_at_once_equal_one_at_a_time(regression):
-    bound, rule = bound_proposals()["adaptive"], RULES["growing"]
+    bound, rule = BOUND_PROPOSALS["adaptive"], RULES["growing"]
     functions = bound.propose, bound.adapt, rule.functions, REGRESSION
     each, each_state, _, each_after = run(compiled_trace(*functions), 250, bound, rule, regression, seed=4)
     out, state, _, after = run(compiled_transitions(*functions), 250, bound, rule, regression, seed=4)
@@ -196,45 +174,6 @@ def test_exact_rule_is_a_plain_chain_bit_for_bit(regression):
     np.testing.assert_array_equal(ours.accepted, accepted)
     assert 500 < accepted.sum() < 4500
     assert after == rng.random()
-
-
-@pytest.fixture(scope="module")
-def small_model():
-    rng = np.random.default_rng(6)
-    x = rng.normal(size=1200)
-    y = 0.3 + 0.7 * x + 0.5 * rng.normal(size=1200)
-    with pm.Model() as model:
-        slope = pm.Normal("slope", 0, 2, shape=2)
-        sigma = pm.HalfNormal("sigma", 1)
-        pm.Normal("y", slope[0] + slope[1] * x, sigma, observed=y)
-    return model
-
-
-@pytest.mark.slow("long runs")
-def test_step_with_epsilon_0_is_a_plain_chain_bit_for_bit(small_model):
-    scale = 0.02
-    step = AusterityMH(model=small_model, epsilon=0, proposal=RandomWalk(scale), rng=np.random.default_rng(7))
-    point = start = {
-        "slope": np.array([0.3, 0.7]),
-        "sigma_log__": np.array(np.log(0.5)),
-    }
-    draws, flags = [], []
-    for _ in range(400):
-        point, (stats,) = step.step(point)
-        draws.append(np.r_[point["slope"], point["sigma_log__"]])
-        flags.append(stats["accepted"])
-    logp = small_model.compile_logp()
-
-    def log_density(q):
-        return float(logp({"slope": q[:2], "sigma_log__": q[2]}))
-
-    q = np.r_[start["slope"], start["sigma_log__"]]
-    rng = np.random.default_rng(7)
-    states, accepted = plain_chain(400, log_density, q, scale, rng)
-    np.testing.assert_array_equal(np.array(draws), states)
-    np.testing.assert_array_equal(flags, accepted)
-    assert 40 < accepted.sum() < 360
-    assert step.rng.random() == rng.random()
 
 
 # (c) Everything enumerated --------------------------------------------------------------------------

@@ -13,10 +13,9 @@ from pymc_austerity.kernels.stochastic_gradient import (
     Dynamics,
     gradient_moments,
     langevin_transitions,
-    times_transposed,
 )
 from pymc_austerity.proposals.langevin import distinct_positions, estimated_gradient
-from pymc_austerity.step_methods.langevin.inflation import Inflation, linear_dynamics
+from pymc_austerity.step_methods.langevin.inflation import Inflation
 from pymc_austerity.target import Target
 from tests.statistical.errors import LIMIT, p_of_counts
 
@@ -157,7 +156,7 @@ def test_the_covariance_is_that_of_the_lyapunov_equation(factor):
     precision = 400 * H + np.eye(2)
     noise = 400**2 / 50 * (1 - 50 / 400) * H @ np.cov(y.T) @ H
     matrix = factor @ factor.T if factor.size else np.eye(2)
-    linear = linear_dynamics(precision, factor, noise)
+    linear = Inflation(precision, factor, noise, 1.0)
     a = 0.3 * linear.largest_stable
     drift = np.eye(2) - 0.5 * a * matrix @ precision
     expected = linalg.solve_discrete_lyapunov(drift, 0.25 * a * a * matrix @ noise @ matrix + a * matrix)
@@ -170,19 +169,17 @@ def test_the_covariance_is_that_of_the_lyapunov_equation(factor):
 def test_by_axes_the_ratio_would_be_wrong():
     """The formula of one dimension holds along the axes only where A, V and M commute."""
     precision, noise = np.diag([1.0, 3.0]), np.array([[50.0, 45.0], [45.0, 50.0]])
-    linear, a = linear_dynamics(precision, NO_FACTOR, noise), 0.2
+    linear, a = Inflation(precision, NO_FACTOR, noise, 0.2), 0.2
     axes = max(math.sqrt((1 + a * v / 4) / (1 - a * p / 4)) for p, v in ((1.0, 50.0), (3.0, 50.0)))
     assert linear.sd_ratio(a) > axes * 1.01
     assert linear.largest_stable == pytest.approx(4 / 3)
 
 
 def test_ratios_between_step_sizes_are_interpolated():
-    linear = linear_dynamics(np.array([[2.0]]), NO_FACTOR, np.array([[3.0]]))
-    inflation = Inflation(linear, 0.7)
+    inflation = Inflation(np.array([[2.0]]), NO_FACTOR, np.array([[3.0]]), 0.7)
     for a in (0.7, 0.6, 0.35, 0.01, 1e-6):
         assert inflation(a) == pytest.approx(math.sqrt((1 + 0.75 * a) / (1 - 0.5 * a)), rel=1e-3)
-    assert inflation(0.7) == pytest.approx(linear.sd_ratio(0.7), rel=1e-14)
-    assert math.isnan(Inflation(None, 0.7)(0.1))
+    assert inflation(0.7) == pytest.approx(inflation.sd_ratio(0.7), rel=1e-14)
 
 
 def test_step_sizes_decrease():
@@ -205,9 +202,3 @@ def test_a_state_that_is_not_finite():
         langevin_transitions(
             2000, 0, np.random.default_rng(0), np.ones(2), (rows(), H), dynamics(1e6), TARGET
         )
-
-
-def test_times_transposed():
-    upper = np.triu(np.random.default_rng(1).normal(size=(3, 3)))
-    vector = np.arange(3.0)
-    np.testing.assert_allclose(times_transposed(upper, vector), upper.T @ vector, rtol=1e-13)

@@ -15,7 +15,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.extending import register_jitable
 from scipy import stats
 
-from pymc_austerity.bounds import group_draws, row_draws, row_sampler, screened_draws
+from pymc_austerity.bounds import group_draws, row_sampler, screened_draws
 from pymc_austerity.bounds.block_table import block_table, rounded_up
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_sampler import Move, RowSampler
@@ -28,7 +28,7 @@ from pymc_austerity.proposals import AdaptiveRandomWalk
 from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.target import CHUNK, Target
 from tests.bounds.test_block_table import recovered
-from tests.kernels.engines import ScriptedRng, by
+from tests.kernels.engines import ScriptedRng, Trace, by, itself, make_trace
 from tests.kernels.three_states import (
     GLOBAL,
     JUMPS,
@@ -67,7 +67,7 @@ def sampler_of(center, whitening, radii, constants, rounding, most):
 
 def drawn_by(sampler):
     """Rows drawn in proportion to these bounds, for a kernel."""
-    return row_sampler.plain_draws(sampler).kernel(sampler)
+    return row_sampler.plain_draws(sampler)
 
 
 def make_sampler(terms, *, most=np.inf, slack=1.0, rounding=1e-12):
@@ -309,48 +309,19 @@ def test_wrong_proposal_ratios_are_noticed():
 # Counts of a compiled chain -------------------------------------------------------------------------------
 
 
-class Trace(NamedTuple):
-    q: np.ndarray
-    accepted: np.ndarray
-    n_used: np.ndarray
-    n_stages: np.ndarray
-    exhausted: np.ndarray
-    mean: np.ndarray
-    error: np.ndarray
-    psi: np.ndarray
-
-
-def make_trace(propose, adapt, target, kernel):
-    make_proposal, make_target = constructor(by(propose, ..., adapt)), constructor(target)
-    make_rows = constructor(drawn_by(...))
-
-    def trace(n, tune, rng, q, args, sampler, rule, proposal):
-        states = np.empty((n, q.shape[0]))
-        accepted, exhausted = np.empty(n, np.bool_), np.empty(n, np.int64)
-        used, stages = np.empty(n, np.int64), np.empty(n, np.int64)
-        mean, error, psi = np.empty(n), np.empty(n), np.empty(n)
-        for t in range(n):
-            out = kernel(
-                1, tune, rng, q, args, make_rows(sampler), rule, make_proposal(proposal), make_target()
-            )
-            q = out.q
-            states[t], accepted[t], used[t] = q, out.accepted, out.n_used
-            stages[t], exhausted[t] = out.n_stages, out.n_exhausted
-            mean[t], error[t], psi[t] = out.log_ratio_mean, out.log_ratio_se, out.psi
-        return Trace(states, accepted, used, stages, exhausted, mean, error, psi)
-
-    return trace
+def interpreted_trace(propose, adapt, target, kernel=tuna.tuna_transitions):
+    return make_trace(kernel, constructor(drawn_by(...)), itself, by(propose, ..., adapt), target)
 
 
 @cache
-def compiled_trace(propose, adapt, target, kernel=tuna.tuna_transitions):
-    return entry(make_trace(propose, adapt, target, kernel), cache=False)
+def compiled_trace(*functions, **options):
+    return entry(interpreted_trace(*functions, **options), cache=False)
 
 
 def chain_of(sampler, chi, n=400_000, proposal=RIGHT, seed=5, kernel=tuna.tuna_transitions):
     """A compiled chain on the three states."""
-    trace, rng = compiled_trace(jump, no_adaptation, TABLE, kernel), np.random.default_rng(seed)
-    return trace(n, False, rng, np.zeros(1), (LARGE,), sampler, counting(chi), proposal)
+    trace, rng = compiled_trace(jump, no_adaptation, TABLE, kernel=kernel), np.random.default_rng(seed)
+    return trace(n, False, rng, np.zeros(1), (LARGE,), sampler, proposal, counting(chi))
 
 
 LARGE_SETTINGS = {"sharp": ({}, 0.0), "chi": ({"slack": 1.1}, 0.2), "some on all rows": ({"most": 1.0}, 0.0)}
@@ -439,7 +410,7 @@ def bounds_of(data, most=np.inf, factor=1.0, rounding=1e-12):
 def run(trace, n, data, sampler, *, chi=0.0, seed=2, debug=False, tune=True, kernel_rng=None):
     bound = AdaptiveRandomWalk().bind(D, 0.3)
     rng, rule = np.random.default_rng(seed), counting(chi, debug)
-    found = trace(n, tune, rng, np.zeros(D), data, sampler, rule, bound.state)
+    found = trace(n, tune, rng, np.zeros(D), data, sampler, bound.state, rule)
     return found, bound.state, rng.random(), rule.violations[0]
 
 
@@ -448,7 +419,7 @@ WALK = AdaptiveRandomWalk().bind(D, 0.3)
 
 def both():
     functions = WALK.propose, WALK.adapt, RATIONAL
-    return compiled_trace(*functions), make_trace(*functions, tuna.tuna_transitions)
+    return compiled_trace(*functions), interpreted_trace(*functions)
 
 
 @pytest.mark.parametrize(
@@ -645,8 +616,8 @@ def test_without_a_bound_all_rows_are_read_whatever_was_asked_for(data, total):
 
 def test_plain_draws_compile_nothing_of_other_ways():
     """What is compiled is known by its modules, and what these import."""
-    modules = modules_of([tuna.__name__, row_sampler.__name__])
-    assert row_draws.__name__ in modules
+    modules = modules_of([tuna.__name__])
+    assert row_sampler.__name__ in modules
     assert not {group_draws.__name__, screened_draws.__name__} & set(modules)
 
 
@@ -661,4 +632,4 @@ def test_a_kernel_can_be_kept_on_disk():
         for name in names:
             function = getattr(module, name)
             assert not isinstance(function, Dispatcher)
-            assert name in Path(module.__file__).read_text().partition("BoundedRows(")[2]
+            assert name in Path(module.__file__).read_text().partition("return RowDraws(")[2]

@@ -5,9 +5,8 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import Taylor, factorise
-from pymc_austerity.mode.block_posterior import BlockPosterior
 from pymc_austerity.mode.fit import fit_mode
-from pymc_austerity.mode.search import is_log_concave
+from pymc_austerity.mode.search import BlockPosterior, is_log_concave
 from pymc_austerity.model.structure.term_structure import TermStructure
 
 N = 3000

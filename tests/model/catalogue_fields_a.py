@@ -3,15 +3,12 @@
 Importing this module adds them to `catalogue.MODELS`.
 """
 
-import warnings
-from contextlib import contextmanager
-
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
-from .catalogue import columns, refused_so_far, required
+from .catalogue import coords, refused_so_far, required, scanned
 
 ORDERED = pm.distributions.transforms.ordered
 
@@ -23,1162 +20,922 @@ def with_gaps(values, rng, share=0.1):
     return values
 
 
-@contextmanager
-def imputation():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
-        yield
-
-
 # Ecology
 
 
-@required("cover")
-def plant_cover():
-    rng, X = columns(1101, 3, 1001)
-    with pm.Model() as model:
-        alpha = pm.Normal("alpha", 0, 1)
-        beta = pm.Normal("beta", 0, 0.5, shape=3)
-        phi = pm.Exponential("phi", 0.1, initval=10)
-        mu = pm.Deterministic("mu", pm.math.invlogit(alpha + pm.math.dot(X, beta)))
-        pm.Beta("cover", alpha=mu * phi, beta=(1 - mu) * phi, observed=rng.beta(3, 5, size=1101))
-    return model, ["phi"]
+@required("cover", ask=["phi"], columns=(1101, 3, 1001))
+def plant_cover(rng, X):
+    alpha = pm.Normal("alpha", 0, 1)
+    beta = pm.Normal("beta", 0, 0.5, shape=3)
+    phi = pm.Exponential("phi", 0.1, initval=10)
+    mu = pm.Deterministic("mu", pm.math.invlogit(alpha + pm.math.dot(X, beta)))
+    pm.Beta("cover", alpha=mu * phi, beta=(1 - mu) * phi, observed=rng.beta(3, 5, size=1101))
 
 
-@required("nests")
-def zero_inflated_nests():
-    rng, X = columns(1102, 2, 1002)
+@required("nests", ask=["a"], columns=(1102, 2, 1002))
+def zero_inflated_nests(rng, X):
     y = rng.poisson(3, size=1102) * rng.integers(2, size=1102)
-    with pm.Model() as model:
-        a = pm.Normal("a", 0, 1, shape=2)
-        b = pm.Normal("b", 0, 0.5, shape=2)
-        present = pm.math.sigmoid(a[0] + a[1] * X[:, 0])
-        rate = pm.math.exp(b[0] + b[1] * X[:, 1])
-        pm.ZeroInflatedPoisson("nests", psi=present, mu=rate, observed=y)
-    return model, ["a"]
+    a = pm.Normal("a", 0, 1, shape=2)
+    b = pm.Normal("b", 0, 0.5, shape=2)
+    present = pm.math.sigmoid(a[0] + a[1] * X[:, 0])
+    rate = pm.math.exp(b[0] + b[1] * X[:, 1])
+    pm.ZeroInflatedPoisson("nests", psi=present, mu=rate, observed=y)
 
 
-@required("fish")
-def zero_inflated_negative_binomial_catch():
-    rng = np.random.default_rng(1003)
+@required("fish", ask=["z", "alpha"], seed=1003)
+def zero_inflated_negative_binomial_catch(rng):
     camper, child = rng.integers(2, size=1103), rng.integers(4, size=1103)
     y = rng.negative_binomial(2, 0.3, size=1103) * rng.integers(2, size=1103)
-    with pm.Model() as model:
-        z = pm.Normal("z", 0, 1, shape=3)
-        c = pm.Normal("c", 0, 1, shape=2)
-        alpha = pm.Gamma("alpha", 2, 0.5)
-        p = 1 - pm.math.invlogit(z[0] + z[1] * child)
-        mu = pt.exp(c[0] + c[1] * camper + z[2] * child)
-        pm.ZeroInflatedNegativeBinomial("fish", psi=p, mu=mu, alpha=alpha, observed=y)
-    return model, ["z", "alpha"]
+    z = pm.Normal("z", 0, 1, shape=3)
+    c = pm.Normal("c", 0, 1, shape=2)
+    alpha = pm.Gamma("alpha", 2, 0.5)
+    p = 1 - pm.math.invlogit(z[0] + z[1] * child)
+    mu = pt.exp(c[0] + c[1] * camper + z[2] * child)
+    pm.ZeroInflatedNegativeBinomial("fish", psi=p, mu=mu, alpha=alpha, observed=y)
 
 
-@required("seeds")
-def zero_inflated_binomial_seeds():
-    rng = np.random.default_rng(1004)
+@required("seeds", ask=["psi", "u"], seed=1004)
+def zero_inflated_binomial_seeds(rng, mu, tau):
     trays = rng.integers(5, 25, size=1104)
     plot = rng.integers(30, size=1104)
-    with pm.Model(coords={"plot": np.arange(30)}) as model:
-        psi = pm.Beta("psi", 2, 1)
-        mu = pm.Normal("mu", 0, 1)
-        tau = pm.HalfNormal("tau", 1)
-        u = pm.Normal("u", mu, tau, dims="plot")
-        p = pm.math.invlogit(u[plot])
-        y = rng.binomial(trays, 0.4) * rng.integers(2, size=1104)
-        pm.ZeroInflatedBinomial("seeds", psi=psi, n=trays, p=p, observed=y)
-    return model, ["psi", "u"]
+    coords({"plot": np.arange(30)})
+    psi = pm.Beta("psi", 2, 1)
+    u = pm.Normal("u", mu, tau, dims="plot")
+    p = pm.math.invlogit(u[plot])
+    y = rng.binomial(trays, 0.4) * rng.integers(2, size=1104)
+    pm.ZeroInflatedBinomial("seeds", psi=psi, n=trays, p=p, observed=y)
 
 
-@required("occupancy")
-def occupancy_by_hand():
-    rng, X = columns(1105, 2, 1005)
+@required("occupancy", ask=["d"], columns=(1105, 2, 1005))
+def occupancy_by_hand(rng, X):
     visits = rng.normal(size=(1105, 4))
     y = rng.integers(2, size=(1105, 4)) * rng.integers(2, size=(1105, 1))
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 1, shape=3)
-        d = pm.Normal("d", 0, 1, shape=2)
-        eta = b[0] + X @ b[1:]
-        log_psi, log_absent = -pt.softplus(-eta), -pt.softplus(eta)
-        detection = d[0] + d[1] * visits
-        history = pm.logp(pm.Bernoulli.dist(logit_p=detection), y).sum(axis=1)
-        seen = y.any(axis=1)
-        never = pt.logaddexp(log_psi + history, log_absent)
-        pm.Potential("occupancy", pt.switch(seen, log_psi + history, never).sum())
-    return model, ["d"]
+    b = pm.Normal("b", 0, 1, shape=3)
+    d = pm.Normal("d", 0, 1, shape=2)
+    eta = b[0] + X @ b[1:]
+    log_psi, log_absent = -pt.softplus(-eta), -pt.softplus(eta)
+    detection = d[0] + d[1] * visits
+    history = pm.logp(pm.Bernoulli.dist(logit_p=detection), y).sum(axis=1)
+    seen = y.any(axis=1)
+    never = pt.logaddexp(log_psi + history, log_absent)
+    pm.Potential("occupancy", pt.switch(seen, log_psi + history, never).sum())
 
 
-@required("visits")
-def occupancy_as_zero_inflated_counts():
-    rng, X = columns(1106, 1, 1006)
-    with pm.Model() as model:
-        X = pm.Data("elevation", X[:, 0])
-        b = pm.Normal("b", 0, 1, shape=2)
-        p = pm.Beta("p", 1, 1)
-        psi = pm.Deterministic("psi", pm.math.invlogit(b[0] + b[1] * X))
-        y = rng.binomial(5, 0.4 * rng.integers(2, size=1106))
-        pm.ZeroInflatedBinomial("visits", psi=psi, n=5, p=p, observed=y)
-    return model, ["b"]
+@required("visits", ask=["b"], columns=(1106, 1, 1006))
+def occupancy_as_zero_inflated_counts(rng, X):
+    X = pm.Data("elevation", X[:, 0])
+    b = pm.Normal("b", 0, 1, shape=2)
+    p = pm.Beta("p", 1, 1)
+    psi = pm.Deterministic("psi", pm.math.invlogit(b[0] + b[1] * X))
+    y = rng.binomial(5, 0.4 * rng.integers(2, size=1106))
+    pm.ZeroInflatedBinomial("visits", psi=psi, n=5, p=p, observed=y)
 
 
-@required("y")
-def occupancy_as_mixture_of_rows():
-    rng = np.random.default_rng(1007)
+@required("y", ask=["p"], seed=1007)
+def occupancy_as_mixture_of_rows(rng):
     y = rng.integers(2, size=(1107, 3)) * rng.integers(2, size=(1107, 1))
-    with pm.Model() as model:
-        psi = pm.Beta("psi", 2, 2)
-        p = pm.Beta("p", 2, 2, shape=3)
+    psi = pm.Beta("psi", 2, 2)
+    p = pm.Beta("p", 2, 2, shape=3)
 
-        def history(value, psi, p):
-            present = pt.sum(value * pt.log(p) + (1 - value) * pt.log1p(-p), axis=-1)
-            absent = pt.switch(pt.eq(value.sum(axis=-1), 0), pt.log1p(-psi), -np.inf)
-            return pt.logaddexp(pt.log(psi) + present, absent)
+    def history(value, psi, p):
+        present = pt.sum(value * pt.log(p) + (1 - value) * pt.log1p(-p), axis=-1)
+        absent = pt.switch(pt.eq(value.sum(axis=-1), 0), pt.log1p(-psi), -np.inf)
+        return pt.logaddexp(pt.log(psi) + present, absent)
 
-        pm.CustomDist("y", psi, p, logp=history, signature="(),(k)->(k)", observed=y)
-    return model, ["p"]
+    pm.CustomDist("y", psi, p, logp=history, signature="(),(k)->(k)", observed=y)
 
 
-@required("capture")
-def cormack_jolly_seber():
-    rng = np.random.default_rng(1008)
+@required("capture", ask=["phi"], seed=1008)
+def cormack_jolly_seber(rng):
     first = rng.integers(0, 5, size=1108)
     last = np.minimum(first + rng.integers(0, 6, size=1108), 6)
     seen = np.maximum(last - first - rng.integers(0, 2, size=1108), 0)
-    with pm.Model() as model:
-        phi = pm.Beta("phi", 4, 2, shape=6)
-        p = pm.Beta("p", 2, 2)
-        chi = [pt.ones(())]
-        for t in range(5, -1, -1):
-            chi.insert(0, 1 - phi[t] + phi[t] * (1 - p) * chi[0])
-        chi = pt.stack(chi)
-        survived = pt.concatenate([pt.zeros(1), pt.cumsum(pt.log(phi))])
-        terms = survived[last] - survived[first] + pt.log(chi)[last]
-        terms = terms + seen * pt.log(p) + (last - first - seen) * pt.log1p(-p)
-        pm.Potential("capture", terms)
-    return model, ["phi"]
+    phi = pm.Beta("phi", 4, 2, shape=6)
+    p = pm.Beta("p", 2, 2)
+    chi = [pt.ones(())]
+    for t in range(5, -1, -1):
+        chi.insert(0, 1 - phi[t] + phi[t] * (1 - p) * chi[0])
+    chi = pt.stack(chi)
+    survived = pt.concatenate([pt.zeros(1), pt.cumsum(pt.log(phi))])
+    terms = survived[last] - survived[first] + pt.log(chi)[last]
+    terms = terms + seen * pt.log(p) + (last - first - seen) * pt.log1p(-p)
+    pm.Potential("capture", terms)
 
 
-@required("augmented")
-def capture_recapture_with_augmentation():
-    rng = np.random.default_rng(1009)
+@required("augmented", ask=["omega"], seed=1009)
+def capture_recapture_with_augmentation(rng):
     y = np.concatenate([rng.binomial(6, 0.5, size=700), np.zeros(600, dtype=int)])
-    with pm.Model() as model:
-        omega = pm.Uniform("omega", 0, 1)
-        logit_p = pm.Normal("logit_p", 0, 1)
-        real = pt.log(omega) + pm.logp(pm.Binomial.dist(6, logit_p=logit_p), y)
-        fake = pt.log1p(-omega) + pt.switch(pt.eq(y, 0), 0.0, -np.inf)
-        pm.Potential("augmented", pm.math.logaddexp(real, fake).sum())
-    return model, ["omega"]
+    omega = pm.Uniform("omega", 0, 1)
+    logit_p = pm.Normal("logit_p", 0, 1)
+    real = pt.log(omega) + pm.logp(pm.Binomial.dist(6, logit_p=logit_p), y)
+    fake = pt.log1p(-omega) + pt.switch(pt.eq(y, 0), 0.0, -np.inf)
+    pm.Potential("augmented", pm.math.logaddexp(real, fake).sum())
 
 
-@required("birds")
-def n_mixture_model():
-    rng = np.random.default_rng(1010)
+@required("birds", ask=["lam"], seed=1010)
+def n_mixture_model(rng):
     abundance = rng.poisson(4, size=1110)
     y = rng.binomial(abundance[:, None], 0.5, size=(1110, 3))
     K = np.arange(25)
-    with pm.Model() as model:
-        lam = pm.HalfNormal("lam", 5)
-        p = pm.Beta("p", 2, 2)
-        prior = pm.logp(pm.Poisson.dist(lam), K)
-        counts = pm.logp(pm.Binomial.dist(K[None, None, :], p), y[:, :, None]).sum(axis=1)
-        pm.Potential("birds", pt.logsumexp(prior[None, :] + counts, axis=1))
-    return model, ["lam"]
+    lam = pm.HalfNormal("lam", 5)
+    p = pm.Beta("p", 2, 2)
+    prior = pm.logp(pm.Poisson.dist(lam), K)
+    counts = pm.logp(pm.Binomial.dist(K[None, None, :], p), y[:, :, None]).sum(axis=1)
+    pm.Potential("birds", pt.logsumexp(prior[None, :] + counts, axis=1))
 
 
-@required("length")
-def dugong_growth():
-    rng = np.random.default_rng(1011)
+@required("length", ask=["gamma"], seed=1011)
+def dugong_growth(rng):
     age = rng.uniform(1, 30, size=1111)
-    with pm.Model() as model:
-        alpha = pm.Normal("alpha", 3, 1)
-        beta = pm.Normal("beta", 1, 0.3)
-        gamma = pm.Uniform("gamma", 0.5, 1)
-        tau = pm.Gamma("tau", 2, 1)
-        mu = alpha - beta * gamma**age
-        pm.Normal("length", mu, tau=tau, observed=rng.normal(2.5, 0.3, size=1111))
-    return model, ["gamma"]
+    alpha = pm.Normal("alpha", 3, 1)
+    beta = pm.Normal("beta", 1, 0.3)
+    gamma = pm.Uniform("gamma", 0.5, 1)
+    tau = pm.Gamma("tau", 2, 1)
+    mu = alpha - beta * gamma**age
+    pm.Normal("length", mu, tau=tau, observed=rng.normal(2.5, 0.3, size=1111))
 
 
-@required("alpha", "beta", "weights")
-def rats():
-    rng = np.random.default_rng(1012)
+@required("alpha", "beta", "weights", ask=["mu", "tau"], seed=1012)
+def rats(rng):
     days = np.array([8.0, 15, 22, 29, 36])
-    with pm.Model(coords={"rat": np.arange(1112), "day": days}) as model:
-        mu = pm.Normal("mu", [2, 0.1], [1, 0.1], shape=2)
-        tau = pm.HalfNormal("tau", 1, shape=2)
-        alpha = pm.Normal("alpha", mu[0], tau[0], dims="rat")
-        beta = pm.Normal("beta", mu[1], tau[1], dims="rat")
-        eta = alpha[:, None] + beta[:, None] * (days - days.mean())[None, :] / 10
-        pm.Normal("weights", eta, 1, observed=rng.normal(2, 1, size=(1112, 5)), dims=("rat", "day"))
-    return model, ["mu", "tau"]
+    coords({"rat": np.arange(1112), "day": days})
+    mu = pm.Normal("mu", [2, 0.1], [1, 0.1], shape=2)
+    tau = pm.HalfNormal("tau", 1, shape=2)
+    alpha = pm.Normal("alpha", mu[0], tau[0], dims="rat")
+    beta = pm.Normal("beta", mu[1], tau[1], dims="rat")
+    eta = alpha[:, None] + beta[:, None] * (days - days.mean())[None, :] / 10
+    pm.Normal("weights", eta, 1, observed=rng.normal(2, 1, size=(1112, 5)), dims=("rat", "day"))
 
 
-@required("S")
-def tadpole_tanks():
-    rng = np.random.default_rng(1013)
+@required("S", ask=["a"], seed=1013)
+def tadpole_tanks(rng):
     tank = rng.integers(48, size=1113)
     density = rng.choice([10, 25, 35], size=1113)
-    with pm.Model() as model:
-        a_bar = pm.Normal("a_bar", 0.0, 1.5)
-        sigma = pm.Exponential("sigma", 1.0)
-        a = pm.Normal("a", a_bar, sigma, shape=48)
-        p = pm.math.invlogit(a[tank])
-        pm.Binomial("S", n=density, p=p, observed=rng.binomial(density, 0.7))
-    return model, ["a"]
+    a_bar = pm.Normal("a_bar", 0.0, 1.5)
+    sigma = pm.Exponential("sigma", 1.0)
+    a = pm.Normal("a", a_bar, sigma, shape=48)
+    p = pm.math.invlogit(a[tank])
+    pm.Binomial("S", n=density, p=p, observed=rng.binomial(density, 0.7))
 
 
 # Statistical Rethinking
 
 
-@required("height")
-def quadratic_heights():
-    rng = np.random.default_rng(1020)
+@required("height", ask=["b1", "sigma"], seed=1020)
+def quadratic_heights(rng):
     weight = rng.normal(45, 6, size=1120)
-    with pm.Model() as model:
-        weight = pm.Data("weight", weight)
-        a = pm.Normal("a", 178, 20)
-        b1 = pm.LogNormal("b1", 0, 1)
-        b2 = pm.Normal("b2", 0, 1)
-        sigma = pm.Uniform("sigma", 0, 50)
-        w = (weight - weight.mean()) / weight.std()
-        mu = pm.Deterministic("mu", a + b1 * w + b2 * w**2)
-        pm.Normal("height", mu, sigma, observed=rng.normal(155, 8, size=1120))
-    return model, ["b1", "sigma"]
+    weight = pm.Data("weight", weight)
+    a = pm.Normal("a", 178, 20)
+    b1 = pm.LogNormal("b1", 0, 1)
+    b2 = pm.Normal("b2", 0, 1)
+    sigma = pm.Uniform("sigma", 0, 50)
+    w = (weight - weight.mean()) / weight.std()
+    mu = pm.Deterministic("mu", a + b1 * w + b2 * w**2)
+    pm.Normal("height", mu, sigma, observed=rng.normal(155, 8, size=1120))
 
 
-@required("total_tools")
-def oceanic_tools():
-    rng = np.random.default_rng(1021)
+@required("total_tools", ask=["b"], seed=1021)
+def oceanic_tools(rng):
     contact, P = rng.integers(2, size=1121), rng.normal(size=1121)
-    with pm.Model() as model:
-        a = pm.Normal("a", 3, 0.5, shape=2)
-        b = pm.Normal("b", 0, 0.2, shape=2)
-        cid = pm.Data("cid", contact)
-        lam = pm.math.exp(a[cid] + b[cid] * P)
-        pm.Poisson("total_tools", lam, observed=rng.poisson(20, size=1121))
-    return model, ["b"]
+    a = pm.Normal("a", 3, 0.5, shape=2)
+    b = pm.Normal("b", 0, 0.2, shape=2)
+    cid = pm.Data("cid", contact)
+    lam = pm.math.exp(a[cid] + b[cid] * P)
+    pm.Poisson("total_tools", lam, observed=rng.poisson(20, size=1121))
 
 
-@required("tools")
-def islands_with_distances():
-    rng = np.random.default_rng(1022)
+@required("tools", ask=["etasq"], seed=1022)
+def islands_with_distances(rng):
     D = np.abs(np.subtract.outer(np.arange(10.0), np.arange(10.0)))
     society = rng.integers(10, size=1122)
-    with pm.Model() as model:
-        etasq = pm.Exponential("etasq", 2)
-        rhosq = pm.Exponential("rhosq", 0.5)
-        a = pm.Exponential("a", 1)
-        z = pm.Normal("z", 0, 1, shape=10)
-        K = etasq * pt.exp(-rhosq * D**2) + 0.01 * np.eye(10)
-        k = pm.Deterministic("k", pt.linalg.cholesky(K) @ z)
-        pm.Poisson("tools", a * pt.exp(k[society]), observed=rng.poisson(2, size=1122))
-    return model, ["etasq"]
+    etasq = pm.Exponential("etasq", 2)
+    rhosq = pm.Exponential("rhosq", 0.5)
+    a = pm.Exponential("a", 1)
+    z = pm.Normal("z", 0, 1, shape=10)
+    K = etasq * pt.exp(-rhosq * D**2) + 0.01 * np.eye(10)
+    k = pm.Deterministic("k", pt.linalg.cholesky(K) @ z)
+    pm.Poisson("tools", a * pt.exp(k[society]), observed=rng.poisson(2, size=1122))
 
 
-@required("response")
-def trolley():
-    rng = np.random.default_rng(1023)
+@required("response", ask=["cut"], seed=1023)
+def trolley(rng):
     action, intent, touch = rng.integers(2, size=(3, 1123))
-    with pm.Model() as model:
-        cut = pm.Normal("cut", 0, 1.5, transform=ORDERED, shape=6, initval=np.arange(6) - 2.5)
-        bA = pm.Normal("bA", 0, 0.5)
-        bI = pm.Normal("bI", 0, 0.5)
-        bC = pm.Normal("bC", 0, 0.5)
-        bIA = pm.Normal("bIA", 0, 0.5)
-        phi = bA * action + bC * touch + (bI + bIA * action) * intent
-        pm.OrderedLogistic("response", cutpoints=cut, eta=phi, observed=rng.integers(7, size=1123))
-    return model, ["cut"]
+    cut = pm.Normal("cut", 0, 1.5, transform=ORDERED, shape=6, initval=np.arange(6) - 2.5)
+    bA = pm.Normal("bA", 0, 0.5)
+    bI = pm.Normal("bI", 0, 0.5)
+    bC = pm.Normal("bC", 0, 0.5)
+    bIA = pm.Normal("bIA", 0, 0.5)
+    phi = bA * action + bC * touch + (bI + bIA * action) * intent
+    pm.OrderedLogistic("response", cutpoints=cut, eta=phi, observed=rng.integers(7, size=1123))
 
 
-@required("answer")
-def ordered_education():
-    rng = np.random.default_rng(1024)
+@required("answer", ask=["delta"], seed=1024)
+def ordered_education(rng):
     edu = rng.integers(8, size=1124)
-    with pm.Model() as model:
-        cut = pm.Normal("cut", 0, 1.5, transform=ORDERED, shape=4, initval=np.arange(4) - 1.5)
-        delta = pm.Dirichlet("delta", np.repeat(2.0, 7))
-        bE = pm.Normal("bE", 0, 1)
-        delta_j = pt.concatenate([pt.zeros(1), delta])
-        upto = pt.cumsum(delta_j)
-        y = rng.integers(5, size=1124)
-        pm.OrderedLogistic("answer", bE * upto[edu], cut, compute_p=False, observed=y)
-    return model, ["delta"]
+    cut = pm.Normal("cut", 0, 1.5, transform=ORDERED, shape=4, initval=np.arange(4) - 1.5)
+    delta = pm.Dirichlet("delta", np.repeat(2.0, 7))
+    bE = pm.Normal("bE", 0, 1)
+    delta_j = pt.concatenate([pt.zeros(1), delta])
+    upto = pt.cumsum(delta_j)
+    y = rng.integers(5, size=1124)
+    pm.OrderedLogistic("answer", bE * upto[edu], cut, compute_p=False, observed=y)
 
 
-@required("answer")
-def ordered_education_by_masks():
-    rng = np.random.default_rng(1025)
+@required("answer", ask=["delta"], seed=1025)
+def ordered_education_by_masks(rng):
     edu = rng.integers(6, size=1125)
     reached = (edu[:, None] >= np.arange(1, 6)).astype(float)
-    with pm.Model() as model:
-        cut = pm.Normal("cut", 0, 1.5, transform=ORDERED, shape=3, initval=[-1, 0, 1])
-        delta = pm.Dirichlet("delta", np.repeat(2.0, 5))
-        bE = pm.Normal("bE", 0, 1)
-        eta = bE * pt.sum(reached * delta, axis=1)
-        pm.OrderedLogistic("answer", eta, cut, observed=rng.integers(4, size=1125))
-    return model, ["delta"]
+    cut = pm.Normal("cut", 0, 1.5, transform=ORDERED, shape=3, initval=[-1, 0, 1])
+    delta = pm.Dirichlet("delta", np.repeat(2.0, 5))
+    bE = pm.Normal("bE", 0, 1)
+    eta = bE * pt.sum(reached * delta, axis=1)
+    pm.OrderedLogistic("answer", eta, cut, observed=rng.integers(4, size=1125))
 
 
-@required("career")
-def careers():
-    rng = np.random.default_rng(1026)
+@required("career", ask=["b"], seed=1026)
+def careers(rng):
     income = np.array([1.0, 2.0, 5.0])
-    with pm.Model() as model:
-        a = pm.Normal("a", 0, 1, shape=2)
-        b = pm.HalfNormal("b", 0.5)
-        s = pt.stack([a[0] + b * income[0], a[1] + b * income[1], pt.zeros(())])
-        p = pm.math.softmax(s, axis=0)
-        pm.Categorical("career", p=p, observed=rng.integers(3, size=1126))
-    return model, ["b"]
+    a = pm.Normal("a", 0, 1, shape=2)
+    b = pm.HalfNormal("b", 0.5)
+    s = pt.stack([a[0] + b * income[0], a[1] + b * income[1], pt.zeros(())])
+    p = pm.math.softmax(s, axis=0)
+    pm.Categorical("career", p=p, observed=rng.integers(3, size=1126))
 
 
-@required("career")
-def careers_with_family_income():
-    rng = np.random.default_rng(1027)
+@required("career", ask=["b"], seed=1027)
+def careers_with_family_income(rng):
     family_income = rng.uniform(size=1127)
-    with pm.Model() as model:
-        a = pm.Normal("a", 0, 1.5, shape=2)
-        b = pm.Normal("b", 0, 1, shape=2)
-        s0 = a[0] + b[0] * family_income
-        s1 = a[1] + b[1] * family_income
-        s2 = np.zeros(1127)
-        p = pm.math.softmax(pm.math.stack([s0, s1, s2]).T, axis=1)
-        pm.Categorical("career", p=p, observed=rng.integers(3, size=1127))
-    return model, ["b"]
+    a = pm.Normal("a", 0, 1.5, shape=2)
+    b = pm.Normal("b", 0, 1, shape=2)
+    s0 = a[0] + b[0] * family_income
+    s1 = a[1] + b[1] * family_income
+    s2 = np.zeros(1127)
+    p = pm.math.softmax(pm.math.stack([s0, s1, s2]).T, axis=1)
+    pm.Categorical("career", p=p, observed=rng.integers(3, size=1127))
 
 
-@required("wait")
-def cafes():
-    rng = np.random.default_rng(1028)
+@required("wait", ask=["ab"], seed=1028)
+def cafes(rng):
     cafe, afternoon = np.repeat(np.arange(60), 20), np.tile([0, 1], 600)
-    with pm.Model() as model:
-        a = pm.Normal("a", 5, 2)
-        b = pm.Normal("b", -1, 0.5)
-        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1.0, shape=2))
-        ab = pm.MvNormal("ab", mu=pt.stack([a, b]), chol=chol, shape=(60, 2))
-        mu = ab[cafe, 0] + ab[cafe, 1] * afternoon
-        sigma = pm.Exponential("sigma", 1.0)
-        pm.Normal("wait", mu, sigma, observed=rng.normal(4, 1, size=1200))
-    return model, ["ab"]
+    a = pm.Normal("a", 5, 2)
+    b = pm.Normal("b", -1, 0.5)
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1.0, shape=2))
+    ab = pm.MvNormal("ab", mu=pt.stack([a, b]), chol=chol, shape=(60, 2))
+    mu = ab[cafe, 0] + ab[cafe, 1] * afternoon
+    sigma = pm.Exponential("sigma", 1.0)
+    pm.Normal("wait", mu, sigma, observed=rng.normal(4, 1, size=1200))
 
 
-@required("pulled_left")
-def chimpanzees():
-    rng = np.random.default_rng(1029)
+@required("pulled_left", ask=["chol_a"], seed=1029)
+def chimpanzees(rng):
     actor, block, treatment = (rng.integers(k, size=1129) for k in (7, 6, 4))
-    with pm.Model() as model:
-        sd = pm.Exponential.dist(1.0, shape=4)
-        chol_a, _, _ = pm.LKJCholeskyCov("chol_a", n=4, eta=4, sd_dist=sd)
-        z_a = pm.Normal("z_a", 0, 1, shape=(4, 7))
-        alpha = pm.Deterministic("alpha", pt.dot(chol_a, z_a).T)
-        z_b = pm.Normal("z_b", 0, 1, shape=(6, 4))
-        g = pm.Normal("g", 0, 1, shape=4)
-        s = pm.Exponential("s", 1)
-        p = pm.math.invlogit(g[treatment] + alpha[actor, treatment] + s * z_b[block, treatment])
-        pm.Binomial("pulled_left", 1, p, observed=rng.integers(2, size=1129))
-    return model, ["chol_a"]
+    sd = pm.Exponential.dist(1.0, shape=4)
+    chol_a, _, _ = pm.LKJCholeskyCov("chol_a", n=4, eta=4, sd_dist=sd)
+    z_a = pm.Normal("z_a", 0, 1, shape=(4, 7))
+    alpha = pm.Deterministic("alpha", pt.dot(chol_a, z_a).T)
+    z_b = pm.Normal("z_b", 0, 1, shape=(6, 4))
+    g = pm.Normal("g", 0, 1, shape=4)
+    s = pm.Exponential("s", 1)
+    p = pm.math.invlogit(g[treatment] + alpha[actor, treatment] + s * z_b[block, treatment])
+    pm.Binomial("pulled_left", 1, p, observed=rng.integers(2, size=1129))
 
 
-@required("D_true", "D_obs", "M_true", "M_obs")
-def divorce_measured_with_error():
-    rng = np.random.default_rng(1030)
+@required("D_true", "D_obs", "M_true", "M_obs", ask=["a", "sigma"], seed=1030)
+def divorce_measured_with_error(rng):
     D, M, A = rng.normal(size=(3, 1130))
     D_sd, M_sd = rng.uniform(0.1, 1, size=(2, 1130))
-    with pm.Model() as model:
-        a = pm.Normal("a", 0, 0.2)
-        aM = pm.Normal("aM", 0, 0.2)
-        bA, bM, bAM = (pm.Normal(name, 0, 0.5) for name in ("bA", "bM", "bAM"))
-        sigma = pm.Exponential("sigma", 1)
-        tau = pm.Exponential("tau", 1)
-        M_true = pm.Normal("M_true", aM + bAM * A, tau, shape=1130)
-        D_true = pm.Normal("D_true", a + bA * A + bM * M_true, sigma, shape=1130)
-        pm.Normal("D_obs", D_true, D_sd, observed=D)
-        pm.Normal("M_obs", M_true, M_sd, observed=M)
-    return model, ["a", "sigma"]
+    a = pm.Normal("a", 0, 0.2)
+    aM = pm.Normal("aM", 0, 0.2)
+    bA, bM, bAM = (pm.Normal(name, 0, 0.5) for name in ("bA", "bM", "bAM"))
+    sigma = pm.Exponential("sigma", 1)
+    tau = pm.Exponential("tau", 1)
+    M_true = pm.Normal("M_true", aM + bAM * A, tau, shape=1130)
+    D_true = pm.Normal("D_true", a + bA * A + bM * M_true, sigma, shape=1130)
+    pm.Normal("D_obs", D_true, D_sd, observed=D)
+    pm.Normal("M_obs", M_true, M_sd, observed=M)
 
 
-@required("B_observed", "K")
-def milk_with_missing_neocortex():
-    rng = np.random.default_rng(1031)
+@required("B_observed", "K", ask=["bB", "nu"], seed=1031)
+def milk_with_missing_neocortex(rng):
     B = with_gaps(rng.normal(size=1300), rng)
     M = rng.normal(size=1300)
-    with imputation(), pm.Model() as model:
-        nu = pm.Normal("nu", 0, 0.5)
-        bB = pm.Normal("bB", 0, 0.5)
-        bM = pm.Normal("bM", 0, 0.5)
-        sigma = pm.Exponential("sigma", 1)
-        sigma_B = pm.Exponential("sigma_B", 1)
-        B = pm.Normal("B", nu, sigma_B, observed=B)
-        pm.Normal("K", bB * B + bM * M, sigma, observed=rng.normal(size=1300))
-    return model, ["bB", "nu"]
+    nu = pm.Normal("nu", 0, 0.5)
+    bB = pm.Normal("bB", 0, 0.5)
+    bM = pm.Normal("bM", 0, 0.5)
+    sigma = pm.Exponential("sigma", 1)
+    sigma_B = pm.Exponential("sigma_B", 1)
+    B = pm.Normal("B", nu, sigma_B, observed=B)
+    pm.Normal("K", bB * B + bM * M, sigma, observed=rng.normal(size=1300))
 
 
-@required("WE")
-def education_and_wages():
-    rng = np.random.default_rng(1032)
+@required("WE", ask=["bEW"], seed=1032)
+def education_and_wages(rng):
     E, W, Q = rng.normal(size=1132), rng.normal(size=1132), rng.integers(1, 5, size=1132)
-    with pm.Model() as model:
-        aE = pm.Normal("aE", 0, 0.2)
-        aW = pm.Normal("aW", 0, 0.2)
-        bQE = pm.Normal("bQE", 0, 0.5)
-        bEW = pm.Normal("bEW", 0, 0.5)
-        muW = aW + bEW * E
-        muE = aE + bQE * Q
-        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1.0, shape=2))
-        pm.MvNormal("WE", pt.stack([muW, muE]).T, chol=chol, observed=np.vstack([W, E]).T)
-    return model, ["bEW"]
+    aE = pm.Normal("aE", 0, 0.2)
+    aW = pm.Normal("aW", 0, 0.2)
+    bQE = pm.Normal("bQE", 0, 0.5)
+    bEW = pm.Normal("bEW", 0, 0.5)
+    muW = aW + bEW * E
+    muE = aE + bQE * Q
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1.0, shape=2))
+    pm.MvNormal("WE", pt.stack([muW, muE]).T, chol=chol, observed=np.vstack([W, E]).T)
 
 
-@required("giftsAB", "giftsBA")
-def gifts_of_dyads():
-    rng = np.random.default_rng(1033)
+@required("giftsAB", "giftsBA", ask=["a", "gr"], seed=1033)
+def gifts_of_dyads(rng, a):
     A, B = rng.integers(25, size=(2, 1133))
-    with pm.Model() as model:
-        chol_gr, _, _ = pm.LKJCholeskyCov("chol_gr", n=2, eta=4, sd_dist=pm.Exponential.dist(1, shape=2))
-        gr = pm.MvNormal("gr", [0, 0], chol=chol_gr, shape=(25, 2))
-        a = pm.Normal("a", 0, 1)
-        z = pm.Normal("z", 0, 1, shape=(2, 60))
-        sigma_d = pm.Exponential("sigma_d", 1)
-        rho = pm.LKJCorr("rho", n=2, eta=8)
-        corr = rho if rho.ndim == 2 else pt.eye(2)
-        d = sigma_d * pt.dot(pt.linalg.cholesky(corr), z).T
-        dyad = rng.integers(60, size=1133)
-        pm.Poisson("giftsAB", pt.exp(a + gr[A, 0] + gr[B, 1] + d[dyad, 0]), observed=rng.poisson(1, 1133))
-        pm.Poisson("giftsBA", pt.exp(a + gr[B, 0] + gr[A, 1] + d[dyad, 1]), observed=rng.poisson(1, 1133))
-    return model, ["a", "gr"]
+    chol_gr, _, _ = pm.LKJCholeskyCov("chol_gr", n=2, eta=4, sd_dist=pm.Exponential.dist(1, shape=2))
+    gr = pm.MvNormal("gr", [0, 0], chol=chol_gr, shape=(25, 2))
+    z = pm.Normal("z", 0, 1, shape=(2, 60))
+    sigma_d = pm.Exponential("sigma_d", 1)
+    rho = pm.LKJCorr("rho", n=2, eta=8)
+    corr = rho if rho.ndim == 2 else pt.eye(2)
+    d = sigma_d * pt.dot(pt.linalg.cholesky(corr), z).T
+    dyad = rng.integers(60, size=1133)
+    pm.Poisson("giftsAB", pt.exp(a + gr[A, 0] + gr[B, 1] + d[dyad, 0]), observed=rng.poisson(1, 1133))
+    pm.Poisson("giftsBA", pt.exp(a + gr[B, 0] + gr[A, 1] + d[dyad, 1]), observed=rng.poisson(1, 1133))
 
 
-@required("notes")
-def birds_and_unknown_cats():
-    rng = np.random.default_rng(1034)
+@required("notes", ask=["k"], seed=1034)
+def birds_and_unknown_cats(rng):
     notes = rng.poisson(8, size=1134)
     cat = rng.integers(-1, 2, size=1134)
-    with pm.Model() as model:
-        a = pm.Normal("a", 2, 0.5)
-        b = pm.Normal("b", 0, 0.5)
-        k = pm.Beta("k", 2, 2)
-        with_cat = pt.log(k) + pm.logp(pm.Poisson.dist(pt.exp(a + b)), notes)
-        without = pt.log1p(-k) + pm.logp(pm.Poisson.dist(pt.exp(a)), notes)
-        known = pt.switch(cat, with_cat, without)
-        unknown = pm.math.logaddexp(with_cat, without)
-        pm.Potential("notes", pt.switch(pt.ge(cat, 0), known, unknown))
-    return model, ["k"]
+    a = pm.Normal("a", 2, 0.5)
+    b = pm.Normal("b", 0, 0.5)
+    k = pm.Beta("k", 2, 2)
+    with_cat = pt.log(k) + pm.logp(pm.Poisson.dist(pt.exp(a + b)), notes)
+    without = pt.log1p(-k) + pm.logp(pm.Poisson.dist(pt.exp(a)), notes)
+    known = pt.switch(cat, with_cat, without)
+    unknown = pm.math.logaddexp(with_cat, without)
+    pm.Potential("notes", pt.switch(pt.ge(cat, 0), known, unknown))
 
 
-@required("doy")
-def cherry_blossoms():
-    rng = np.random.default_rng(1035)
+@required("doy", ask=["w"], seed=1035)
+def cherry_blossoms(rng):
     year = np.linspace(0, 1, 1135)
     knots = np.linspace(0, 1, 12)
     B = np.exp(-0.5 * ((year[:, None] - knots) / 0.08) ** 2)
-    with pm.Model(coords={"splines": np.arange(B.shape[1]), "obs": np.arange(1135)}) as model:
-        a = pm.Normal("a", 100, 5)
-        w = pm.Normal("w", mu=0, sigma=3, size=B.shape[1], dims="splines")
-        mu = pm.Deterministic("mu", a + pm.math.dot(np.asarray(B, order="F"), w.T))
-        sigma = pm.Exponential("sigma", 1)
-        pm.Normal("doy", mu=mu, sigma=sigma, observed=rng.normal(100, 6, size=1135), dims="obs")
-    return model, ["w"]
+    coords({"splines": np.arange(B.shape[1]), "obs": np.arange(1135)})
+    a = pm.Normal("a", 100, 5)
+    w = pm.Normal("w", mu=0, sigma=3, size=B.shape[1], dims="splines")
+    mu = pm.Deterministic("mu", a + pm.math.dot(np.asarray(B, order="F"), w.T))
+    sigma = pm.Exponential("sigma", 1)
+    pm.Normal("doy", mu=mu, sigma=sigma, observed=rng.normal(100, 6, size=1135), dims="obs")
 
 
 # Sports
 
 
-@required("home_points", "away_points")
-def rugby():
-    rng = np.random.default_rng(1040)
+@required("home_points", "away_points", ask=["atts"], seed=1040)
+def rugby(rng):
     home, away = rng.integers(6, size=(2, 1140))
-    with pm.Model(coords={"team": list("abcdef")}) as model:
-        home_team = pm.Data("home_team", home, dims="match")
-        away_team = pm.Data("away_team", away, dims="match")
-        advantage = pm.Normal("advantage", 0, 1)
-        intercept = pm.Normal("intercept", 3, 1)
-        sd = pm.HalfStudentT("sd", nu=3, sigma=2.5, shape=2)
-        atts = pm.Normal("atts", 0, sd[0], dims="team")
-        defs = pm.Normal("defs", 0, sd[1], dims="team")
-        atts = pm.Deterministic("atts_c", atts - pt.mean(atts), dims="team")
-        defs = pm.Deterministic("defs_c", defs - pt.mean(defs), dims="team")
-        home_theta = pt.exp(intercept + advantage + atts[home_team] + defs[away_team])
-        away_theta = pt.exp(intercept + atts[away_team] + defs[home_team])
-        pm.Poisson("home_points", home_theta, observed=rng.poisson(20, size=1140), dims="match")
-        pm.Poisson("away_points", away_theta, observed=rng.poisson(18, size=1140), dims="match")
-    return model, ["atts"]
+    coords({"team": list("abcdef")})
+    home_team = pm.Data("home_team", home, dims="match")
+    away_team = pm.Data("away_team", away, dims="match")
+    advantage = pm.Normal("advantage", 0, 1)
+    intercept = pm.Normal("intercept", 3, 1)
+    sd = pm.HalfStudentT("sd", nu=3, sigma=2.5, shape=2)
+    atts = pm.Normal("atts", 0, sd[0], dims="team")
+    defs = pm.Normal("defs", 0, sd[1], dims="team")
+    atts = pm.Deterministic("atts_c", atts - pt.mean(atts), dims="team")
+    defs = pm.Deterministic("defs_c", defs - pt.mean(defs), dims="team")
+    home_theta = pt.exp(intercept + advantage + atts[home_team] + defs[away_team])
+    away_theta = pt.exp(intercept + atts[away_team] + defs[home_team])
+    pm.Poisson("home_points", home_theta, observed=rng.poisson(20, size=1140), dims="match")
+    pm.Poisson("away_points", away_theta, observed=rng.poisson(18, size=1140), dims="match")
 
 
-@required("goals")
-def dixon_coles():
-    rng = np.random.default_rng(1041)
+@required("goals", ask=["attack"], seed=1041)
+def dixon_coles(rng):
     i, j = rng.integers(20, size=(2, 1141))
     x, y = rng.poisson(1.3, size=(2, 1141))
-    with pm.Model() as model:
-        attack = pm.ZeroSumNormal("attack", 0.5, shape=20)
-        defence = pm.ZeroSumNormal("defence", 0.5, shape=20)
-        home = pm.Normal("home", 0.2, 0.1)
-        rho = pm.Uniform("rho", -0.1, 0.1)
-        lam, mu = pt.exp(attack[i] - defence[j] + home), pt.exp(attack[j] - defence[i])
-        tau = pt.ones(1141)
-        tau = pt.switch((x == 0) & (y == 0), 1 - lam * mu * rho, tau)
-        tau = pt.switch((x == 0) & (y == 1), 1 + lam * rho, tau)
-        tau = pt.switch((x == 1) & (y == 0), 1 + mu * rho, tau)
-        tau = pt.switch((x == 1) & (y == 1), 1 - rho, tau)
-        scores = pm.logp(pm.Poisson.dist(lam), x) + pm.logp(pm.Poisson.dist(mu), y)
-        pm.Potential("goals", scores + pt.log(pt.maximum(tau, 1e-6)))
-    return model, ["attack"]
+    attack = pm.ZeroSumNormal("attack", 0.5, shape=20)
+    defence = pm.ZeroSumNormal("defence", 0.5, shape=20)
+    home = pm.Normal("home", 0.2, 0.1)
+    rho = pm.Uniform("rho", -0.1, 0.1)
+    lam, mu = pt.exp(attack[i] - defence[j] + home), pt.exp(attack[j] - defence[i])
+    tau = pt.ones(1141)
+    tau = pt.switch((x == 0) & (y == 0), 1 - lam * mu * rho, tau)
+    tau = pt.switch((x == 0) & (y == 1), 1 + lam * rho, tau)
+    tau = pt.switch((x == 1) & (y == 0), 1 + mu * rho, tau)
+    tau = pt.switch((x == 1) & (y == 1), 1 - rho, tau)
+    scores = pm.logp(pm.Poisson.dist(lam), x) + pm.logp(pm.Poisson.dist(mu), y)
+    pm.Potential("goals", scores + pt.log(pt.maximum(tau, 1e-6)))
 
 
-@required("won")
-def bradley_terry():
-    rng = np.random.default_rng(1042)
+@required("won", ask=["skill"], seed=1042)
+def bradley_terry(rng, sigma):
     winner, loser = rng.integers(80, size=(2, 1142))
-    with pm.Model() as model:
-        sigma = pm.HalfNormal("sigma", 1)
-        skill = pm.Normal("skill", 0, sigma, shape=80)
-        pm.Bernoulli("won", logit_p=skill[winner] - skill[loser], observed=np.ones(1142, dtype=int))
-    return model, ["skill"]
+    skill = pm.Normal("skill", 0, sigma, shape=80)
+    pm.Bernoulli("won", logit_p=skill[winner] - skill[loser], observed=np.ones(1142, dtype=int))
 
 
-@required("wins")
-def bradley_terry_by_ratio():
-    rng = np.random.default_rng(1043)
+@required("wins", ask=["strength"], seed=1043)
+def bradley_terry_by_ratio(rng):
     i, j = rng.integers(30, size=(2, 1143))
     games = rng.integers(1, 9, size=1143)
-    with pm.Model() as model:
-        strength = pm.Gamma("strength", 4, 2, shape=30)
-        p = strength[i] / (strength[i] + strength[j])
-        pm.Binomial("wins", n=games, p=p, observed=rng.binomial(games, 0.5))
-    return model, ["strength"]
+    strength = pm.Gamma("strength", 4, 2, shape=30)
+    p = strength[i] / (strength[i] + strength[j])
+    pm.Binomial("wins", n=games, p=p, observed=rng.binomial(games, 0.5))
 
 
-@required("theta", "hits")
-def batting_averages():
-    rng = np.random.default_rng(1044)
+@required("theta", "hits", ask=["phi"], seed=1044)
+def batting_averages(rng):
     at_bats = rng.integers(5, 50, size=1144)
-    with pm.Model() as model:
-        phi = pm.Uniform("phi", 0.0, 1.0)
-        kappa_log = pm.Exponential("kappa_log", lam=1.5)
-        kappa = pm.Deterministic("kappa", pt.exp(kappa_log))
-        theta = pm.Beta("theta", alpha=phi * kappa, beta=(1.0 - phi) * kappa, shape=1144)
-        pm.Binomial("hits", n=at_bats, p=theta, observed=rng.binomial(at_bats, 0.27))
-    return model, ["phi"]
+    phi = pm.Uniform("phi", 0.0, 1.0)
+    kappa_log = pm.Exponential("kappa_log", lam=1.5)
+    kappa = pm.Deterministic("kappa", pt.exp(kappa_log))
+    theta = pm.Beta("theta", alpha=phi * kappa, beta=(1.0 - phi) * kappa, shape=1144)
+    pm.Binomial("hits", n=at_bats, p=theta, observed=rng.binomial(at_bats, 0.27))
 
 
-@required("putts")
-def golf_putting():
-    rng = np.random.default_rng(1045)
+@required("putts", ask=["angle"], seed=1045)
+def golf_putting(rng):
     distance = rng.uniform(2, 40, size=1145)
     tries = rng.integers(1, 40, size=1145)
 
     def phi(x):
         return 0.5 + 0.5 * pt.erf(x / pt.sqrt(2.0))
 
-    with pm.Model() as model:
-        angle = pm.HalfNormal("angle", initval=0.05)
-        long_short = pm.HalfNormal("long_short", initval=0.2)
-        by_angle = 2 * phi(pt.arcsin((4.25 - 1.68) / 2 / 12 / distance) / angle) - 1
-        far = (distance + 1) * long_short
-        by_distance = phi(2.0 / far) - phi(-1.0 / far)
-        p = pt.switch(distance < 0, 0.0, by_angle * by_distance)
-        pm.Binomial("putts", n=tries, p=p, observed=rng.binomial(tries, 0.5))
-    return model, ["angle"]
+    angle = pm.HalfNormal("angle", initval=0.05)
+    long_short = pm.HalfNormal("long_short", initval=0.2)
+    by_angle = 2 * phi(pt.arcsin((4.25 - 1.68) / 2 / 12 / distance) / angle) - 1
+    far = (distance + 1) * long_short
+    by_distance = phi(2.0 / far) - phi(-1.0 / far)
+    p = pt.switch(distance < 0, 0.0, by_angle * by_distance)
+    pm.Binomial("putts", n=tries, p=p, observed=rng.binomial(tries, 0.5))
 
 
 # Psychometrics
 
 
-@required("theta", "answers")
-def rasch():
-    rng = np.random.default_rng(1050)
-    with pm.Model(coords={"person": np.arange(1150), "item": np.arange(8)}) as model:
-        sd = pm.HalfNormal("sd", 1)
-        theta = pm.Normal("theta", 0, sd, dims="person")
-        b = pm.Normal("b", 0, 1, dims="item")
-        eta = theta[:, None] - b[None, :]
-        y = rng.integers(2, size=(1150, 8))
-        pm.Bernoulli("answers", logit_p=eta, observed=y, dims=("person", "item"))
-    return model, ["b", "sd"]
+@required("theta", "answers", ask=["b", "sd"], seed=1050)
+def rasch(rng):
+    coords({"person": np.arange(1150), "item": np.arange(8)})
+    sd = pm.HalfNormal("sd", 1)
+    theta = pm.Normal("theta", 0, sd, dims="person")
+    b = pm.Normal("b", 0, 1, dims="item")
+    eta = theta[:, None] - b[None, :]
+    y = rng.integers(2, size=(1150, 8))
+    pm.Bernoulli("answers", logit_p=eta, observed=y, dims=("person", "item"))
 
 
-@required("y")
-def two_parameter_items():
-    rng = np.random.default_rng(1051)
+@required("y", ask=["a", "b"], seed=1051)
+def two_parameter_items(rng):
     person, item = rng.integers(200, size=2000), rng.integers(15, size=2000)
-    with pm.Model() as model:
-        theta = pm.Normal("theta", 0, 1, shape=200)
-        a = pm.LogNormal("a", 0, 0.3, shape=15)
-        b = pm.Normal("b", 0, 1, shape=15)
-        p = pm.math.sigmoid(a[item] * (theta[person] - b[item]))
-        pm.Bernoulli("y", p=p, observed=rng.integers(2, size=2000))
-    return model, ["a", "b"]
+    theta = pm.Normal("theta", 0, 1, shape=200)
+    a = pm.LogNormal("a", 0, 0.3, shape=15)
+    b = pm.Normal("b", 0, 1, shape=15)
+    p = pm.math.sigmoid(a[item] * (theta[person] - b[item]))
+    pm.Bernoulli("y", p=p, observed=rng.integers(2, size=2000))
 
 
-@required("theta", "y")
-def three_parameter_items():
-    rng = np.random.default_rng(1052)
-    with pm.Model() as model:
-        theta = pm.Normal("theta", 0, 1, shape=(1152, 1))
-        a = pm.HalfNormal("a", 1, shape=(1, 6))
-        b = pm.Normal("b", 0, 1, shape=(1, 6))
-        c = pm.Beta("c", 2, 8, shape=(1, 6))
-        p = c + (1 - c) * pm.math.invlogit(a * (theta - b))
-        pm.Bernoulli("y", p, observed=rng.integers(2, size=(1152, 6)))
-    return model, ["c"]
+@required("theta", "y", ask=["c"], seed=1052)
+def three_parameter_items(rng):
+    theta = pm.Normal("theta", 0, 1, shape=(1152, 1))
+    a = pm.HalfNormal("a", 1, shape=(1, 6))
+    b = pm.Normal("b", 0, 1, shape=(1, 6))
+    c = pm.Beta("c", 2, 8, shape=(1, 6))
+    p = c + (1 - c) * pm.math.invlogit(a * (theta - b))
+    pm.Bernoulli("y", p, observed=rng.integers(2, size=(1152, 6)))
 
 
-@required("y")
-def graded_responses():
-    rng = np.random.default_rng(1053)
+@required("y", ask=["theta"], seed=1053)
+def graded_responses(rng):
     person, item = rng.integers(100, size=1153), rng.integers(5, size=1153)
-    with pm.Model() as model:
-        theta = pm.Normal("theta", 0, 1, shape=100)
-        first = pm.Normal("first", -1, 0.5, shape=5)
-        gaps = pm.HalfNormal("gaps", 1, shape=(5, 3))
-        steps = pt.concatenate([first[:, None], first[:, None] + pt.cumsum(gaps, axis=1)], axis=1)
-        above = pm.math.invlogit(theta[person][:, None] - steps[item])
-        ones, zeros = np.ones((1153, 1)), np.zeros((1153, 1))
-        p = pt.concatenate([ones, above], axis=1) - pt.concatenate([above, zeros], axis=1)
-        pm.Categorical("y", p=p, observed=rng.integers(5, size=1153))
-    return model, ["theta"]
+    theta = pm.Normal("theta", 0, 1, shape=100)
+    first = pm.Normal("first", -1, 0.5, shape=5)
+    gaps = pm.HalfNormal("gaps", 1, shape=(5, 3))
+    steps = pt.concatenate([first[:, None], first[:, None] + pt.cumsum(gaps, axis=1)], axis=1)
+    above = pm.math.invlogit(theta[person][:, None] - steps[item])
+    ones, zeros = np.ones((1153, 1)), np.zeros((1153, 1))
+    p = pt.concatenate([ones, above], axis=1) - pt.concatenate([above, zeros], axis=1)
+    pm.Categorical("y", p=p, observed=rng.integers(5, size=1153))
 
 
-@required("rt")
-def shifted_wald_reaction_times():
-    rng = np.random.default_rng(1054)
+@required("rt", ask=["drift"], seed=1054)
+def shifted_wald_reaction_times(rng):
     subject = rng.integers(25, size=1154)
-    with pm.Model() as model:
-        drift = pm.LogNormal("drift", 0.5, 0.3, shape=25)
-        bound = pm.LogNormal("bound", 0, 0.3)
-        shift = pm.Uniform("shift", 0, 0.2)
-        y = 0.25 + rng.wald(0.5, 1, size=1154)
-        pm.Wald("rt", mu=bound / drift[subject], lam=bound**2, alpha=shift, observed=y)
-    return model, ["drift"]
+    drift = pm.LogNormal("drift", 0.5, 0.3, shape=25)
+    bound = pm.LogNormal("bound", 0, 0.3)
+    shift = pm.Uniform("shift", 0, 0.2)
+    y = 0.25 + rng.wald(0.5, 1, size=1154)
+    pm.Wald("rt", mu=bound / drift[subject], lam=bound**2, alpha=shift, observed=y)
 
 
-@required("rt")
-def ex_gaussian_reaction_times():
-    rng = np.random.default_rng(1055)
+@required("rt", ask=["nu"], seed=1055)
+def ex_gaussian_reaction_times(rng):
     condition = rng.integers(3, size=1155)
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0.5, 0.2, shape=3)
-        sigma = pm.HalfNormal("sigma", 0.2)
-        nu = pm.Exponential("nu", 5, shape=3)
-        y = rng.normal(0.5, 0.1, size=1155) + rng.exponential(0.2, size=1155)
-        pm.ExGaussian("rt", mu=mu[condition], sigma=sigma, nu=nu[condition], observed=y)
-    return model, ["nu"]
+    mu = pm.Normal("mu", 0.5, 0.2, shape=3)
+    sigma = pm.HalfNormal("sigma", 0.2)
+    nu = pm.Exponential("nu", 5, shape=3)
+    y = rng.normal(0.5, 0.1, size=1155) + rng.exponential(0.2, size=1155)
+    pm.ExGaussian("rt", mu=mu[condition], sigma=sigma, nu=nu[condition], observed=y)
 
 
-@required("hits", "false_alarms")
-def signal_detection():
-    rng = np.random.default_rng(1056)
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 1, shape=2)
-        z = pm.Normal("z", 0, 1, shape=(40, 2))
-        s = pm.HalfNormal("s", 0.5, shape=2)
-        d, c = [mu[k] + s[k] * z[:, k] for k in range(2)]
-        who = rng.integers(40, size=1156)
-        hit = pm.math.invprobit(d[who] / 2 - c[who])
-        alarm = pm.math.invprobit(-d[who] / 2 - c[who])
-        pm.Binomial("hits", 20, hit, observed=rng.binomial(20, 0.7, size=1156))
-        pm.Binomial("false_alarms", 20, alarm, observed=rng.binomial(20, 0.3, size=1156))
-    return model, ["mu"]
+@required("hits", "false_alarms", ask=["mu"], seed=1056)
+def signal_detection(rng):
+    mu = pm.Normal("mu", 0, 1, shape=2)
+    z = pm.Normal("z", 0, 1, shape=(40, 2))
+    s = pm.HalfNormal("s", 0.5, shape=2)
+    d, c = [mu[k] + s[k] * z[:, k] for k in range(2)]
+    who = rng.integers(40, size=1156)
+    hit = pm.math.invprobit(d[who] / 2 - c[who])
+    alarm = pm.math.invprobit(-d[who] / 2 - c[who])
+    pm.Binomial("hits", 20, hit, observed=rng.binomial(20, 0.7, size=1156))
+    pm.Binomial("false_alarms", 20, alarm, observed=rng.binomial(20, 0.3, size=1156))
 
 
-@required("y")
-def psychometric_function_with_lapses():
-    rng = np.random.default_rng(1057)
+@required("y", ask=["lapse"], seed=1057)
+def psychometric_function_with_lapses(rng):
     contrast = rng.uniform(0, 1, size=1157)
-    with pm.Model() as model:
-        threshold = pm.Beta("threshold", 2, 2)
-        width = pm.HalfNormal("width", 0.3)
-        lapse = pm.Beta("lapse", 1, 10)
-        p = 0.5 + (0.5 - lapse) * (1 - pt.exp(-((contrast / threshold) ** (1 / width))))
-        pm.Bernoulli("y", p=p, observed=rng.integers(2, size=1157))
-    return model, ["lapse"]
+    threshold = pm.Beta("threshold", 2, 2)
+    width = pm.HalfNormal("width", 0.3)
+    lapse = pm.Beta("lapse", 1, 10)
+    p = 0.5 + (0.5 - lapse) * (1 - pt.exp(-((contrast / threshold) ** (1 / width))))
+    pm.Bernoulli("y", p=p, observed=rng.integers(2, size=1157))
 
 
-@required("eta", "y")
-def confirmatory_factors():
-    rng = np.random.default_rng(1058)
-    with pm.Model() as model:
-        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1, shape=2))
-        eta = pm.MvNormal("eta", np.zeros(2), chol=chol, shape=(1158, 2))
-        free = pm.Normal("free", 1, 0.3, shape=4)
-        load = pt.zeros((6, 2))
-        load = pt.set_subtensor(load[0, 0], 1.0)
-        load = pt.set_subtensor(load[3, 1], 1.0)
-        load = pt.set_subtensor(load[1:3, 0], free[:2])
-        load = pt.set_subtensor(load[4:, 1], free[2:])
-        nu = pm.Normal("nu", 0, 1, shape=6)
-        sigma = pm.HalfNormal("sigma", 1, shape=6)
-        pm.Normal("y", nu + pt.dot(eta, load.T), sigma, observed=rng.normal(size=(1158, 6)))
-    return model, ["free", "sigma"]
+@required("eta", "y", ask=["free", "sigma"], seed=1058)
+def confirmatory_factors(rng):
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1, shape=2))
+    eta = pm.MvNormal("eta", np.zeros(2), chol=chol, shape=(1158, 2))
+    free = pm.Normal("free", 1, 0.3, shape=4)
+    load = pt.zeros((6, 2))
+    load = pt.set_subtensor(load[0, 0], 1.0)
+    load = pt.set_subtensor(load[3, 1], 1.0)
+    load = pt.set_subtensor(load[1:3, 0], free[:2])
+    load = pt.set_subtensor(load[4:, 1], free[2:])
+    nu = pm.Normal("nu", 0, 1, shape=6)
+    sigma = pm.HalfNormal("sigma", 1, shape=6)
+    pm.Normal("y", nu + pt.dot(eta, load.T), sigma, observed=rng.normal(size=(1158, 6)))
 
 
-@required("exog", "endog", "x", "y")
-def structural_equation():
-    rng = np.random.default_rng(1059)
-    with pm.Model(coords={"obs": range(1159), "indicator": list("abc")}) as model:
-        path = pm.Normal("path", 0, 1)
-        sd = pm.HalfNormal("sd", 1)
-        exog = pm.Normal("exog", 0, 1, dims="obs")
-        endog = pm.Normal("endog", path * exog, sd, dims="obs")
-        lx = pm.Normal("lx", 1, 0.5, dims="indicator")
-        ly = pm.Normal("ly", 1, 0.5, dims="indicator")
-        mu_x = pt.outer(exog, lx)
-        mu_y = endog[:, None] * ly
-        pm.Normal("x", mu_x, 0.5, observed=rng.normal(size=(1159, 3)), dims=("obs", "indicator"))
-        pm.Normal("y", mu_y, 0.5, observed=rng.normal(size=(1159, 3)), dims=("obs", "indicator"))
-    return model, ["path"]
+@required("exog", "endog", "x", "y", ask=["path"], seed=1059)
+def structural_equation(rng):
+    coords({"obs": range(1159), "indicator": list("abc")})
+    path = pm.Normal("path", 0, 1)
+    sd = pm.HalfNormal("sd", 1)
+    exog = pm.Normal("exog", 0, 1, dims="obs")
+    endog = pm.Normal("endog", path * exog, sd, dims="obs")
+    lx = pm.Normal("lx", 1, 0.5, dims="indicator")
+    ly = pm.Normal("ly", 1, 0.5, dims="indicator")
+    mu_x = pt.outer(exog, lx)
+    mu_y = endog[:, None] * ly
+    pm.Normal("x", mu_x, 0.5, observed=rng.normal(size=(1159, 3)), dims=("obs", "indicator"))
+    pm.Normal("y", mu_y, 0.5, observed=rng.normal(size=(1159, 3)), dims=("obs", "indicator"))
 
 
 # Survival
 
 
-@required("observed", "censored")
-def weibull_with_potential():
-    rng, X = columns(2600, 2, 1060)
+@required("observed", "censored", ask=["coef"], columns=(2600, 2, 1060))
+def weibull_with_potential(rng, X, mu):
     t = rng.weibull(1.5, size=2600)
     event = rng.random(2600) < 0.5
 
     def weibull_lccdf(x, alpha, beta):
         return -((x / beta) ** alpha)
 
-    with pm.Model() as model:
-        alpha = pm.LogNormal("alpha", 0, 0.3)
-        mu = pm.Normal("mu", 0, 1)
-        coef = pm.Normal("coef", 0, 0.5, shape=2)
-        beta = pm.Deterministic("beta", pt.exp(mu + pt.dot(X, coef)))
-        pm.Weibull("observed", alpha=alpha, beta=beta[event], observed=t[event])
-        pm.Potential("censored", weibull_lccdf(t[~event], alpha, beta[~event]))
-    return model, ["coef"]
+    alpha = pm.LogNormal("alpha", 0, 0.3)
+    coef = pm.Normal("coef", 0, 0.5, shape=2)
+    beta = pm.Deterministic("beta", pt.exp(mu + pt.dot(X, coef)))
+    pm.Weibull("observed", alpha=alpha, beta=beta[event], observed=t[event])
+    pm.Potential("censored", weibull_lccdf(t[~event], alpha, beta[~event]))
 
 
-@required("time")
-def weibull_censored():
-    rng = np.random.default_rng(1061)
+@required("time", ask=["alpha"], seed=1061)
+def weibull_censored(rng):
     arm = rng.integers(2, size=1161)
     limit = rng.uniform(0.5, 2, size=1161)
     t = np.minimum(rng.weibull(1.5, size=1161), limit)
-    with pm.Model() as model:
-        alpha = pm.Gamma("alpha", 10, 10)
-        b = pm.Normal("b", 0, 0.5, shape=2)
-        latent = pm.Weibull.dist(alpha=alpha, beta=pm.math.exp(b[arm]))
-        pm.Censored("time", latent, lower=None, upper=limit, observed=t)
-    return model, ["alpha"]
+    alpha = pm.Gamma("alpha", 10, 10)
+    b = pm.Normal("b", 0, 0.5, shape=2)
+    latent = pm.Weibull.dist(alpha=alpha, beta=pm.math.exp(b[arm]))
+    pm.Censored("time", latent, lower=None, upper=limit, observed=t)
 
 
-@required("y_obs", "y_cens")
-def accelerated_failure_times():
-    rng, X = columns(2601, 1, 1062)
+@required("y_obs", "y_cens", ask=["s"], columns=(2601, 1, 1062))
+def accelerated_failure_times(rng, X):
     X = np.column_stack([np.ones(2601), X])
     y = np.log(rng.exponential(size=2601))
     cens = rng.random(2601) < 0.45
-    with pm.Model() as model:
-        x = pm.Data("x", X)
-        beta = pm.Normal("beta", 0, 1, shape=2)
-        s = pm.HalfNormal("s", 1)
-        eta = beta.dot(x.T)
-        pm.Gumbel("y_obs", eta[~cens], s, observed=y[~cens])
-        pm.Potential("y_cens", pt.log1p(-pt.exp(-pt.exp(-(y[cens] - eta[cens]) / s))))
-    return model, ["s"]
+    x = pm.Data("x", X)
+    beta = pm.Normal("beta", 0, 1, shape=2)
+    s = pm.HalfNormal("s", 1)
+    eta = beta.dot(x.T)
+    pm.Gumbel("y_obs", eta[~cens], s, observed=y[~cens])
+    pm.Potential("y_cens", pt.log1p(-pt.exp(-pt.exp(-(y[cens] - eta[cens]) / s))))
 
 
-@required("deaths")
-def piecewise_exponential():
-    rng, X = columns(1163, 1, 1063)
+@required("deaths", ask=["lambda0"], columns=(1163, 1, 1063))
+def piecewise_exponential(rng, X):
     death = rng.integers(2, size=(1163, 6)) * (rng.random((1163, 6)) < 0.3)
     exposure = rng.uniform(0.1, 3, size=(1163, 6))
-    with pm.Model(coords={"intervals": np.arange(6)}) as model:
-        lambda0 = pm.Gamma("lambda0", 2, 2, dims="intervals")
-        beta = pm.Normal("beta", 0, 1)
-        lam = pm.Deterministic("lam", pt.outer(pt.exp(beta * X[:, 0]), lambda0))
-        mu = pm.Deterministic("mu", exposure * lam)
-        pm.Poisson("deaths", mu, observed=death)
-    return model, ["lambda0"]
+    coords({"intervals": np.arange(6)})
+    lambda0 = pm.Gamma("lambda0", 2, 2, dims="intervals")
+    beta = pm.Normal("beta", 0, 1)
+    lam = pm.Deterministic("lam", pt.outer(pt.exp(beta * X[:, 0]), lambda0))
+    mu = pm.Deterministic("mu", exposure * lam)
+    pm.Poisson("deaths", mu, observed=death)
 
 
-@required("deaths")
-def piecewise_exponential_with_changing_effect():
-    rng, X = columns(1164, 1, 1064)
+@required("deaths", ask=["beta"], columns=(1164, 1, 1064))
+def piecewise_exponential_with_changing_effect(rng, X):
     exposure = rng.uniform(0.1, 3, size=(1164, 5))
-    with pm.Model(coords={"interval": np.arange(5), "patient": np.arange(1164)}) as model:
-        log_rate = pm.GaussianRandomWalk(
-            "log_rate", sigma=0.3, init_dist=pm.Normal.dist(0, 1), dims="interval"
-        )
-        beta = pm.GaussianRandomWalk("beta", sigma=0.3, init_dist=pm.Normal.dist(0, 1), dims="interval")
-        lam = pt.exp(log_rate[None, :] + X * beta[None, :])
-        y = rng.integers(2, size=(1164, 5))
-        pm.Poisson("deaths", exposure * lam, observed=y, dims=("patient", "interval"))
-    return model, ["beta"]
+    coords({"interval": np.arange(5), "patient": np.arange(1164)})
+    log_rate = pm.GaussianRandomWalk("log_rate", sigma=0.3, init_dist=pm.Normal.dist(0, 1), dims="interval")
+    beta = pm.GaussianRandomWalk("beta", sigma=0.3, init_dist=pm.Normal.dist(0, 1), dims="interval")
+    lam = pt.exp(log_rate[None, :] + X * beta[None, :])
+    y = rng.integers(2, size=(1164, 5))
+    pm.Poisson("deaths", exposure * lam, observed=y, dims=("patient", "interval"))
 
 
-@required("lifetime")
-def gompertz_lifetimes():
-    rng, X = columns(1165, 2, 1065)
+@required("lifetime", ask=["b"], columns=(1165, 2, 1065))
+def gompertz_lifetimes(rng, X):
 
     def logp(t, log_a, b):
         return log_a + b * t - pt.exp(log_a) / b * pt.expm1(b * t)
 
-    with pm.Model() as model:
-        b = pm.Gamma("b", 4, 8)
-        coef = pm.Normal("coef", 0, 0.3, shape=2)
-        log_a = pm.Normal("log_a", -1, 1)
-        t = rng.gamma(4, 0.4, size=1165)
-        pm.CustomDist("lifetime", log_a + pt.dot(X, coef), b, logp=logp, observed=t)
-    return model, ["b"]
+    b = pm.Gamma("b", 4, 8)
+    coef = pm.Normal("coef", 0, 0.3, shape=2)
+    log_a = pm.Normal("log_a", -1, 1)
+    t = rng.gamma(4, 0.4, size=1165)
+    pm.CustomDist("lifetime", log_a + pt.dot(X, coef), b, logp=logp, observed=t)
 
 
-@required("interval")
-def interval_censored_inspections():
-    rng = np.random.default_rng(1066)
+@required("interval", ask=["mu"], seed=1066)
+def interval_censored_inspections(rng, sigma):
     left = rng.uniform(0.1, 2, size=1166)
     right = left + rng.uniform(0.2, 1, size=1166)
     machine = rng.integers(12, size=1166)
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 0.5, shape=12)
-        sigma = pm.HalfNormal("sigma", 1)
-        life = pm.LogNormal.dist(mu[machine], sigma)
-        upper, lower = pm.logcdf(life, right), pm.logcdf(life, left)
-        pm.Potential("interval", pt.sum(pm.math.logdiffexp(upper, lower)))
-    return model, ["mu"]
+    mu = pm.Normal("mu", 0, 0.5, shape=12)
+    life = pm.LogNormal.dist(mu[machine], sigma)
+    upper, lower = pm.logcdf(life, right), pm.logcdf(life, left)
+    pm.Potential("interval", pt.sum(pm.math.logdiffexp(upper, lower)))
 
 
-@required("frailty", "relapse")
-def shared_frailty():
-    rng, X = columns(2400, 2, 1067)
+@required("frailty", "relapse", ask=["theta"], columns=(2400, 2, 1067))
+def shared_frailty(rng, X):
     hospital = np.repeat(np.arange(1200), 2)
-    with pm.Model() as model:
-        theta = pm.Gamma("theta", 4, 2)
-        frailty = pm.Gamma("frailty", alpha=theta, beta=theta, shape=1200)
-        beta = pm.Normal("beta", 0, 0.5, shape=2)
-        rate = frailty[hospital] * pm.math.exp(X @ beta)
-        pm.Exponential("relapse", rate, observed=rng.exponential(size=2400))
-    return model, ["theta"]
+    theta = pm.Gamma("theta", 4, 2)
+    frailty = pm.Gamma("frailty", alpha=theta, beta=theta, shape=1200)
+    beta = pm.Normal("beta", 0, 0.5, shape=2)
+    rate = frailty[hospital] * pm.math.exp(X @ beta)
+    pm.Exponential("relapse", rate, observed=rng.exponential(size=2400))
 
 
-@required("cured")
-def mixture_cure():
-    rng, X = columns(1168, 1, 1068)
+@required("cured", ask=["lam"], columns=(1168, 1, 1068))
+def mixture_cure(rng, X):
     t = rng.exponential(size=1168)
     event = rng.random(1168) < 0.4
-    with pm.Model() as model:
-        g = pm.Normal("g", 0, 1, shape=2)
-        lam = pm.Gamma("lam", 4, 4)
-        cured = pm.math.invlogit(g[0] + g[1] * X.ravel())
-        log_f = pt.log1p(-cured) + pt.log(lam) - lam * t
-        log_s = pt.log(cured + (1 - cured) * pt.exp(-lam * t))
-        pm.Potential("cured", pt.where(event, log_f, log_s))
-    return model, ["lam"]
+    g = pm.Normal("g", 0, 1, shape=2)
+    lam = pm.Gamma("lam", 4, 4)
+    cured = pm.math.invlogit(g[0] + g[1] * X.ravel())
+    log_f = pt.log1p(-cured) + pt.log(lam) - lam * t
+    log_s = pt.log(cured + (1 - cured) * pt.exp(-lam * t))
+    pm.Potential("cured", pt.where(event, log_f, log_s))
 
 
 # Generated and generic models
 
 
-@required("rt")
-def generated_random_slopes():
-    rng, X = columns(1170, 2, 1070)
+@required("rt", ask=["Days|subject_sigma"], columns=(1170, 2, 1070))
+def generated_random_slopes(rng, X):
     subject = rng.integers(18, size=1170)
-    with pm.Model(coords={"subject__factor_dim": range(18), "__obs__": range(1170)}) as model:
-        intercept = pm.Normal("Intercept", 0, 2.5)
-        days = pm.Normal("Days", 0, 1)
-        slope_sigma = pm.HalfNormal("Days|subject_sigma", 1)
-        offset = pm.Normal("1|subject_offset", 0, 1, dims="subject__factor_dim")
-        slope_offset = pm.Normal("Days|subject_offset", 0, 1, dims="subject__factor_dim")
-        sigma = pm.HalfStudentT("sigma", nu=4, sigma=1)
-        one = pm.Deterministic("1|subject", offset * pm.HalfNormal("1|subject_sigma", 1))
-        slopes = pm.Deterministic("Days|subject", slope_offset * slope_sigma)
-        x = X[:, 0] - X[:, 0].mean()
-        mu = intercept + days * x + one[subject] + slopes[subject] * x
-        mu = pm.Deterministic("mu", mu, dims="__obs__")
-        pm.Normal("rt", mu=mu, sigma=sigma, observed=rng.normal(size=1170), dims="__obs__")
-    return model, ["Days|subject_sigma"]
+    coords({"subject__factor_dim": range(18), "__obs__": range(1170)})
+    intercept = pm.Normal("Intercept", 0, 2.5)
+    days = pm.Normal("Days", 0, 1)
+    slope_sigma = pm.HalfNormal("Days|subject_sigma", 1)
+    offset = pm.Normal("1|subject_offset", 0, 1, dims="subject__factor_dim")
+    slope_offset = pm.Normal("Days|subject_offset", 0, 1, dims="subject__factor_dim")
+    sigma = pm.HalfStudentT("sigma", nu=4, sigma=1)
+    one = pm.Deterministic("1|subject", offset * pm.HalfNormal("1|subject_sigma", 1))
+    slopes = pm.Deterministic("Days|subject", slope_offset * slope_sigma)
+    x = X[:, 0] - X[:, 0].mean()
+    mu = intercept + days * x + one[subject] + slopes[subject] * x
+    mu = pm.Deterministic("mu", mu, dims="__obs__")
+    pm.Normal("rt", mu=mu, sigma=sigma, observed=rng.normal(size=1170), dims="__obs__")
 
 
-@required("score")
-def pupils_in_classes_in_schools():
-    rng, X = columns(1171, 1, 1071)
+@required("score", ask=["s", "school"], columns=(1171, 1, 1071))
+def pupils_in_classes_in_schools(rng, X, mu):
     school_of_class = rng.integers(10, size=60)
     class_of_pupil = rng.integers(60, size=1171)
-    with pm.Model() as model:
-        s = pm.HalfNormal("s", 1, shape=3)
-        mu = pm.Normal("mu", 0, 1)
-        school = pm.Normal("school", mu, s[0], shape=10)
-        z = pm.Normal("z", 0, 1, shape=60)
-        classes = pm.Deterministic("classes", school[school_of_class] + s[1] * z)
-        slope = pm.Normal("slope", 0, 1, shape=10)
-        eta = classes[class_of_pupil] + slope[school_of_class[class_of_pupil]] * X[:, 0]
-        pm.Normal("score", eta, s[2], observed=rng.normal(size=1171))
-    return model, ["s", "school"]
+    s = pm.HalfNormal("s", 1, shape=3)
+    school = pm.Normal("school", mu, s[0], shape=10)
+    z = pm.Normal("z", 0, 1, shape=60)
+    classes = pm.Deterministic("classes", school[school_of_class] + s[1] * z)
+    slope = pm.Normal("slope", 0, 1, shape=10)
+    eta = classes[class_of_pupil] + slope[school_of_class[class_of_pupil]] * X[:, 0]
+    pm.Normal("score", eta, s[2], observed=rng.normal(size=1171))
 
 
-@required("y")
-def mixture_of_multivariate_normals():
-    rng = np.random.default_rng(1072)
-    with pm.Model() as model:
-        w = pm.Dirichlet("w", np.ones(2))
-        mu = pm.Normal("mu", [[-1, 0], [1, 0]], 1)
-        chols = [
-            pm.LKJCholeskyCov(f"chol_{k}", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=2))[0]
-            for k in range(2)
-        ]
-        parts = [pm.MvNormal.dist(mu[k], chol=chols[k]) for k in range(2)]
-        pm.Mixture("y", w, parts, observed=rng.normal(size=(1172, 2)))
-    return model, ["mu", "w"]
+@required("y", ask=["mu", "w"], seed=1072)
+def mixture_of_multivariate_normals(rng):
+    w = pm.Dirichlet("w", np.ones(2))
+    mu = pm.Normal("mu", [[-1, 0], [1, 0]], 1)
+    chols = [
+        pm.LKJCholeskyCov(f"chol_{k}", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=2))[0]
+        for k in range(2)
+    ]
+    parts = [pm.MvNormal.dist(mu[k], chol=chols[k]) for k in range(2)]
+    pm.Mixture("y", w, parts, observed=rng.normal(size=(1172, 2)))
 
 
-@required("y")
-def zero_inflation_as_mixture():
-    rng, X = columns(1173, 1, 1073)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 0.5, shape=2)
-        w = pm.Dirichlet("w", np.ones(2))
-        mu = pt.exp(b[0] + b[1] * X[:, 0])
-        parts = [pm.DiracDelta.dist(0), pm.Poisson.dist(mu)]
-        pm.Mixture("y", w, parts, observed=rng.poisson(1, size=1173))
-    return model, ["w"]
+@required("y", ask=["w"], columns=(1173, 1, 1073))
+def zero_inflation_as_mixture(rng, X):
+    b = pm.Normal("b", 0, 0.5, shape=2)
+    w = pm.Dirichlet("w", np.ones(2))
+    mu = pt.exp(b[0] + b[1] * X[:, 0])
+    parts = [pm.DiracDelta.dist(0), pm.Poisson.dist(mu)]
+    pm.Mixture("y", w, parts, observed=rng.poisson(1, size=1173))
 
 
-@required("y")
-def mixture_of_binomials_by_stacked_component():
-    rng = np.random.default_rng(1074)
+@required("y", ask=["p"], seed=1074)
+def mixture_of_binomials_by_stacked_component(rng):
     n = rng.integers(5, 20, size=1174)
-    with pm.Model() as model:
-        w = pm.Dirichlet("w", np.ones(3))
-        p = pm.Beta("p", [1, 2, 4], [4, 2, 1])
-        parts = pm.Binomial.dist(n=n[:, None], p=p)
-        pm.Mixture("y", w=w, comp_dists=parts, observed=rng.binomial(n, 0.5))
-    return model, ["p"]
+    w = pm.Dirichlet("w", np.ones(3))
+    p = pm.Beta("p", [1, 2, 4], [4, 2, 1])
+    parts = pm.Binomial.dist(n=n[:, None], p=p)
+    pm.Mixture("y", w=w, comp_dists=parts, observed=rng.binomial(n, 0.5))
 
 
-@required("y")
-def covariance_of_each_group():
-    rng = np.random.default_rng(1075)
+@required("y", ask=["mu"], seed=1075)
+def covariance_of_each_group(rng):
     g = rng.integers(3, size=1175)
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 1, shape=(3, 2))
-        chols = [
-            pm.LKJCholeskyCov(f"chol_{k}", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=2))[0]
-            for k in range(3)
-        ]
-        chol = pt.stack(chols)
-        pm.MvNormal("y", mu[g], chol=chol[g], observed=rng.normal(size=(1175, 2)))
-    return model, ["mu"]
+    mu = pm.Normal("mu", 0, 1, shape=(3, 2))
+    chols = [
+        pm.LKJCholeskyCov(f"chol_{k}", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=2))[0]
+        for k in range(3)
+    ]
+    chol = pt.stack(chols)
+    pm.MvNormal("y", mu[g], chol=chol[g], observed=rng.normal(size=(1175, 2)))
 
 
-@required("curves")
-def curves_with_shared_process():
-    rng = np.random.default_rng(1076)
+@required("curves", ask=["ell"], seed=1076)
+def curves_with_shared_process(rng):
     t = np.linspace(0, 1, 8)[:, None]
-    with pm.Model() as model:
-        ell = pm.LogNormal("ell", -1, 0.3)
-        eta = pm.HalfNormal("eta", 1)
-        mean = pm.Normal("mean", 0, 1, shape=8)
-        K = eta**2 * pm.gp.cov.ExpQuad(1, ell)(t) + 0.1 * pt.eye(8)
-        pm.MvNormal("curves", mean, cov=K, observed=rng.normal(size=(1176, 8)))
-    return model, ["ell"]
+    ell = pm.LogNormal("ell", -1, 0.3)
+    eta = pm.HalfNormal("eta", 1)
+    mean = pm.Normal("mean", 0, 1, shape=8)
+    K = eta**2 * pm.gp.cov.ExpQuad(1, ell)(t) + 0.1 * pt.eye(8)
+    pm.MvNormal("curves", mean, cov=K, observed=rng.normal(size=(1176, 8)))
 
 
-@required("y")
-def multivariate_student_with_group_means():
-    rng = np.random.default_rng(1077)
+@required("y", ask=["nu"], seed=1077)
+def multivariate_student_with_group_means(rng):
     g = rng.integers(6, size=1177)
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 1, shape=(6, 2))
-        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=2))
-        nu = pm.Gamma("nu", 20, 4)
-        pm.MvStudentT("y", nu=nu, mu=mu[g], scale=chol @ chol.T, observed=rng.normal(size=(1177, 2)))
-    return model, ["nu"]
+    mu = pm.Normal("mu", 0, 1, shape=(6, 2))
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=2))
+    nu = pm.Gamma("nu", 20, 4)
+    pm.MvStudentT("y", nu=nu, mu=mu[g], scale=chol @ chol.T, observed=rng.normal(size=(1177, 2)))
 
 
-@required("y")
-def cutpoints_of_each_rater():
-    rng, X = columns(1178, 1, 1078)
+@required("y", ask=["cut"], columns=(1178, 1, 1078))
+def cutpoints_of_each_rater(rng, X, b):
     rater = rng.integers(5, size=1178)
-    with pm.Model() as model:
-        start = np.tile([-1.0, 0.0, 1.0], (5, 1))
-        cut = pm.Normal("cut", 0, 2, shape=(5, 3), transform=ORDERED, initval=start)
-        b = pm.Normal("b", 0, 1)
-        eta = b * X[:, 0]
-        y = rng.integers(4, size=1178)
-        pm.OrderedLogistic("y", eta=eta, cutpoints=cut[rater], compute_p=False, observed=y)
-    return model, ["cut"]
+    start = np.tile([-1.0, 0.0, 1.0], (5, 1))
+    cut = pm.Normal("cut", 0, 2, shape=(5, 3), transform=ORDERED, initval=start)
+    eta = b * X[:, 0]
+    y = rng.integers(4, size=1178)
+    pm.OrderedLogistic("y", eta=eta, cutpoints=cut[rater], compute_p=False, observed=y)
 
 
-@required("y")
-def ordered_cutpoints_by_cumulated_gaps():
-    rng, X = columns(1179, 2, 1079)
-    with pm.Model() as model:
-        first = pm.Normal("first", -1, 1)
-        gaps = pm.Exponential("gaps", 1, shape=3)
-        cut = pt.concatenate([first[None], first + pt.cumsum(gaps)])
-        beta = pm.Normal("beta", 0, 1, shape=2)
-        eta = pt.dot(X, beta)
-        below = pm.math.invlogit(cut[None, :] - eta[:, None])
-        edges = pt.concatenate([pt.zeros((1179, 1)), below, pt.ones((1179, 1))], axis=1)
-        p = pt.diff(edges, axis=1)
-        pm.Categorical("y", p=p, observed=rng.integers(5, size=1179))
-    return model, ["gaps"]
+@required("y", ask=["gaps"], columns=(1179, 2, 1079))
+def ordered_cutpoints_by_cumulated_gaps(rng, X, beta):
+    first = pm.Normal("first", -1, 1)
+    gaps = pm.Exponential("gaps", 1, shape=3)
+    cut = pt.concatenate([first[None], first + pt.cumsum(gaps)])
+    eta = pt.dot(X, beta)
+    below = pm.math.invlogit(cut[None, :] - eta[:, None])
+    edges = pt.concatenate([pt.zeros((1179, 1)), below, pt.ones((1179, 1))], axis=1)
+    p = pt.diff(edges, axis=1)
+    pm.Categorical("y", p=p, observed=rng.integers(5, size=1179))
 
 
-@required("y")
-def epidemic_simulated_for_some_days():
-    rng = np.random.default_rng(1080)
+@required("y", ask=["beta"], seed=1080)
+def epidemic_simulated_for_some_days(rng):
     day = rng.integers(40, size=1180)
 
     def step(s, i, beta, gamma):
         new = beta * s * i
         return s - new, i + new - gamma * i
 
-    with pm.Model() as model:
-        beta = pm.LogNormal("beta", -1, 0.3)
-        gamma = pm.LogNormal("gamma", -2, 0.3)
-        _, i = pytensor.scan(
-            step,
-            outputs_info=[pt.as_tensor(0.99), pt.as_tensor(0.01)],
-            non_sequences=[beta, gamma],
-            n_steps=40,
-            return_updates=False,
-        )
-        pm.Poisson("y", 1000 * i[day] + 0.1, observed=rng.poisson(50, size=1180))
-    return model, ["beta"]
+    beta = pm.LogNormal("beta", -1, 0.3)
+    gamma = pm.LogNormal("gamma", -2, 0.3)
+    _, i = pytensor.scan(
+        step,
+        outputs_info=[pt.as_tensor(0.99), pt.as_tensor(0.01)],
+        non_sequences=[beta, gamma],
+        n_steps=40,
+        return_updates=False,
+    )
+    pm.Poisson("y", 1000 * i[day] + 0.1, observed=rng.poisson(50, size=1180))
 
 
-@refused_so_far
-def learning_of_many_subjects():
-    rng = np.random.default_rng(1081)
+@refused_so_far(seed=1081)
+def learning_of_many_subjects(rng):
     action, reward = rng.integers(2, size=(2, 20, 1181))
 
     def update(action, reward, Q, alpha):
         rows = pt.arange(1181)
         return pt.set_subtensor(Q[rows, action], Q[rows, action] + alpha * (reward - Q[rows, action]))
 
-    with pm.Model() as model:
-        alpha = pm.Beta("alpha", 1, 1)
-        Q = pytensor.scan(
-            update,
-            sequences=[pt.as_tensor(action), pt.as_tensor(reward)],
-            outputs_info=[pt.full((1181, 2), 0.5)],
-            non_sequences=[alpha],
-            return_updates=False,
-        )
-        logits = Q[:-1, :, 1] - Q[:-1, :, 0]
-        pm.Bernoulli("choices", logit_p=logits, observed=action[1:])
-    return model, None
+    alpha = pm.Beta("alpha", 1, 1)
+    Q = scanned(update, [action, reward], pt.full((1181, 2), 0.5), alpha)
+    logits = Q[:-1, :, 1] - Q[:-1, :, 0]
+    pm.Bernoulli("choices", logit_p=logits, observed=action[1:])
 
 
-@required("y")
-def learning_unrolled_over_trials():
-    rng = np.random.default_rng(1082)
+@required("y", ask=["alpha"], seed=1082)
+def learning_unrolled_over_trials(rng):
     reward = rng.normal(size=(1182, 6))
-    with pm.Model() as model:
-        alpha = pm.Beta("alpha", 2, 2)
-        beta = pm.HalfNormal("beta", 1)
-        value, values = pt.zeros(1182), []
-        for k in range(6):
-            values.append(value)
-            value = value + alpha * (reward[:, k] - value)
-        logit_p = beta * pt.stack(values, axis=1)
-        pm.Bernoulli("y", logit_p=logit_p, observed=rng.integers(2, size=(1182, 6)))
-    return model, ["alpha"]
+    alpha = pm.Beta("alpha", 2, 2)
+    beta = pm.HalfNormal("beta", 1)
+    value, values = pt.zeros(1182), []
+    for k in range(6):
+        values.append(value)
+        value = value + alpha * (reward[:, k] - value)
+    logit_p = beta * pt.stack(values, axis=1)
+    pm.Bernoulli("y", logit_p=logit_p, observed=rng.integers(2, size=(1182, 6)))
 
 
-@required("y")
-def flat_priors():
-    rng, X = columns(1183, 3, 1083)
-    with pm.Model() as model:
-        beta = pm.Flat("beta", shape=3)
-        sigma = pm.HalfFlat("sigma")
-        pm.Normal("y", X @ beta, sigma, observed=rng.normal(size=1183))
-    return model, ["beta"]
+@required("y", ask=["beta"], columns=(1183, 3, 1083))
+def flat_priors(rng, X):
+    beta = pm.Flat("beta", shape=3)
+    sigma = pm.HalfFlat("sigma")
+    pm.Normal("y", X @ beta, sigma, observed=rng.normal(size=1183))
 
 
-@required("f", "genotypes")
-def hardy_weinberg():
-    rng = np.random.default_rng(1084)
-    with pm.Model(coords={"locus": range(1184)}) as model:
-        a = pm.Gamma("a", 4, 2, shape=2)
-        f = pm.Beta("f", a[0], a[1], dims="locus")
-        inbreeding = pm.Beta("inbreeding", 1, 9)
-        het = 2 * f * (1 - f) * (1 - inbreeding)
-        p = pt.stack([f - het / 2, het, 1 - f - het / 2], axis=-1)
-        pm.Multinomial("genotypes", n=50, p=p, observed=rng.multinomial(50, [0.25, 0.5, 0.25], size=1184))
-    return model, ["inbreeding"]
+@required("f", "genotypes", ask=["inbreeding"], seed=1084)
+def hardy_weinberg(rng):
+    coords({"locus": range(1184)})
+    a = pm.Gamma("a", 4, 2, shape=2)
+    f = pm.Beta("f", a[0], a[1], dims="locus")
+    inbreeding = pm.Beta("inbreeding", 1, 9)
+    het = 2 * f * (1 - f) * (1 - inbreeding)
+    p = pt.stack([f - het / 2, het, 1 - f - het / 2], axis=-1)
+    pm.Multinomial("genotypes", n=50, p=p, observed=rng.multinomial(50, [0.25, 0.5, 0.25], size=1184))
 
 
-@required("y")
-def reading_times_with_crossed_correlated_effects():
-    rng = np.random.default_rng(1085)
+@required("y", ask=["z_item"], seed=1085)
+def reading_times_with_crossed_correlated_effects(rng):
     subject, item, so = rng.integers(20, size=1185), rng.integers(16, size=1185), rng.choice([-1, 1], 1185)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", [6, 0], 0.5)
-        effects = {}
-        for name, size in [("subject", 20), ("item", 16)]:
-            sd = pm.HalfNormal.dist(1, shape=2)
-            chol, _, _ = pm.LKJCholeskyCov(f"chol_{name}", n=2, eta=2, sd_dist=sd)
-            z = pm.Normal(f"z_{name}", 0, 1, shape=(size, 2))
-            effects[name] = pm.Deterministic(name, pt.einsum("ij,nj->ni", chol, z))
-        u = effects["subject"][subject] + effects["item"][item]
-        mu = beta[0] + u[:, 0] + (beta[1] + u[:, 1]) * so
-        pm.LogNormal("y", mu, 1, observed=rng.lognormal(6, 1, size=1185))
-    return model, ["z_item"]
+    beta = pm.Normal("beta", [6, 0], 0.5)
+    effects = {}
+    for name, size in [("subject", 20), ("item", 16)]:
+        sd = pm.HalfNormal.dist(1, shape=2)
+        chol, _, _ = pm.LKJCholeskyCov(f"chol_{name}", n=2, eta=2, sd_dist=sd)
+        z = pm.Normal(f"z_{name}", 0, 1, shape=(size, 2))
+        effects[name] = pm.Deterministic(name, pt.einsum("ij,nj->ni", chol, z))
+    u = effects["subject"][subject] + effects["item"][item]
+    mu = beta[0] + u[:, 0] + (beta[1] + u[:, 1]) * so
+    pm.LogNormal("y", mu, 1, observed=rng.lognormal(6, 1, size=1185))
 
 
-@required("degradation")
-def degradation_increments():
-    rng = np.random.default_rng(1086)
+@required("degradation", ask=["activation"], seed=1086)
+def degradation_increments(rng):
     unit, dt, temperature = rng.integers(30, size=1186), rng.uniform(0.5, 2, 1186), rng.normal(size=1186)
-    with pm.Model() as model:
-        rate = pm.Gamma("rate", 4, 4, shape=30)
-        activation = pm.Normal("activation", 0, 0.5)
-        scale = pm.HalfNormal("scale", 1)
-        shape = rate[unit] * pt.exp(activation * temperature) * dt
-        pm.Gamma("degradation", alpha=shape, beta=1 / scale, observed=rng.gamma(2, 1, size=1186))
-    return model, ["activation"]
+    rate = pm.Gamma("rate", 4, 4, shape=30)
+    activation = pm.Normal("activation", 0, 0.5)
+    scale = pm.HalfNormal("scale", 1)
+    shape = rate[unit] * pt.exp(activation * temperature) * dt
+    pm.Gamma("degradation", alpha=shape, beta=1 / scale, observed=rng.gamma(2, 1, size=1186))
 
 
-@required("adjacency")
-def latent_space_network_of_pairs():
-    rng = np.random.default_rng(1087)
+@required("adjacency", ask=["Z"], seed=1087)
+def latent_space_network_of_pairs(rng, a):
     i, j = np.triu_indices(50, 1)
-    with pm.Model() as model:
-        a = pm.Normal("a", 0, 1)
-        Z = pm.Normal("Z", 0, 1, shape=(50, 2), initval=rng.normal(size=(50, 2)))
-        distance = pt.sqrt(((Z[i] - Z[j]) ** 2).sum(axis=1) + 1e-9)
-        pm.Bernoulli("adjacency", logit_p=a - distance, observed=rng.integers(2, size=len(i)))
-    return model, ["Z"]
+    Z = pm.Normal("Z", 0, 1, shape=(50, 2), initval=rng.normal(size=(50, 2)))
+    distance = pt.sqrt(((Z[i] - Z[j]) ** 2).sum(axis=1) + 1e-9)
+    pm.Bernoulli("adjacency", logit_p=a - distance, observed=rng.integers(2, size=len(i)))
 
 
-@required("adjacency")
-def latent_space_network_of_a_matrix():
-    rng = np.random.default_rng(1088)
+@required("adjacency", ask=["Z"], seed=1088)
+def latent_space_network_of_a_matrix(rng):
     i, j = np.tril_indices(50, -1)
-    with pm.Model() as model:
-        Z = pm.Normal("Z", 0, 1, shape=(50, 2), initval=rng.normal(size=(50, 2)))
-        squares = (Z**2).sum(axis=1)
-        D = squares[:, None] + squares[None, :] - 2 * pt.dot(Z, Z.T)
-        pm.Bernoulli("adjacency", logit_p=-D[i, j], observed=rng.integers(2, size=len(i)))
-    return model, ["Z"]
+    Z = pm.Normal("Z", 0, 1, shape=(50, 2), initval=rng.normal(size=(50, 2)))
+    squares = (Z**2).sum(axis=1)
+    D = squares[:, None] + squares[None, :] - 2 * pt.dot(Z, Z.T)
+    pm.Bernoulli("adjacency", logit_p=-D[i, j], observed=rng.integers(2, size=len(i)))
 
 
-@required("edges")
-def stochastic_blocks():
-    rng = np.random.default_rng(1089)
+@required("edges", ask=["packed"], seed=1089)
+def stochastic_blocks(rng):
     block = rng.integers(4, size=60)
     i, j = np.triu_indices(60, 1)
-    with pm.Model() as model:
-        packed = pm.Beta("packed", 1, 1, shape=10)
-        lookup = np.zeros((4, 4), dtype=int)
-        lookup[np.triu_indices(4)] = np.arange(10)
-        lookup = np.maximum(lookup, lookup.T)
-        P = pm.Deterministic("P", packed[lookup])
-        pm.Bernoulli("edges", P[block[i], block[j]], observed=rng.integers(2, size=len(i)))
-    return model, ["packed"]
+    packed = pm.Beta("packed", 1, 1, shape=10)
+    lookup = np.zeros((4, 4), dtype=int)
+    lookup[np.triu_indices(4)] = np.arange(10)
+    lookup = np.maximum(lookup, lookup.T)
+    P = pm.Deterministic("P", packed[lookup])
+    pm.Bernoulli("edges", P[block[i], block[j]], observed=rng.integers(2, size=len(i)))
 
 
-@required("half")
-def names_that_mean_something_to_numpy():
-    rng, X = columns(1190, 3, 1090)
-    with pm.Model() as model:
-        b = [pm.Normal(name, 0, 1) for name in ("long", "short", "x1,x2")]
-        scale = pm.HalfNormal("object", 1)
-        mu = b[0] * X[:, 0] + b[1] * X[:, 1] + b[2] * X[:, 2]
-        pm.Normal("half", mu, scale, observed=rng.normal(size=1190))
-    return model, ["long", "object"]
+@required("half", ask=["long", "object"], columns=(1190, 3, 1090))
+def names_that_mean_something_to_numpy(rng, X):
+    b = [pm.Normal(name, 0, 1) for name in ("long", "short", "x1,x2")]
+    scale = pm.HalfNormal("object", 1)
+    mu = b[0] * X[:, 0] + b[1] * X[:, 1] + b[2] * X[:, 2]
+    pm.Normal("half", mu, scale, observed=rng.normal(size=1190))

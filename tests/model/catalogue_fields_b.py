@@ -9,548 +9,419 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
-from .catalogue import columns, optional, required
-from .catalogue_fields_a import imputation, with_gaps
+from .catalogue import coords, optional, required
+from .catalogue_fields_a import with_gaps
 
 # Econometrics
 
 
-@required("wages")
-def quantile_regression():
-    rng, X = columns(1201, 3, 2001)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 1, shape=3)
-        b = pm.HalfNormal("b", 1)
-        pm.AsymmetricLaplace("wages", b=b, q=0.9, mu=X @ beta, observed=rng.normal(size=1201))
-    return model, ["b"]
+@required("wages", ask=["b"], columns=(1201, 3, 2001))
+def quantile_regression(rng, X, beta):
+    b = pm.HalfNormal("b", 1)
+    pm.AsymmetricLaplace("wages", b=b, q=0.9, mu=X @ beta, observed=rng.normal(size=1201))
 
 
-@required("y")
-def three_quantiles_at_once():
-    rng, X = columns(1202, 1, 2002)
+@required("y", ask=["s"], columns=(1202, 1, 2002))
+def three_quantiles_at_once(rng, X):
     y = rng.normal(size=1202)
     q = np.array([0.1, 0.5, 0.9])
-    with pm.Model(coords={"q": q}) as model:
-        a = pm.Normal("a", 0, 1, dims="q")
-        b = pm.Normal("b", 0, 1, dims="q")
-        s = pm.HalfNormal("s", 1, dims="q")
-        mu = a + X * b
-        pm.AsymmetricLaplace("y", b=s, q=q, mu=mu, observed=np.tile(y[:, None], (1, 3)))
-    return model, ["s"]
+    coords({"q": q})
+    a = pm.Normal("a", 0, 1, dims="q")
+    b = pm.Normal("b", 0, 1, dims="q")
+    s = pm.HalfNormal("s", 1, dims="q")
+    mu = a + X * b
+    pm.AsymmetricLaplace("y", b=s, q=q, mu=mu, observed=np.tile(y[:, None], (1, 3)))
 
 
-@required("spending")
-def laplace_spending():
-    rng = np.random.default_rng(2003)
+@required("spending", ask=["a"], seed=2003)
+def laplace_spending(rng, b):
     frame = pd.DataFrame({"region": rng.choice(list("NSEW"), size=1203), "income": rng.normal(size=1203)})
     codes, regions = pd.factorize(frame["region"], sort=True)
-    with pm.Model(coords={"region": regions}) as model:
-        a = pm.Normal("a", 0, 1, dims="region")
-        b = pm.Normal("b", 0, 1)
-        scale = pm.HalfCauchy("scale", 1)
-        mu = a[codes] + b * frame["income"].values
-        pm.Laplace("spending", mu=mu, b=scale, observed=rng.laplace(size=1203))
-    return model, ["a"]
+    coords({"region": regions})
+    a = pm.Normal("a", 0, 1, dims="region")
+    scale = pm.HalfCauchy("scale", 1)
+    mu = a[codes] + b * frame["income"].values
+    pm.Laplace("spending", mu=mu, b=scale, observed=rng.laplace(size=1203))
 
 
-@required("returns")
-def skewed_returns():
-    rng, X = columns(1204, 2, 2004)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 1, shape=2)
-        sigma = pm.HalfNormal("sigma", 1)
-        alpha = pm.Normal("alpha", 0, 2, initval=1.0)
-        pm.SkewNormal("returns", mu=pt.dot(X, beta), sigma=sigma, alpha=alpha, observed=rng.normal(size=1204))
-    return model, ["alpha"]
+@required("returns", ask=["alpha"], columns=(1204, 2, 2004))
+def skewed_returns(rng, X, beta, sigma):
+    alpha = pm.Normal("alpha", 0, 2, initval=1.0)
+    pm.SkewNormal("returns", mu=pt.dot(X, beta), sigma=sigma, alpha=alpha, observed=rng.normal(size=1204))
 
 
-@required("hours")
-def tobit():
-    rng, X = columns(1205, 3, 2005)
-    y = np.maximum(rng.normal(size=1205), 0)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 1, shape=4)
-        sigma = pm.HalfStudentT("sigma", 3, 1)
-        latent = pm.Normal.dist(mu=b[0] + X @ b[1:], sigma=sigma)
-        pm.Censored("hours", latent, lower=0, upper=None, observed=y)
-    return model, ["sigma"]
+@required("hours", ask=["sigma"], columns=(1205, 3, 2005))
+def tobit(rng, X):
+    b = pm.Normal("b", 0, 1, shape=4)
+    sigma = pm.HalfStudentT("sigma", 3, 1)
+    latent = pm.Normal.dist(mu=b[0] + X @ b[1:], sigma=sigma)
+    pm.Censored("hours", latent, lower=0, upper=None, observed=np.maximum(rng.normal(size=1205), 0))
 
 
-@required("income")
-def truncated_incomes():
-    rng, X = columns(1206, 2, 2006)
+@required("income", ask=["sigma"], columns=(1206, 2, 2006))
+def truncated_incomes(rng, X, beta, sigma):
     limit = rng.uniform(3, 5, size=1206)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 1, shape=2)
-        sigma = pm.HalfNormal("sigma", 1)
-        y = rng.uniform(0, 3, size=1206)
-        pm.TruncatedNormal("income", X @ beta, sigma, lower=0, upper=limit, observed=y)
-    return model, ["sigma"]
+    y = rng.uniform(0, 3, size=1206)
+    pm.TruncatedNormal("income", X @ beta, sigma, lower=0, upper=limit, observed=y)
 
 
-@required("claims")
-def truncated_counts():
-    rng, X = columns(1207, 1, 2007)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 0.5, shape=2)
-        alpha = pm.Exponential("alpha", 1)
-        positive = pm.NegativeBinomial.dist(mu=pt.exp(b[0] + b[1] * X[:, 0]), alpha=alpha)
-        pm.Truncated("claims", positive, lower=1, observed=1 + rng.poisson(1, size=1207))
-    return model, ["alpha"]
+@required("claims", ask=["alpha"], columns=(1207, 1, 2007))
+def truncated_counts(rng, X):
+    b = pm.Normal("b", 0, 0.5, shape=2)
+    alpha = pm.Exponential("alpha", 1)
+    positive = pm.NegativeBinomial.dist(mu=pt.exp(b[0] + b[1] * X[:, 0]), alpha=alpha)
+    pm.Truncated("claims", positive, lower=1, observed=1 + rng.poisson(1, size=1207))
 
 
-@required("outcome", "selected")
-def heckman_selection():
-    rng, X = columns(1208, 2, 2008)
+@required("outcome", "selected", ask=["rho"], columns=(1208, 2, 2008))
+def heckman_selection(rng, X, sigma):
     y, selected = rng.normal(size=1208), rng.integers(2, size=1208)
     normal = pm.Normal.dist(0, 1)
-    with pm.Model() as model:
-        g = pm.Normal("g", 0, 1, shape=2)
-        b = pm.Normal("b", 0, 1, shape=2)
-        sigma = pm.HalfNormal("sigma", 1)
-        rho = pm.Uniform("rho", -0.9, 0.9)
-        z, r = X @ g, (y - X @ b) / sigma
-        inside = pm.logcdf(normal, (z + rho * r) / pt.sqrt(1 - rho**2))
-        outside = pm.logcdf(normal, -z)
-        pm.Potential("outcome", (selected * (pm.logp(normal, r) - pt.log(sigma))).sum())
-        pm.Potential("selected", pt.switch(selected, inside, outside).sum())
-    return model, ["rho"]
+    g = pm.Normal("g", 0, 1, shape=2)
+    b = pm.Normal("b", 0, 1, shape=2)
+    rho = pm.Uniform("rho", -0.9, 0.9)
+    z, r = X @ g, (y - X @ b) / sigma
+    inside = pm.logcdf(normal, (z + rho * r) / pt.sqrt(1 - rho**2))
+    outside = pm.logcdf(normal, -z)
+    pm.Potential("outcome", (selected * (pm.logp(normal, r) - pt.log(sigma))).sum())
+    pm.Potential("selected", pt.switch(selected, inside, outside).sum())
 
 
-@required("panel")
-def panel_with_unit_and_time_effects():
-    rng = np.random.default_rng(2009)
+@required("panel", ask=["delta", "tau"], seed=2009)
+def panel_with_unit_and_time_effects(rng, tau, sigma):
     unit, year = np.repeat(np.arange(150), 8), np.tile(np.arange(8), 150)
     treated = (unit < 60) & (year >= 5)
-    with pm.Model(coords={"unit": np.arange(150), "year": np.arange(8)}) as model:
-        tau = pm.HalfNormal("tau", 1)
-        unit_effect = pm.Normal("unit_effect", 0, tau, dims="unit")
-        year_effect = pm.ZeroSumNormal("year_effect", 1, dims="year")
-        delta = pm.Normal("delta", 0, 1)
-        sigma = pm.HalfNormal("sigma", 1)
-        mu = unit_effect[unit] + year_effect[year] + delta * treated
-        pm.Normal("panel", mu, sigma, observed=rng.normal(size=1200))
-    return model, ["delta", "tau"]
+    coords({"unit": np.arange(150), "year": np.arange(8)})
+    unit_effect = pm.Normal("unit_effect", 0, tau, dims="unit")
+    year_effect = pm.ZeroSumNormal("year_effect", 1, dims="year")
+    delta = pm.Normal("delta", 0, 1)
+    mu = unit_effect[unit] + year_effect[year] + delta * treated
+    pm.Normal("panel", mu, sigma, observed=rng.normal(size=1200))
 
 
-@required("outcome")
-def difference_in_differences():
-    rng = np.random.default_rng(2010)
+@required("outcome", ask=["effect"], seed=2010)
+def difference_in_differences(rng):
     group, t = rng.integers(2, size=1210), rng.uniform(-1, 1, size=1210)
 
     def is_treated(t, intervention, group):
         return (t > intervention) * group
 
-    with pm.Model() as model:
-        t_ = pm.Data("t", t, dims="obs_idx")
-        treated = pm.Data("treated", is_treated(t, 0.2, group).astype(int), dims="obs_idx")
-        group_ = pm.Data("group", group, dims="obs_idx")
-        c, delta, trend, effect = (pm.Normal(n, 0, 5) for n in ("c", "delta", "trend", "effect"))
-        sigma = pm.HalfNormal("sigma", 2)
-        mu = pm.Deterministic("mu", c + delta * group_ + trend * t_ + effect * treated, dims="obs_idx")
-        pm.Normal("outcome", mu, sigma, observed=rng.normal(size=1210), dims="obs_idx")
-    return model, ["effect"]
+    t_ = pm.Data("t", t, dims="obs_idx")
+    treated = pm.Data("treated", is_treated(t, 0.2, group).astype(int), dims="obs_idx")
+    group_ = pm.Data("group", group, dims="obs_idx")
+    c, delta, trend, effect = (pm.Normal(n, 0, 5) for n in ("c", "delta", "trend", "effect"))
+    sigma = pm.HalfNormal("sigma", 2)
+    mu = pm.Deterministic("mu", c + delta * group_ + trend * t_ + effect * treated, dims="obs_idx")
+    pm.Normal("outcome", mu, sigma, observed=rng.normal(size=1210), dims="obs_idx")
 
 
-@required("votes")
-def regression_discontinuity():
-    rng = np.random.default_rng(2011)
+@required("votes", ask=["slopes"], seed=2011)
+def regression_discontinuity(rng):
     margin = rng.uniform(-1, 1, size=1211)
-    with pm.Model() as model:
-        x = pm.Data("margin", margin)
-        jump = pm.Normal("jump", 0, 1)
-        slopes = pm.Normal("slopes", 0, 1, shape=(2, 2))
-        side = pt.ge(x, 0)
-        design = pt.stack([x, x**2]).T
-        mu = jump * side + pt.where(side[:, None], design * slopes[0], design * slopes[1]).sum(axis=1)
-        pm.StudentT("votes", nu=4, mu=mu, sigma=1, observed=rng.normal(size=1211))
-    return model, ["slopes"]
+    x = pm.Data("margin", margin)
+    jump = pm.Normal("jump", 0, 1)
+    slopes = pm.Normal("slopes", 0, 1, shape=(2, 2))
+    side = pt.ge(x, 0)
+    design = pt.stack([x, x**2]).T
+    mu = jump * side + pt.where(side[:, None], design * slopes[0], design * slopes[1]).sum(axis=1)
+    pm.StudentT("votes", nu=4, mu=mu, sigma=1, observed=rng.normal(size=1211))
 
 
-@required("cost")
-def stochastic_frontier():
-    rng, X = columns(1212, 2, 2012)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 1, shape=2)
-        noise = pm.HalfNormal("noise", 1)
-        slack = pm.HalfNormal("slack", 1)
-        total, ratio = pt.sqrt(noise**2 + slack**2), slack / noise
-        e = rng.normal(size=1212) - pm.math.dot(X, beta)
-        skew = pm.logcdf(pm.Normal.dist(), -e * ratio / total)
-        pm.Potential("cost", np.log(2) + pm.logp(pm.Normal.dist(0, total), e) + skew)
-    return model, ["noise"]
+@required("cost", ask=["noise"], columns=(1212, 2, 2012))
+def stochastic_frontier(rng, X, beta):
+    noise = pm.HalfNormal("noise", 1)
+    slack = pm.HalfNormal("slack", 1)
+    total, ratio = pt.sqrt(noise**2 + slack**2), slack / noise
+    e = rng.normal(size=1212) - pm.math.dot(X, beta)
+    skew = pm.logcdf(pm.Normal.dist(), -e * ratio / total)
+    pm.Potential("cost", np.log(2) + pm.logp(pm.Normal.dist(0, total), e) + skew)
 
 
-@required("y")
-def probit():
-    rng, X = columns(1213, 3, 2013)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 0.5, shape=3)
-        pm.Bernoulli("y", p=pm.math.invprobit(X @ beta), observed=rng.integers(2, size=1213))
-    return model, ["beta"]
+@required("y", ask=["beta"], columns=(1213, 3, 2013))
+def probit(rng, X):
+    beta = pm.Normal("beta", 0, 0.5, shape=3)
+    pm.Bernoulli("y", p=pm.math.invprobit(X @ beta), observed=rng.integers(2, size=1213))
 
 
-@required("choice")
-def travel_mode_by_tensor():
-    rng = np.random.default_rng(2014)
+@required("choice", ask=["asc"], seed=2014)
+def travel_mode_by_tensor(rng):
     X = rng.normal(size=(1214, 4, 2))
-    coords = {"trip": range(1214), "mode": list("abcd"), "attribute": ["cost", "time"]}
-    with pm.Model(coords=coords) as model:
-        X = pm.Data("X", X, dims=("trip", "mode", "attribute"))
-        asc = pm.Normal("asc", 0, 1, shape=3)
-        beta = pm.Normal("beta", 0, 1, dims="attribute")
-        u = pm.Deterministic("u", pt.concatenate([[0.0], asc]) + X @ beta, dims=("trip", "mode"))
-        p = pm.Deterministic("p", pm.math.softmax(u, axis=1), dims=("trip", "mode"))
-        pm.Categorical("choice", p=p, observed=rng.integers(4, size=1214), dims="trip")
-    return model, ["asc"]
+    coords({"trip": range(1214), "mode": list("abcd"), "attribute": ["cost", "time"]})
+    X = pm.Data("X", X, dims=("trip", "mode", "attribute"))
+    asc = pm.Normal("asc", 0, 1, shape=3)
+    beta = pm.Normal("beta", 0, 1, dims="attribute")
+    u = pm.Deterministic("u", pt.concatenate([[0.0], asc]) + X @ beta, dims=("trip", "mode"))
+    p = pm.Deterministic("p", pm.math.softmax(u, axis=1), dims=("trip", "mode"))
+    pm.Categorical("choice", p=p, observed=rng.integers(4, size=1214), dims="trip")
 
 
-@required("chosen")
-def conditional_logit_by_tensordot():
-    rng = np.random.default_rng(2015)
+@required("chosen", seed=2015)
+def conditional_logit_by_tensordot(rng):
     X = rng.normal(size=(1215, 3, 2))
     chosen = np.eye(3)[rng.integers(3, size=1215)]
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 1, shape=2)
-        u = pt.tensordot(X, beta, axes=[[2], [0]])
-        log_p = u - pt.logsumexp(u, axis=1, keepdims=True)
-        pm.Potential("chosen", (chosen * log_p).sum())
-    return model, None
+    beta = pm.Normal("beta", 0, 1, shape=2)
+    u = pt.tensordot(X, beta, axes=[[2], [0]])
+    log_p = u - pt.logsumexp(u, axis=1, keepdims=True)
+    pm.Potential("chosen", (chosen * log_p).sum())
 
 
-@required("bank")
-def mixed_logit_of_panellists():
-    rng = np.random.default_rng(2016)
+@required("bank", ask=["mu"], seed=2016)
+def mixed_logit_of_panellists(rng):
     X = rng.normal(size=(1216, 3, 2))
     person = rng.integers(80, size=1216)
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 1, shape=2)
-        sd = pm.HalfNormal("sd", 1, shape=2)
-        z = pm.Normal("z", 0, 1, shape=(80, 2))
-        beta = pm.Deterministic("beta", mu + z * sd)
-        u = (X * beta[person][:, None, :]).sum(axis=-1)
-        pm.Categorical("bank", logit_p=u, observed=rng.integers(3, size=1216))
-    return model, ["mu"]
+    mu = pm.Normal("mu", 0, 1, shape=2)
+    sd = pm.HalfNormal("sd", 1, shape=2)
+    z = pm.Normal("z", 0, 1, shape=(80, 2))
+    beta = pm.Deterministic("beta", mu + z * sd)
+    u = (X * beta[person][:, None, :]).sum(axis=-1)
+    pm.Categorical("bank", logit_p=u, observed=rng.integers(3, size=1216))
 
 
-@required("matched")
-def matched_case_control():
-    _, X = columns(4 * 1217, 2, 2017)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 1, shape=2)
-        eta = pt.dot(X, beta).reshape((-1, 4))
-        pm.Potential("matched", eta[:, 0] - pt.logsumexp(eta, axis=1))
-    return model, ["beta"]
+@required("matched", ask=["beta"], columns=(4 * 1217, 2, 2017))
+def matched_case_control(X):
+    beta = pm.Normal("beta", 0, 1, shape=2)
+    eta = pt.dot(X, beta).reshape((-1, 4))
+    pm.Potential("matched", eta[:, 0] - pt.logsumexp(eta, axis=1))
 
 
-@required("likelihood")
-def survey_weights():
-    rng, X = columns(1218, 3, 2018)
+@required("likelihood", columns=(1218, 3, 2018))
+def survey_weights(rng, X, beta):
     w = rng.gamma(4, 0.25, size=1218)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 1, shape=3)
-        y = rng.integers(2, size=1218)
-        pm.Potential("likelihood", w * pm.logp(pm.Bernoulli.dist(logit_p=X @ beta), y))
-    return model, None
+    y = rng.integers(2, size=1218)
+    pm.Potential("likelihood", w * pm.logp(pm.Bernoulli.dist(logit_p=X @ beta), y))
 
 
-@required("likelihood")
-def normalised_survey_weights():
-    rng, X = columns(1219, 2, 2019)
-    with pm.Model() as model:
-        w = pm.Data("w", rng.gamma(4, 0.25, size=1219))
-        y = pm.Data("y", rng.normal(size=1219))
-        beta = pm.Normal("beta", 0, 1, shape=2)
-        sigma = pm.HalfNormal("sigma", 1)
-        lp = pm.logp(pm.Normal.dist(pm.math.dot(X, beta), sigma), y)
-        pm.Potential("likelihood", pt.sum(w / w.mean() * lp))
-    return model, ["sigma"]
+@required("likelihood", ask=["sigma"], columns=(1219, 2, 2019))
+def normalised_survey_weights(rng, X, beta, sigma):
+    w = pm.Data("w", rng.gamma(4, 0.25, size=1219))
+    y = pm.Data("y", rng.normal(size=1219))
+    lp = pm.logp(pm.Normal.dist(pm.math.dot(X, beta), sigma), y)
+    pm.Potential("likelihood", pt.sum(w / w.mean() * lp))
 
 
-@required("vote")
-def poststratified_poll():
-    rng = np.random.default_rng(2020)
+@required("vote", ask=["s"], seed=2020)
+def poststratified_poll(rng):
     sex, age, state = rng.integers(2, size=1220), rng.integers(4, size=1220), rng.integers(50, size=1220)
     n = rng.integers(1, 40, size=1220)
     region = rng.integers(5, size=50)
-    coords = {"sex": ["m", "f"], "age": range(4), "state": range(50), "region": range(5)}
-    with pm.Model(coords=coords) as model:
-        b0 = pm.Normal("b0", 0, 1)
-        sex_effect = pm.ZeroSumNormal("sex_effect", 0.5, dims="sex")
-        s = pm.HalfNormal("s", 1, shape=4)
-        age_effect = pm.Normal("age_effect", 0, s[0], dims="age")
-        region_effect = pm.Normal("region_effect", 0, s[1], dims="region")
-        state_effect = pm.Normal("state_effect", region_effect[region], s[2], dims="state")
-        cell = pm.Normal("cell", 0, s[3], dims=("sex", "age"))
-        eta = b0 + sex_effect[sex] + age_effect[age] + state_effect[state] + cell[sex, age]
-        pm.Binomial("vote", n=n, logit_p=eta, observed=rng.binomial(n, 0.5))
-    return model, ["s"]
+    coords({"sex": ["m", "f"], "age": range(4), "state": range(50), "region": range(5)})
+    b0 = pm.Normal("b0", 0, 1)
+    sex_effect = pm.ZeroSumNormal("sex_effect", 0.5, dims="sex")
+    s = pm.HalfNormal("s", 1, shape=4)
+    age_effect = pm.Normal("age_effect", 0, s[0], dims="age")
+    region_effect = pm.Normal("region_effect", 0, s[1], dims="region")
+    state_effect = pm.Normal("state_effect", region_effect[region], s[2], dims="state")
+    cell = pm.Normal("cell", 0, s[3], dims=("sex", "age"))
+    eta = b0 + sex_effect[sex] + age_effect[age] + state_effect[state] + cell[sex, age]
+    pm.Binomial("vote", n=n, logit_p=eta, observed=rng.binomial(n, 0.5))
 
 
 # Mixtures and robust models
 
 
-@required("eruptions")
-def mixture_of_eruptions():
-    rng = np.random.default_rng(2030)
-    with pm.Model(coords={"cluster": range(3)}) as model:
-        mu = pm.Normal("mu", 0, 3, transform=pm.distributions.transforms.ordered, initval=[-1, 0, 1], shape=3)
-        sigma = pm.HalfNormal("sigma", 1, dims="cluster")
-        w = pm.Dirichlet("w", np.ones(3), dims="cluster")
-        components = pm.Normal.dist(mu=mu, sigma=sigma, shape=3)
-        pm.Mixture("eruptions", w=w, comp_dists=components, observed=rng.normal(size=1230))
-    return model, ["w"]
+@required("eruptions", ask=["w"], seed=2030)
+def mixture_of_eruptions(rng):
+    coords({"cluster": range(3)})
+    mu = pm.Normal("mu", 0, 3, transform=pm.distributions.transforms.ordered, initval=[-1, 0, 1], shape=3)
+    sigma = pm.HalfNormal("sigma", 1, dims="cluster")
+    w = pm.Dirichlet("w", np.ones(3), dims="cluster")
+    components = pm.Normal.dist(mu=mu, sigma=sigma, shape=3)
+    pm.Mixture("eruptions", w=w, comp_dists=components, observed=rng.normal(size=1230))
 
 
-@required("counts")
-def latent_classes_of_poisson_regressions():
-    rng, X = columns(1231, 2, 2031)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", [[0, 0.1], [1, -0.1]], 0.3)
-        g = pm.Normal("g", 0, 1, shape=2)
-        p = pm.math.invlogit(X @ g)
-        w = pt.stack([p, 1 - p], axis=-1)
-        parts = [pm.Poisson.dist(pt.exp(X @ beta[k])) for k in range(2)]
-        pm.Mixture("counts", w=w, comp_dists=parts, observed=rng.poisson(2, size=1231))
-    return model, ["g"]
+@required("counts", ask=["g"], columns=(1231, 2, 2031))
+def latent_classes_of_poisson_regressions(rng, X):
+    beta = pm.Normal("beta", [[0, 0.1], [1, -0.1]], 0.3)
+    g = pm.Normal("g", 0, 1, shape=2)
+    p = pm.math.invlogit(X @ g)
+    w = pt.stack([p, 1 - p], axis=-1)
+    parts = [pm.Poisson.dist(pt.exp(X @ beta[k])) for k in range(2)]
+    pm.Mixture("counts", w=w, comp_dists=parts, observed=rng.poisson(2, size=1231))
 
 
-@required("y")
-def stick_breaking_mixture():
-    rng = np.random.default_rng(2032)
+@required("y", ask=["alpha", "beta"], seed=2032)
+def stick_breaking_mixture(rng):
     K = 12
 
     def stick_breaking(beta):
         remaining = pt.concatenate([[1], pt.extra_ops.cumprod(1 - beta)])
         return pt.concatenate([beta, [1]]) * remaining
 
-    with pm.Model(
-        coords={"stick": np.arange(K - 1), "component": np.arange(K), "obs_id": np.arange(1232)}
-    ) as model:
-        alpha = pm.Gamma("alpha", 1.0, 1.0)
-        beta = pm.Beta("beta", 1.0, alpha, dims="stick")
-        w = pm.Deterministic("w", stick_breaking(beta), dims="component")
-        tau = pm.Gamma("tau", 1.0, 1.0, dims="component")
-        mu = pm.Normal("mu", 0, tau=tau, dims="component")
-        pm.NormalMixture("y", w, mu, tau=tau, observed=rng.normal(size=1232), dims="obs_id")
-    return model, ["alpha", "beta"]
+    coords({"stick": np.arange(K - 1), "component": np.arange(K), "obs_id": np.arange(1232)})
+    alpha = pm.Gamma("alpha", 1.0, 1.0)
+    beta = pm.Beta("beta", 1.0, alpha, dims="stick")
+    w = pm.Deterministic("w", stick_breaking(beta), dims="component")
+    tau = pm.Gamma("tau", 1.0, 1.0, dims="component")
+    mu = pm.Normal("mu", 0, tau=tau, dims="component")
+    pm.NormalMixture("y", w, mu, tau=tau, observed=rng.normal(size=1232), dims="obs_id")
 
 
-@required("y")
-def dependent_density_regression():
-    rng, X = columns(1233, 1, 2033)
+@required("y", ask=["gamma"], columns=(1233, 1, 2033))
+def dependent_density_regression(rng, X):
     K = 5
-    with pm.Model() as model:
-        alpha = pm.Normal("alpha", 0, 2, shape=K)
-        beta = pm.Normal("beta", 0, 1, shape=K)
-        v = pm.math.invprobit(alpha + beta * X)
-        left = pt.concatenate([pt.ones((1233, 1)), pt.cumprod(1 - v, axis=1)[:, :-1]], axis=1)
-        w = pm.Deterministic("w", v * left / (v * left).sum(axis=1, keepdims=True))
-        gamma = pm.Normal("gamma", 0, 1, shape=K)
-        delta = pm.Normal("delta", 0, 1, shape=K)
-        pm.NormalMixture("y", w, gamma + delta * X, tau=1.0, observed=rng.normal(size=(1233, 1))[:, 0])
-    return model, ["gamma"]
+    alpha = pm.Normal("alpha", 0, 2, shape=K)
+    beta = pm.Normal("beta", 0, 1, shape=K)
+    v = pm.math.invprobit(alpha + beta * X)
+    left = pt.concatenate([pt.ones((1233, 1)), pt.cumprod(1 - v, axis=1)[:, :-1]], axis=1)
+    w = pm.Deterministic("w", v * left / (v * left).sum(axis=1, keepdims=True))
+    gamma = pm.Normal("gamma", 0, 1, shape=K)
+    delta = pm.Normal("delta", 0, 1, shape=K)
+    pm.NormalMixture("y", w, gamma + delta * X, tau=1.0, observed=rng.normal(size=(1233, 1))[:, 0])
 
 
-@required("y")
-def robust_regression_with_outlier_component():
-    rng, X = columns(1234, 1, 2034)
+@required("y", ask=["p"], columns=(1234, 1, 2034))
+def robust_regression_with_outlier_component(rng, X, sigma):
 
     def logp(y, mu, sigma, outlier, p):
         inside = pm.logp(pm.Normal.dist(mu, sigma), y)
         outside = pm.logp(pm.Normal.dist(mu, outlier), y)
         return pt.logaddexp(pt.log1p(-p) + inside, pt.log(p) + outside)
 
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 1, shape=2)
-        sigma = pm.HalfNormal("sigma", 1)
-        outlier = pm.HalfNormal("outlier", 5)
-        p = pm.Beta("p", 1, 9)
-        mu = b[0] + b[1] * X[:, 0]
-        pm.CustomDist("y", mu, sigma, outlier, p, logp=logp, observed=rng.normal(size=1234))
-    return model, ["p"]
+    b = pm.Normal("b", 0, 1, shape=2)
+    outlier = pm.HalfNormal("outlier", 5)
+    p = pm.Beta("p", 1, 9)
+    mu = b[0] + b[1] * X[:, 0]
+    pm.CustomDist("y", mu, sigma, outlier, p, logp=logp, observed=rng.normal(size=1234))
 
 
-@required("is_outlier", "y")
-def hogg_outliers():
-    rng, X = columns(1235, 1, 2035)
+@required("is_outlier", "y", ask=["beta", "frac"], columns=(1235, 1, 2035))
+def hogg_outliers(rng, X):
     y = rng.normal(size=1235)
-    with pm.Model(coords={"datapoint": np.arange(1235)}) as model:
-        x = pm.Data("x", X[:, 0], dims="datapoint")
-        beta = pm.Normal("beta", 0, 10, shape=2)
-        y_out = pm.Normal("y_out", 0, 1)
-        sd_out = pm.HalfNormal("sd_out", 10)
-        frac = pm.Uniform("frac", 0, 0.5)
-        is_outlier = pm.Bernoulli("is_outlier", p=frac, dims="datapoint")
-        inlier_p = (1 - is_outlier) * pm.logp(pm.Normal.dist(beta[0] + beta[1] * x, 1), y)
-        outlier_p = is_outlier * pm.logp(pm.Normal.dist(y_out, 1 + sd_out), y)
-        pm.Potential("y", inlier_p.sum() + outlier_p.sum())
-    return model, ["beta", "frac"]
+    coords({"datapoint": np.arange(1235)})
+    x = pm.Data("x", X[:, 0], dims="datapoint")
+    beta = pm.Normal("beta", 0, 10, shape=2)
+    y_out = pm.Normal("y_out", 0, 1)
+    sd_out = pm.HalfNormal("sd_out", 10)
+    frac = pm.Uniform("frac", 0, 0.5)
+    is_outlier = pm.Bernoulli("is_outlier", p=frac, dims="datapoint")
+    inlier_p = (1 - is_outlier) * pm.logp(pm.Normal.dist(beta[0] + beta[1] * x, 1), y)
+    outlier_p = is_outlier * pm.logp(pm.Normal.dist(y_out, 1 + sd_out), y)
+    pm.Potential("y", inlier_p.sum() + outlier_p.sum())
 
 
-@required("z", "y")
-def discrete_classes_with_switch():
-    rng = np.random.default_rng(2036)
-    with pm.Model() as model:
-        p = pm.Beta("p", 2, 2)
-        mu = pm.Normal("mu", [-1, 1], 1)
-        z = pm.Bernoulli("z", p, shape=1236)
-        pm.Normal("y", pm.math.switch(z, mu[1], mu[0]), 1, observed=rng.normal(size=1236))
-    return model, ["mu", "p"]
+@required("z", "y", ask=["mu", "p"], seed=2036)
+def discrete_classes_with_switch(rng):
+    p = pm.Beta("p", 2, 2)
+    mu = pm.Normal("mu", [-1, 1], 1)
+    z = pm.Bernoulli("z", p, shape=1236)
+    pm.Normal("y", pm.math.switch(z, mu[1], mu[0]), 1, observed=rng.normal(size=1236))
 
 
-@required("y")
-def mixture_of_truncated_normals():
-    rng = np.random.default_rng(2037)
-    with pm.Model() as model:
-        w = pm.Dirichlet("w", np.ones(2))
-        mu = pm.Normal("mu", [0.5, 2], 1)
-        parts = [pm.TruncatedNormal.dist(mu[k], 1, lower=0) for k in range(2)]
-        pm.Mixture("y", w, parts, observed=rng.gamma(2, 1, size=1237))
-    return model, ["w"]
+@required("y", ask=["w"], seed=2037)
+def mixture_of_truncated_normals(rng):
+    w = pm.Dirichlet("w", np.ones(2))
+    mu = pm.Normal("mu", [0.5, 2], 1)
+    parts = [pm.TruncatedNormal.dist(mu[k], 1, lower=0) for k in range(2)]
+    pm.Mixture("y", w, parts, observed=rng.gamma(2, 1, size=1237))
 
 
-@required("likelihood")
-def truncated_mixture_by_hand():
-    rng = np.random.default_rng(2038)
+@required("likelihood", ask=["mu"], seed=2038)
+def truncated_mixture_by_hand(rng):
     y = rng.gamma(2, 1, size=1238) + 0.5
-    with pm.Model() as model:
-        w = pm.Beta("w", 2, 2)
-        mu = pm.Normal("mu", 1, 1, shape=2)
-        first, second = pm.Normal.dist(mu[0], 1), pm.Normal.dist(mu[1], 2)
-        logs = pt.stack([pt.log(w), pt.log1p(-w)])
-        density = pt.logsumexp(pt.stack([pm.logp(first, y), pm.logp(second, y)], axis=1) + logs, axis=1)
-        above = pt.stack([pm.logcdf(first, 0.5), pm.logcdf(second, 0.5)])
-        below = pm.math.logsumexp(above + logs)
-        pm.Potential("likelihood", density.sum() - 1238 * pm.math.log1mexp(below))
-    return model, ["mu"]
+    w = pm.Beta("w", 2, 2)
+    mu = pm.Normal("mu", 1, 1, shape=2)
+    first, second = pm.Normal.dist(mu[0], 1), pm.Normal.dist(mu[1], 2)
+    logs = pt.stack([pt.log(w), pt.log1p(-w)])
+    density = pt.logsumexp(pt.stack([pm.logp(first, y), pm.logp(second, y)], axis=1) + logs, axis=1)
+    above = pt.stack([pm.logcdf(first, 0.5), pm.logcdf(second, 0.5)])
+    below = pm.math.logsumexp(above + logs)
+    pm.Potential("likelihood", density.sum() - 1238 * pm.math.log1mexp(below))
 
 
-@required("rain")
-def gamma_hurdle():
-    rng, X = columns(1239, 2, 2039)
+@required("rain", ask=["alpha"], columns=(1239, 2, 2039))
+def gamma_hurdle(rng, X):
     y = rng.gamma(2, 1, size=1239) * rng.integers(2, size=1239)
-    with pm.Model() as model:
-        a = pm.Normal("a", 0, 1, shape=2)
-        b = pm.Normal("b", 0, 0.5, shape=2)
-        alpha = pm.Gamma("alpha", 4, 2)
-        mu = pt.exp(X @ b)
-        psi = pm.math.invlogit(X @ a)
-        pm.HurdleGamma("rain", psi=psi, alpha=alpha, beta=alpha / mu, observed=y)
-    return model, ["alpha"]
+    a = pm.Normal("a", 0, 1, shape=2)
+    b = pm.Normal("b", 0, 0.5, shape=2)
+    alpha = pm.Gamma("alpha", 4, 2)
+    mu = pt.exp(X @ b)
+    psi = pm.math.invlogit(X @ a)
+    pm.HurdleGamma("rain", psi=psi, alpha=alpha, beta=alpha / mu, observed=y)
 
 
-@required("is_wet", "amount")
-def hurdle_in_two_parts():
-    rng, X = columns(2440, 2, 2040)
+@required("is_wet", "amount", ask=["sigma"], columns=(2440, 2, 2040))
+def hurdle_in_two_parts(rng, X, sigma):
     y = rng.gamma(2, 1, size=2440) * rng.integers(2, size=2440)
     wet = y > 0
-    with pm.Model() as model:
-        a = pm.Normal("a", 0, 1, shape=2)
-        b = pm.Normal("b", 0, 0.5, shape=2)
-        sigma = pm.HalfNormal("sigma", 1)
-        pm.Bernoulli("is_wet", logit_p=X @ a, observed=wet)
-        pm.LogNormal("amount", (X @ b)[wet], sigma, observed=y[wet])
-    return model, ["sigma"]
+    a = pm.Normal("a", 0, 1, shape=2)
+    b = pm.Normal("b", 0, 0.5, shape=2)
+    pm.Bernoulli("is_wet", logit_p=X @ a, observed=wet)
+    pm.LogNormal("amount", (X @ b)[wet], sigma, observed=y[wet])
 
 
-@required("doctor")
-def hurdle_poisson():
-    rng, X = columns(1241, 2, 2041)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 0.5, shape=(2, 2))
-        psi, mu = pm.math.invlogit(X @ b[0]), pt.exp(X @ b[1])
-        y = (rng.poisson(1, size=1241) + 1) * rng.integers(2, size=1241)
-        pm.HurdlePoisson("doctor", psi=psi, mu=mu, observed=y)
-    return model, ["b"]
+@required("doctor", ask=["b"], columns=(1241, 2, 2041))
+def hurdle_poisson(rng, X):
+    b = pm.Normal("b", 0, 0.5, shape=(2, 2))
+    psi, mu = pm.math.invlogit(X @ b[0]), pt.exp(X @ b[1])
+    y = (rng.poisson(1, size=1241) + 1) * rng.integers(2, size=1241)
+    pm.HurdlePoisson("doctor", psi=psi, mu=mu, observed=y)
 
 
-@required("y")
-def dispersion_regression():
-    rng, X = columns(1242, 2, 2042)
+@required("y", ask=["d"], columns=(1242, 2, 2042))
+def dispersion_regression(rng, X):
     exposure = rng.uniform(1, 9, size=1242)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 0.5, shape=2)
-        d = pm.Normal("d", 0, 0.5, shape=2)
-        mu = exposure * pt.exp(X @ b)
-        alpha = pt.exp(X @ d)
-        pm.NegativeBinomial("y", n=alpha, p=alpha / (mu + alpha), observed=rng.poisson(4, size=1242))
-    return model, ["d"]
+    b = pm.Normal("b", 0, 0.5, shape=2)
+    d = pm.Normal("d", 0, 0.5, shape=2)
+    mu = exposure * pt.exp(X @ b)
+    alpha = pt.exp(X @ d)
+    pm.NegativeBinomial("y", n=alpha, p=alpha / (mu + alpha), observed=rng.poisson(4, size=1242))
 
 
-@required("y")
-def location_scale_groups():
-    rng, X = columns(1243, 1, 2043)
+@required("y", ask=["slope"], columns=(1243, 1, 2043))
+def location_scale_groups(rng, X):
     g = rng.integers(25, size=1243)
-    with pm.Model() as model:
-        loc = pm.Normal("loc", 0, 1, shape=25)
-        log_scale = pm.Normal("log_scale", 0, 0.3, shape=25)
-        slope = pm.Normal("slope", 0, 0.3)
-        sigma = pm.math.exp(log_scale[g] + slope * X[:, 0])
-        pm.Normal("y", loc[g], sigma, observed=rng.normal(size=1243))
-    return model, ["slope"]
+    loc = pm.Normal("loc", 0, 1, shape=25)
+    log_scale = pm.Normal("log_scale", 0, 0.3, shape=25)
+    slope = pm.Normal("slope", 0, 0.3)
+    sigma = pm.math.exp(log_scale[g] + slope * X[:, 0])
+    pm.Normal("y", loc[g], sigma, observed=rng.normal(size=1243))
 
 
-@required("y")
-def horseshoe():
-    rng, X = columns(1244, 20, 2044)
-    with pm.Model() as model:
-        tau = pm.HalfCauchy("tau", 0.1)
-        lam = pm.HalfCauchy("lam", 1, shape=20)
-        c2 = pm.InverseGamma("c2", 2, 2)
-        z = pm.Normal("z", 0, 1, shape=20)
-        lam_ = lam * pt.sqrt(c2 / (c2 + tau**2 * lam**2))
-        beta = pm.Deterministic("beta", z * tau * lam_)
-        pm.Normal("y", pm.math.dot(X, beta), 1, observed=rng.normal(size=1244))
-    return model, ["tau", "z"]
+@required("y", ask=["tau", "z"], columns=(1244, 20, 2044))
+def horseshoe(rng, X):
+    tau = pm.HalfCauchy("tau", 0.1)
+    lam = pm.HalfCauchy("lam", 1, shape=20)
+    c2 = pm.InverseGamma("c2", 2, 2)
+    z = pm.Normal("z", 0, 1, shape=20)
+    lam_ = lam * pt.sqrt(c2 / (c2 + tau**2 * lam**2))
+    beta = pm.Deterministic("beta", z * tau * lam_)
+    pm.Normal("y", pm.math.dot(X, beta), 1, observed=rng.normal(size=1244))
 
 
-@required("y")
-def spike_and_slab():
-    rng, X = columns(1245, 4, 2045)
-    with pm.Model() as model:
-        xi = pm.Bernoulli("xi", 0.5, shape=4)
-        beta = pm.Normal("beta", 0, 1, shape=4)
-        pm.Normal("y", pt.dot(X, xi * beta), 1, observed=rng.normal(size=1245))
-    return model, ["xi"]
+@required("y", ask=["xi"], columns=(1245, 4, 2045))
+def spike_and_slab(rng, X, beta):
+    xi = pm.Bernoulli("xi", 0.5, shape=4)
+    pm.Normal("y", pt.dot(X, xi * beta), 1, observed=rng.normal(size=1245))
 
 
-@required("likelihood")
-def soft_thresholding():
-    rng, X = columns(1246, 4, 2046)
+@required("likelihood", ask=["lam"], columns=(1246, 4, 2046))
+def soft_thresholding(rng, X):
     y = rng.normal(size=1246)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 1, shape=4, initval=[1, -1, 0.5, 2])
-        lam = pm.HalfNormal("lam", 0.5)
-        eta = X @ beta
-        shrunk = pt.sign(eta) * pt.maximum(pt.abs(eta) - lam, 0)
-        pm.Potential("likelihood", -0.5 * pt.sum(pt.sqr(y - shrunk)))
-    return model, ["lam"]
+    beta = pm.Normal("beta", 0, 1, shape=4, initval=[1, -1, 0.5, 2])
+    lam = pm.HalfNormal("lam", 0.5)
+    eta = X @ beta
+    shrunk = pt.sign(eta) * pt.maximum(pt.abs(eta) - lam, 0)
+    pm.Potential("likelihood", -0.5 * pt.sum(pt.sqr(y - shrunk)))
 
 
-@required("u", "v", "copula")
-def gaussian_copula():
-    rng = np.random.default_rng(2047)
+@required("u", "v", "copula", ask=["rho"], seed=2047)
+def gaussian_copula(rng, mu):
     x, y = rng.gamma(2, 1, size=1247), rng.normal(size=1247)
-    with pm.Model() as model:
-        rate = pm.Gamma("rate", 4, 4)
-        mu = pm.Normal("mu", 0, 1)
-        rho = pm.Uniform("rho", -0.9, 0.9)
-        pm.Exponential("u", rate, observed=x)
-        pm.Normal("v", mu, 1, observed=y)
-        a = pm.math.probit(-pt.expm1(-rate * x))
-        b = y - mu
-        quadratic = (rho**2 * (a**2 + b**2) - 2 * rho * a * b) / (1 - rho**2)
-        pm.Potential("copula", -0.5 * pt.sum(pt.log1p(-(rho**2)) + quadratic))
-    return model, ["rho"]
+    rate = pm.Gamma("rate", 4, 4)
+    rho = pm.Uniform("rho", -0.9, 0.9)
+    pm.Exponential("u", rate, observed=x)
+    pm.Normal("v", mu, 1, observed=y)
+    a = pm.math.probit(-pt.expm1(-rate * x))
+    b = y - mu
+    quadratic = (rho**2 * (a**2 + b**2) - 2 * rho * a * b) / (1 - rho**2)
+    pm.Potential("copula", -0.5 * pt.sum(pt.log1p(-(rho**2)) + quadratic))
 
 
 # Marketing
 
 
-@required("sales")
-def geometric_adstock():
-    rng, X = columns(1250, 2, 2050)
+@required("sales", ask=["beta"], columns=(1250, 2, 2050))
+def geometric_adstock(rng, X):
     spend = np.abs(X)
 
     def adstock(x, alpha, l_max=6):
@@ -558,167 +429,131 @@ def geometric_adstock():
         w = pt.as_tensor_variable([pt.power(alpha, i) for i in range(l_max)])
         return pt.dot(w / pt.sum(w), pt.stack(cycles))
 
-    with pm.Model(coords={"channel": ["tv", "web"], "date": np.arange(1250)}) as model:
-        spend = pm.Data("spend", spend, dims=("date", "channel"))
-        alpha = pm.Beta("alpha", 2, 2, dims="channel")
-        beta = pm.HalfNormal("beta", 1, dims="channel")
-        lam = pm.Gamma("lam", 3, 1, dims="channel")
-        x = pt.stack([adstock(spend[:, c], alpha[c]) for c in range(2)], axis=-1)
-        saturated = (1 - pt.exp(-lam * x)) / (1 + pt.exp(-lam * x))
-        mu = pm.Deterministic("mu", (saturated * beta).sum(axis=-1), dims="date")
-        pm.Normal("sales", mu, 1, observed=rng.normal(size=1250), dims="date")
-    return model, ["beta"]
+    coords({"channel": ["tv", "web"], "date": np.arange(1250)})
+    spend = pm.Data("spend", spend, dims=("date", "channel"))
+    alpha = pm.Beta("alpha", 2, 2, dims="channel")
+    beta = pm.HalfNormal("beta", 1, dims="channel")
+    lam = pm.Gamma("lam", 3, 1, dims="channel")
+    x = pt.stack([adstock(spend[:, c], alpha[c]) for c in range(2)], axis=-1)
+    saturated = (1 - pt.exp(-lam * x)) / (1 + pt.exp(-lam * x))
+    mu = pm.Deterministic("mu", (saturated * beta).sum(axis=-1), dims="date")
+    pm.Normal("sales", mu, 1, observed=rng.normal(size=1250), dims="date")
 
 
-@optional
-def adstock_by_batched_convolution():
-    rng, X = columns(1251, 2, 2051)
+@optional(ask=["alpha"], columns=(1251, 2, 2051))
+def adstock_by_batched_convolution(rng, X):
     l_max = 5
-    with pm.Model() as model:
-        x = pm.Data("x", np.abs(X))
-        alpha = pm.Beta("alpha", 2, 2, shape=2)
-        w = pt.power(alpha[:, None], pt.arange(l_max))
-        padded = pt.zeros((1251 + l_max - 1, 2))
-        padded = pt.set_subtensor(padded[l_max - 1 :], x)
-        lags = pt.stack([padded[l_max - 1 - i : l_max - 1 - i + 1251] for i in range(l_max)], axis=-1)
-        pm.Normal("y", (lags * w[None]).sum(axis=(1, 2)), 1, observed=rng.normal(size=1251))
-    return model, ["alpha"]
+    x = pm.Data("x", np.abs(X))
+    alpha = pm.Beta("alpha", 2, 2, shape=2)
+    w = pt.power(alpha[:, None], pt.arange(l_max))
+    padded = pt.zeros((1251 + l_max - 1, 2))
+    padded = pt.set_subtensor(padded[l_max - 1 :], x)
+    lags = pt.stack([padded[l_max - 1 - i : l_max - 1 - i + 1251] for i in range(l_max)], axis=-1)
+    pm.Normal("y", (lags * w[None]).sum(axis=(1, 2)), 1, observed=rng.normal(size=1251))
 
 
-@required("y")
-def hill_saturation():
-    rng, X = columns(1252, 2, 2052)
+@required("y", ask=["kappa"], columns=(1252, 2, 2052))
+def hill_saturation(rng, X):
     x = np.abs(X) + 0.05
-    with pm.Model() as model:
-        slope = pm.Gamma("slope", 4, 2, shape=2)
-        kappa = pm.Gamma("kappa", 4, 4, shape=2)
-        beta = pm.HalfNormal("beta", 1, shape=2)
-        response = 1 - kappa**slope / (kappa**slope + x**slope)
-        pm.Normal("y", response @ beta, 1, observed=rng.normal(size=1252))
-    return model, ["kappa"]
+    slope = pm.Gamma("slope", 4, 2, shape=2)
+    kappa = pm.Gamma("kappa", 4, 4, shape=2)
+    beta = pm.HalfNormal("beta", 1, shape=2)
+    response = 1 - kappa**slope / (kappa**slope + x**slope)
+    pm.Normal("y", response @ beta, 1, observed=rng.normal(size=1252))
 
 
-@required("customers")
-def customer_lifetimes():
-    rng = np.random.default_rng(2053)
+@required("customers", ask=["r"], seed=2053)
+def customer_lifetimes(rng):
     T = rng.uniform(10, 40, size=1253)
     x = rng.poisson(2, size=1253)
     t_x = np.where(x == 0, 0, T * rng.uniform(size=1253))
-    with pm.Model() as model:
-        r, alpha, a, b = (pm.Gamma(name, 4, 2) for name in ("r", "alpha", "a", "b"))
-        common = pt.gammaln(r + x) - pt.gammaln(r) + r * pt.log(alpha)
-        common += pt.gammaln(a + b) + pt.gammaln(b + x) - pt.gammaln(b) - pt.gammaln(a + b + x)
-        alive = -(r + x) * pt.log(alpha + T)
-        dead = pt.log(a) - pt.log(b + pt.maximum(x, 1) - 1) - (r + x) * pt.log(alpha + t_x)
-        pm.Potential("customers", common + pt.switch(x > 0, pt.logaddexp(alive, dead), alive))
-    return model, ["r"]
+    r, alpha, a, b = (pm.Gamma(name, 4, 2) for name in ("r", "alpha", "a", "b"))
+    common = pt.gammaln(r + x) - pt.gammaln(r) + r * pt.log(alpha)
+    common += pt.gammaln(a + b) + pt.gammaln(b + x) - pt.gammaln(b) - pt.gammaln(a + b + x)
+    alive = -(r + x) * pt.log(alpha + T)
+    dead = pt.log(a) - pt.log(b + pt.maximum(x, 1) - 1) - (r + x) * pt.log(alpha + t_x)
+    pm.Potential("customers", common + pt.switch(x > 0, pt.logaddexp(alive, dead), alive))
 
 
-@required("p0", "conversions")
-def a_b_tests_with_shared_prior():
-    rng = np.random.default_rng(2054)
+@required("p0", "conversions", ask=["lift"], seed=2054)
+def a_b_tests_with_shared_prior(rng):
     n = rng.integers(50, 500, size=(1254, 2))
-    with pm.Model() as model:
-        base = pm.Beta("base", 2, 20)
-        kappa = pm.Gamma("kappa", 5, 0.1)
-        lift = pm.Normal("lift", 0, 0.1)
-        p0 = pm.Beta("p0", base * kappa, (1 - base) * kappa, shape=1254)
-        p = pt.stack([p0, pm.math.invlogit(pm.math.logit(p0) + lift)], axis=1)
-        pm.Binomial("conversions", n=n, p=p, observed=rng.binomial(n, 0.1))
-    return model, ["lift"]
+    base = pm.Beta("base", 2, 20)
+    kappa = pm.Gamma("kappa", 5, 0.1)
+    lift = pm.Normal("lift", 0, 0.1)
+    p0 = pm.Beta("p0", base * kappa, (1 - base) * kappa, shape=1254)
+    p = pt.stack([p0, pm.math.invlogit(pm.math.logit(p0) + lift)], axis=1)
+    pm.Binomial("conversions", n=n, p=p, observed=rng.binomial(n, 0.1))
 
 
-@required("demand")
-def price_elasticities_of_products():
-    rng = np.random.default_rng(2055)
+@required("demand", ask=["chol", "fourier"], seed=2055)
+def price_elasticities_of_products(rng):
     product, store, week = (rng.integers(k, size=1255) for k in (40, 15, 52))
     log_price = rng.normal(size=1255)
     t = np.arange(52) / 52
     F = np.column_stack([f(2 * np.pi * k * t) for k in (1, 2, 3) for f in (np.sin, np.cos)])
-    with pm.Model() as model:
-        mu = pm.Normal("mu", [1, -1], 1)
-        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=2))
-        z = pm.Normal("z", 0, 1, shape=(40, 2))
-        ab = mu + z @ chol.T
-        store_effect = pm.Normal("store_effect", 0, 0.3, shape=15)
-        fourier = pm.Normal("fourier", 0, 0.3, shape=6)
-        season = pm.Deterministic("season", pt.dot(F, fourier))
-        log_mu = ab[product, 0] + ab[product, 1] * log_price + store_effect[store] + season[week]
-        pm.Poisson("demand", pt.exp(log_mu), observed=rng.poisson(3, size=1255))
-    return model, ["chol", "fourier"]
+    mu = pm.Normal("mu", [1, -1], 1)
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=2))
+    z = pm.Normal("z", 0, 1, shape=(40, 2))
+    ab = mu + z @ chol.T
+    store_effect = pm.Normal("store_effect", 0, 0.3, shape=15)
+    fourier = pm.Normal("fourier", 0, 0.3, shape=6)
+    season = pm.Deterministic("season", pt.dot(F, fourier))
+    log_mu = ab[product, 0] + ab[product, 1] * log_price + store_effect[store] + season[week]
+    pm.Poisson("demand", pt.exp(log_mu), observed=rng.poisson(3, size=1255))
 
 
 # Series
 
 
-@required("h", "r")
-def stochastic_volatility_as_walk():
-    rng = np.random.default_rng(2060)
-    with pm.Model(coords={"time": pd.date_range("2000-01-01", periods=1260)}) as model:
-        step = pm.Exponential("step", 10)
-        h = pm.GaussianRandomWalk("h", sigma=step, init_dist=pm.Normal.dist(0, 1), dims="time")
-        nu = pm.Exponential("nu", 0.1)
-        volatility = pm.Deterministic("volatility", pm.math.exp(h / 2), dims="time")
-        pm.StudentT("r", nu=nu + 2, lam=1 / volatility**2, observed=rng.normal(size=1260), dims="time")
-    return model, ["step", "nu"]
+@required("h", "r", ask=["step", "nu"], seed=2060)
+def stochastic_volatility_as_walk(rng):
+    coords({"time": pd.date_range("2000-01-01", periods=1260)})
+    step = pm.Exponential("step", 10)
+    h = pm.GaussianRandomWalk("h", sigma=step, init_dist=pm.Normal.dist(0, 1), dims="time")
+    nu = pm.Exponential("nu", 0.1)
+    volatility = pm.Deterministic("volatility", pm.math.exp(h / 2), dims="time")
+    pm.StudentT("r", nu=nu + 2, lam=1 / volatility**2, observed=rng.normal(size=1260), dims="time")
 
 
-@required("h", "r")
-def stochastic_volatility_as_autoregression():
-    rng = np.random.default_rng(2061)
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 1)
-        phi = pm.Uniform("phi", -1, 1)
-        s = pm.HalfNormal("s", 1)
-        start = pm.Normal.dist(0, 1)
-        h = pm.AR("h", rho=[mu * (1 - phi), phi], sigma=s, constant=True, init_dist=start, shape=1261)
-        pm.Normal("r", 0, pt.exp(h / 2), observed=rng.normal(size=1261))
-    return model, ["phi"]
+@required("h", "r", ask=["phi"], seed=2061)
+def stochastic_volatility_as_autoregression(rng, mu):
+    phi = pm.Uniform("phi", -1, 1)
+    s = pm.HalfNormal("s", 1)
+    start = pm.Normal.dist(0, 1)
+    h = pm.AR("h", rho=[mu * (1 - phi), phi], sigma=s, constant=True, init_dist=start, shape=1261)
+    pm.Normal("r", 0, pt.exp(h / 2), observed=rng.normal(size=1261))
 
 
-@required("h", "transitions", "r")
-def stochastic_volatility_by_hand():
-    rng = np.random.default_rng(2062)
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 1)
-        phi = pm.Uniform("phi", -1, 1)
-        s = pm.HalfNormal("s", 1)
-        h = pm.Normal("h", 0, 100, shape=1262)
-        step = pm.Normal.dist(mu + phi * (h[:-1] - mu), s)
-        pm.Potential("transitions", pm.logp(step, h[1:]).sum())
-        pm.Potential("start", pm.logp(pm.Normal.dist(mu, s / pt.sqrt(1 - phi**2)), h[0]))
-        pm.Normal("r", 0, pt.exp(h / 2), observed=rng.normal(size=1262))
-    return model, ["phi", "s"]
+@required("h", "transitions", "r", ask=["phi", "s"], seed=2062)
+def stochastic_volatility_by_hand(rng, mu):
+    phi = pm.Uniform("phi", -1, 1)
+    s = pm.HalfNormal("s", 1)
+    h = pm.Normal("h", 0, 100, shape=1262)
+    step = pm.Normal.dist(mu + phi * (h[:-1] - mu), s)
+    pm.Potential("transitions", pm.logp(step, h[1:]).sum())
+    pm.Potential("start", pm.logp(pm.Normal.dist(mu, s / pt.sqrt(1 - phi**2)), h[0]))
+    pm.Normal("r", 0, pt.exp(h / 2), observed=rng.normal(size=1262))
 
 
-@required("y")
-def second_order_autoregression():
-    rng = np.random.default_rng(2063)
-    with pm.Model() as model:
-        coefs = pm.Normal("coefs", 0, 0.3, shape=3)
-        sigma = pm.HalfNormal("sigma", 1)
-        start = pm.Normal.dist(0, 1, shape=2)
-        y = rng.normal(size=1263)
-        pm.AR("y", coefs, sigma=sigma, constant=True, init_dist=start, ar_order=2, observed=y)
-    return model, ["coefs"]
+@required("y", ask=["coefs"], seed=2063)
+def second_order_autoregression(rng, sigma):
+    coefs = pm.Normal("coefs", 0, 0.3, shape=3)
+    start = pm.Normal.dist(0, 1, shape=2)
+    y = rng.normal(size=1263)
+    pm.AR("y", coefs, sigma=sigma, constant=True, init_dist=start, ar_order=2, observed=y)
 
 
-@required("y")
-def autoregression_on_lagged_data():
-    rng = np.random.default_rng(2064)
+@required("y", ask=["rho"], seed=2064)
+def autoregression_on_lagged_data(rng, sigma):
     values = rng.normal(size=1266)
-    with pm.Model() as model:
-        y = pm.Data("series", values)
-        rho = pm.Normal("rho", 0, 0.3, shape=2)
-        sigma = pm.HalfNormal("sigma", 1)
-        mu = rho[0] * y[1:-1] + rho[1] * y[:-2]
-        pm.Normal("y", mu, sigma, observed=values[2:])
-    return model, ["rho"]
+    y = pm.Data("series", values)
+    rho = pm.Normal("rho", 0, 0.3, shape=2)
+    pm.Normal("y", rho[0] * y[1:-1] + rho[1] * y[:-2], sigma, observed=values[2:])
 
 
-@required("y")
-def autoregression_as_custom_scan():
-    rng = np.random.default_rng(2065)
+@required("y", ask=["rho"], seed=2065)
+def autoregression_as_custom_scan(rng):
     steps = 1265
 
     def ar_step(x_tm2, x_tm1, rng, rho, sigma):
@@ -737,457 +572,355 @@ def autoregression_as_custom_scan():
         )
         return innov
 
-    with pm.Model() as model:
-        rho = pm.Normal("rho", 0, 0.2, shape=2)
-        sigma = pm.HalfNormal("sigma", 0.5)
-        y = rng.normal(size=steps)
-        init = pm.Normal("init", 0, 1, shape=2)
-        pm.CustomDist("y", init, rho, sigma, dist=ar_dist, observed=y)
-    return model, ["rho"]
+    rho = pm.Normal("rho", 0, 0.2, shape=2)
+    sigma = pm.HalfNormal("sigma", 0.5)
+    init = pm.Normal("init", 0, 1, shape=2)
+    pm.CustomDist("y", init, rho, sigma, dist=ar_dist, observed=rng.normal(size=steps))
 
 
-@required("y")
-def vector_autoregression():
-    rng = np.random.default_rng(2066)
+@required("y", ask=["coefs"], seed=2066)
+def vector_autoregression(rng):
     data = rng.normal(size=(1268, 3))
     lags = 2
-    with pm.Model(coords={"lags": [1, 2], "equations": list("abc")}) as model:
-        intercept = pm.Normal("intercept", 0, 1, shape=(3,))
-        coefs = pm.Normal("coefs", 0, 0.3, shape=(lags, 3, 3))
-        betas = []
-        for j in range(3):
-            ars = [pm.math.sum(coefs[i, j] * data[lags - i - 1 : -(i + 1)], axis=-1) for i in range(lags)]
-            betas.append(pm.math.sum(ars, axis=0))
-        mean = intercept + pm.math.stack(betas, axis=-1)
-        chol, _, _ = pm.LKJCholeskyCov("chol", eta=2, n=3, sd_dist=pm.Exponential.dist(1, shape=3))
-        pm.MvNormal("y", mu=mean, chol=chol, observed=data[lags:])
-    return model, ["coefs"]
+    coords({"lags": [1, 2], "equations": list("abc")})
+    intercept = pm.Normal("intercept", 0, 1, shape=(3,))
+    coefs = pm.Normal("coefs", 0, 0.3, shape=(lags, 3, 3))
+    betas = []
+    for j in range(3):
+        ars = [pm.math.sum(coefs[i, j] * data[lags - i - 1 : -(i + 1)], axis=-1) for i in range(lags)]
+        betas.append(pm.math.sum(ars, axis=0))
+    mean = intercept + pm.math.stack(betas, axis=-1)
+    chol, _, _ = pm.LKJCholeskyCov("chol", eta=2, n=3, sd_dist=pm.Exponential.dist(1, shape=3))
+    pm.MvNormal("y", mu=mean, chol=chol, observed=data[lags:])
 
 
-@required("level", "y")
-def local_level_and_season():
-    rng = np.random.default_rng(2067)
+@required("level", "y", ask=["s"], seed=2067)
+def local_level_and_season(rng):
     month = np.arange(1267) % 12
-    with pm.Model() as model:
-        s = pm.HalfNormal("s", 0.5, shape=2)
-        level = pm.GaussianRandomWalk("level", sigma=s[0], init_dist=pm.Normal.dist(0, 1), steps=1266)
-        season = pm.ZeroSumNormal("season", 1, shape=12)
-        pm.Normal("y", level + season[month], s[1], observed=rng.normal(size=1267))
-    return model, ["s"]
+    s = pm.HalfNormal("s", 0.5, shape=2)
+    level = pm.GaussianRandomWalk("level", sigma=s[0], init_dist=pm.Normal.dist(0, 1), steps=1266)
+    season = pm.ZeroSumNormal("season", 1, shape=12)
+    pm.Normal("y", level + season[month], s[1], observed=rng.normal(size=1267))
 
 
-@required("level_steps", "trend_steps", "level", "trend", "y")
-def local_linear_trend_by_hand():
-    rng = np.random.default_rng(2068)
+@required("level_steps", "trend_steps", "level", "trend", "y", ask=["s"], seed=2068)
+def local_linear_trend_by_hand(rng):
     n = 1269
-    with pm.Model() as model:
-        s = pm.HalfNormal("s", 0.5, shape=3)
-        level = pm.Normal("level", 0, 50, shape=n)
-        trend = pm.Normal("trend", 0, 50, shape=n)
-        moved = level[1:] - level[:-1] - trend[:-1]
-        pm.Potential("level_steps", pm.logp(pm.Normal.dist(0, s[0]), moved))
-        pm.Potential("trend_steps", pm.logp(pm.Normal.dist(0, s[1]), trend[1:] - trend[:-1]))
-        pm.Normal("y", level, s[2], observed=rng.normal(size=n))
-    return model, ["s"]
+    s = pm.HalfNormal("s", 0.5, shape=3)
+    level = pm.Normal("level", 0, 50, shape=n)
+    trend = pm.Normal("trend", 0, 50, shape=n)
+    moved = level[1:] - level[:-1] - trend[:-1]
+    pm.Potential("level_steps", pm.logp(pm.Normal.dist(0, s[0]), moved))
+    pm.Potential("trend_steps", pm.logp(pm.Normal.dist(0, s[1]), trend[1:] - trend[:-1]))
+    pm.Normal("y", level, s[2], observed=rng.normal(size=n))
 
 
-@required("y")
-def prophet_like_trend():
-    rng = np.random.default_rng(2069)
+@required("y", ask=["delta"], seed=2069)
+def prophet_like_trend(rng):
     t = np.linspace(0, 1, 1270)
     s = np.linspace(0, 0.8, 10)
     A = (t[:, None] > s) * 1.0
     F = np.column_stack([np.sin(50 * t), np.cos(50 * t)])
-    with pm.Model() as model:
-        k = pm.Normal("k", 0, 1)
-        m = pm.Normal("m", 0, 1)
-        delta = pm.Laplace("delta", 0, 0.1, shape=10)
-        beta = pm.Normal("beta", 0, 1, shape=2)
-        growth = k + pm.math.dot(A, delta)
-        offset = m + pm.math.dot(A, -s * delta)
-        mu = pm.Deterministic("mu", (growth * t + offset) * (1 + pm.math.dot(F, beta)))
-        pm.Normal("y", mu, 0.5, observed=rng.normal(size=1270))
-    return model, ["delta"]
+    k = pm.Normal("k", 0, 1)
+    m = pm.Normal("m", 0, 1)
+    delta = pm.Laplace("delta", 0, 0.1, shape=10)
+    beta = pm.Normal("beta", 0, 1, shape=2)
+    growth = k + pm.math.dot(A, delta)
+    offset = m + pm.math.dot(A, -s * delta)
+    mu = pm.Deterministic("mu", (growth * t + offset) * (1 + pm.math.dot(F, beta)))
+    pm.Normal("y", mu, 0.5, observed=rng.normal(size=1270))
 
 
-@required("disasters_observed")
-def coal_mining_with_gaps():
-    rng = np.random.default_rng(2070)
+@required("disasters_observed", ask=["switchpoint", "early"], seed=2070)
+def coal_mining_with_gaps(rng):
     years = np.arange(1300)
     gaps = np.isin(years, [40, 83, 700])
     disasters = np.ma.masked_array(rng.poisson(2, size=1300), mask=gaps)
-    with imputation(), pm.Model() as model:
-        switchpoint = pm.DiscreteUniform("switchpoint", lower=0, upper=1300)
-        early = pm.Exponential("early", 1.0)
-        late = pm.Exponential("late", 1.0)
-        rate = pm.math.switch(switchpoint >= years, early, late)
-        pm.Poisson("disasters", rate, observed=disasters)
-    return model, ["switchpoint", "early"]
+    switchpoint = pm.DiscreteUniform("switchpoint", lower=0, upper=1300)
+    early = pm.Exponential("early", 1.0)
+    late = pm.Exponential("late", 1.0)
+    rate = pm.math.switch(switchpoint >= years, early, late)
+    pm.Poisson("disasters", rate, observed=disasters)
 
 
-@required("y")
-def two_change_points():
-    rng = np.random.default_rng(2071)
+@required("y", ask=["mu"], seed=2071)
+def two_change_points(rng):
     t = np.linspace(0, 1, 1271)
-    with pm.Model() as model:
-        share = pm.Dirichlet("share", np.full(3, 2.0))
-        tau = pm.Deterministic("tau", pt.cumsum(share)[:2])
-        mu = pm.Normal("mu", 0, 1, shape=3)
-        level = mu[0] + pt.where(t >= tau[0], mu[1], 0) + (t >= tau[1]) * mu[2]
-        pm.Normal("y", level, 1, observed=rng.normal(size=1271))
-    return model, ["mu"]
+    share = pm.Dirichlet("share", np.full(3, 2.0))
+    tau = pm.Deterministic("tau", pt.cumsum(share)[:2])
+    mu = pm.Normal("mu", 0, 1, shape=3)
+    level = mu[0] + pt.where(t >= tau[0], mu[1], 0) + (t >= tau[1]) * mu[2]
+    pm.Normal("y", level, 1, observed=rng.normal(size=1271))
 
 
-@required("y")
-def smooth_change_points():
-    rng = np.random.default_rng(2072)
+@required("y", ask=["tau"], seed=2072)
+def smooth_change_points(rng):
     t = np.linspace(0, 1, 1272)
-    with pm.Model() as model:
-        tau = pm.Beta("tau", 2, 2, shape=3)
-        jump = pm.Normal("jump", 0, 1, shape=3)
-        steps = pm.math.sigmoid(50 * (t[:, None] - tau[None, :]))
-        pm.Normal("y", pm.math.dot(steps, jump), 1, observed=rng.normal(size=1272))
-    return model, ["tau"]
+    tau = pm.Beta("tau", 2, 2, shape=3)
+    jump = pm.Normal("jump", 0, 1, shape=3)
+    steps = pm.math.sigmoid(50 * (t[:, None] - tau[None, :]))
+    pm.Normal("y", pm.math.dot(steps, jump), 1, observed=rng.normal(size=1272))
 
 
-@required("y_observed")
-def series_with_missing_values():
-    rng, X = columns(1400, 2, 2073)
-    y = with_gaps(rng.normal(size=1400), rng)
-    with imputation(), pm.Model() as model:
-        beta = pm.Normal("beta", 0, 1, shape=2)
-        sigma = pm.HalfNormal("sigma", 1)
-        pm.Normal("y", X @ beta, sigma, observed=y)
-    return model, ["beta"]
+@required("y_observed", ask=["beta"], columns=(1400, 2, 2073))
+def series_with_missing_values(rng, X, beta, sigma):
+    pm.Normal("y", X @ beta, sigma, observed=with_gaps(rng.normal(size=1400), rng))
 
 
 # Epidemiology and space
 
 
-@required("cases")
-def counties_with_exposure():
-    rng, X = columns(1280, 2, 2080)
+@required("cases", ask=["beta", "theta"], columns=(1280, 2, 2080))
+def counties_with_exposure(rng, X):
     E = rng.gamma(5, 2, size=1280)
-    with pm.Model() as model:
-        log_E = pm.Data("log_E", np.log(E))
-        beta = pm.Normal("beta", 0, 0.5, shape=2)
-        tau = pm.HalfNormal("tau", 0.5)
-        theta = pm.Normal("theta", 0, 1, shape=64)
-        county = rng.integers(64, size=1280)
-        mu = pt.exp(log_E + X @ beta + tau * theta[county])
-        pm.Poisson("cases", mu, observed=rng.poisson(E))
-    return model, ["beta", "theta"]
+    log_E = pm.Data("log_E", np.log(E))
+    beta = pm.Normal("beta", 0, 0.5, shape=2)
+    tau = pm.HalfNormal("tau", 0.5)
+    theta = pm.Normal("theta", 0, 1, shape=64)
+    county = rng.integers(64, size=1280)
+    pm.Poisson("cases", pt.exp(log_E + X @ beta + tau * theta[county]), observed=rng.poisson(E))
 
 
-@required("cases")
-def besag_york_mollie():
-    rng = np.random.default_rng(2081)
+@required("cases", ask=["rho", "phi"], seed=2081)
+def besag_york_mollie(rng, sigma):
     W = np.roll(np.eye(60), 1, axis=1)
     W = W + W.T
     area = np.repeat(np.arange(60), 20)
-    with pm.Model() as model:
-        beta0 = pm.Normal("beta0", 0, 1)
-        theta = pm.Normal("theta", 0, 1, shape=60)
-        phi = pm.ICAR("phi", W=W)
-        sigma = pm.HalfNormal("sigma", 1)
-        rho = pm.Beta("rho", 0.5, 0.5)
-        mixture = pm.Deterministic("mixture", pt.sqrt(1 - rho) * theta + pt.sqrt(rho / 0.7) * phi)
-        mu = pt.exp(beta0 + sigma * mixture[area])
-        pm.Poisson("cases", mu, observed=rng.poisson(2, size=1200))
-    return model, ["rho", "phi"]
+    beta0 = pm.Normal("beta0", 0, 1)
+    theta = pm.Normal("theta", 0, 1, shape=60)
+    phi = pm.ICAR("phi", W=W)
+    rho = pm.Beta("rho", 0.5, 0.5)
+    mixture = pm.Deterministic("mixture", pt.sqrt(1 - rho) * theta + pt.sqrt(rho / 0.7) * phi)
+    mu = pt.exp(beta0 + sigma * mixture[area])
+    pm.Poisson("cases", mu, observed=rng.poisson(2, size=1200))
 
 
-@required("lip_cancer")
-def conditional_autoregression_of_areas():
-    rng = np.random.default_rng(2082)
+@required("lip_cancer", ask=["alpha", "tau"], seed=2082)
+def conditional_autoregression_of_areas(rng):
     W = np.roll(np.eye(40), 1, axis=1)
     area = rng.integers(40, size=1282)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 1, shape=2)
-        alpha = pm.Beta("alpha", 2, 2)
-        tau = pm.Gamma("tau", 2, 2)
-        phi = pm.CAR("phi", mu=np.zeros(40), tau=tau, alpha=alpha, W=W + W.T)
-        x = rng.normal(size=1282)
-        mu = pt.exp(beta[0] + beta[1] * x + phi[area])
-        pm.Poisson("lip_cancer", mu, observed=rng.poisson(2, size=1282))
-    return model, ["alpha", "tau"]
+    beta = pm.Normal("beta", 0, 1, shape=2)
+    alpha = pm.Beta("alpha", 2, 2)
+    tau = pm.Gamma("tau", 2, 2)
+    phi = pm.CAR("phi", mu=np.zeros(40), tau=tau, alpha=alpha, W=W + W.T)
+    x = rng.normal(size=1282)
+    mu = pt.exp(beta[0] + beta[1] * x + phi[area])
+    pm.Poisson("lip_cancer", mu, observed=rng.poisson(2, size=1282))
 
 
-@required("phi", "edges", "y")
-def neighbours_as_edges():
-    rng = np.random.default_rng(2083)
+@required("phi", "edges", "y", ask=["tau"], seed=2083)
+def neighbours_as_edges(rng):
     first, second = rng.integers(1150, size=(2, 3000))
-    with pm.Model() as model:
-        tau = pm.Gamma("tau", 2, 2)
-        phi = pm.Normal("phi", 0, 10, shape=1150)
-        edges = -0.5 * tau * (phi[first] - phi[second]) ** 2 + 0.5 * 1149 / 3000 * pt.log(tau)
-        pm.Potential("edges", edges.sum())
-        pm.Poisson("y", pt.exp(0.1 * phi), observed=rng.poisson(1, size=1150))
-    return model, ["tau"]
+    tau = pm.Gamma("tau", 2, 2)
+    phi = pm.Normal("phi", 0, 10, shape=1150)
+    edges = -0.5 * tau * (phi[first] - phi[second]) ** 2 + 0.5 * 1149 / 3000 * pt.log(tau)
+    pm.Potential("edges", edges.sum())
+    pm.Poisson("y", pt.exp(0.1 * phi), observed=rng.poisson(1, size=1150))
 
 
-@required("deaths")
-def age_period_cohort():
-    rng = np.random.default_rng(2084)
+@required("deaths", ask=["s"], seed=2084)
+def age_period_cohort(rng):
     age, period = np.meshgrid(np.arange(20), np.arange(60), indexing="ij")
     population = rng.uniform(50, 500, size=1200)
-    with pm.Model() as model:
-        s = pm.HalfNormal("s", 0.3, shape=3)
-        a = pm.Normal("a", 0, 1, shape=20)
-        p = pm.Normal("p", 0, 1, shape=60)
-        c = pm.Normal("c", 0, 1, shape=79)
-        for k, effect in enumerate([a, p, c]):
-            pm.Potential(
-                f"walk_{k}",
-                pm.logp(pm.Normal.dist(0, s[k]), effect[2:] - 2 * effect[1:-1] + effect[:-2]).sum(),
-            )
-        cohort = (period - age + 19).ravel()
-        rate = pt.exp(-3 + a[age.ravel()] + p[period.ravel()] + c[cohort])
-        pm.Poisson("deaths", population * rate, observed=rng.poisson(9, size=1200))
-    return model, ["s"]
+    s = pm.HalfNormal("s", 0.3, shape=3)
+    a = pm.Normal("a", 0, 1, shape=20)
+    p = pm.Normal("p", 0, 1, shape=60)
+    c = pm.Normal("c", 0, 1, shape=79)
+    for k, effect in enumerate([a, p, c]):
+        pm.Potential(
+            f"walk_{k}",
+            pm.logp(pm.Normal.dist(0, s[k]), effect[2:] - 2 * effect[1:-1] + effect[:-2]).sum(),
+        )
+    cohort = (period - age + 19).ravel()
+    rate = pt.exp(-3 + a[age.ravel()] + p[period.ravel()] + c[cohort])
+    pm.Poisson("deaths", population * rate, observed=rng.poisson(9, size=1200))
 
 
-@required("deaths")
-def age_period_table():
-    rng = np.random.default_rng(2085)
+@required("deaths", ask=["b"], seed=2085)
+def age_period_table(rng):
     population = rng.uniform(50, 500, size=(30, 40))
-    with pm.Model(coords={"age": range(30), "year": range(40)}) as model:
-        a = pm.Normal("a", -3, 1, dims="age")
-        b = pm.Dirichlet("b", np.ones(30), dims="age")
-        k = pm.GaussianRandomWalk("k", sigma=0.3, init_dist=pm.Normal.dist(0, 1), dims="year")
-        log_rate = a[:, None] + pt.outer(b, k)
-        mu = (population * pt.exp(log_rate)).flatten()
-        pm.Poisson("deaths", mu, observed=rng.poisson(9, size=1200))
-    return model, ["b"]
+    coords({"age": range(30), "year": range(40)})
+    a = pm.Normal("a", -3, 1, dims="age")
+    b = pm.Dirichlet("b", np.ones(30), dims="age")
+    k = pm.GaussianRandomWalk("k", sigma=0.3, init_dist=pm.Normal.dist(0, 1), dims="year")
+    log_rate = a[:, None] + pt.outer(b, k)
+    mu = (population * pt.exp(log_rate)).flatten()
+    pm.Poisson("deaths", mu, observed=rng.poisson(9, size=1200))
 
 
-@required("tests")
-def latent_disease_status():
-    rng = np.random.default_rng(2086)
+@required("tests", ask=["se"], seed=2086)
+def latent_disease_status(rng):
     y = rng.integers(2, size=(1286, 3))
-    with pm.Model() as model:
-        prevalence = pm.Beta("prevalence", 2, 5)
-        se = pm.Beta("se", 8, 2, shape=3)
-        sp = pm.Beta("sp", 8, 2, shape=3)
-        ill = pm.logp(pm.Bernoulli.dist(se), y).sum(axis=-1) + pt.log(prevalence)
-        well = pm.logp(pm.Bernoulli.dist(1 - sp), y).sum(axis=-1) + pt.log1p(-prevalence)
-        pm.Potential("tests", pm.math.logsumexp(pt.stack([ill, well]), axis=0))
-    return model, ["se"]
+    prevalence = pm.Beta("prevalence", 2, 5)
+    se = pm.Beta("se", 8, 2, shape=3)
+    sp = pm.Beta("sp", 8, 2, shape=3)
+    ill = pm.logp(pm.Bernoulli.dist(se), y).sum(axis=-1) + pt.log(prevalence)
+    well = pm.logp(pm.Bernoulli.dist(1 - sp), y).sum(axis=-1) + pt.log1p(-prevalence)
+    pm.Potential("tests", pm.math.logsumexp(pt.stack([ill, well]), axis=0))
 
 
-@required("ratings")
-def dawid_skene():
-    rng = np.random.default_rng(2087)
+@required("ratings", ask=["pi"], seed=2087)
+def dawid_skene(rng):
     y = rng.integers(3, size=(1287, 4))
-    with pm.Model() as model:
-        prior = np.full((4, 3, 3), 1.0) + 3 * np.eye(3)
-        theta = pm.Dirichlet("theta", prior)
-        pi = pm.Dirichlet("pi", np.ones(3))
-        by_class = pt.log(theta)[np.arange(4)[None, :], :, y]
-        pm.Potential("ratings", pt.logsumexp(by_class.sum(axis=1) + pt.log(pi), axis=-1).sum())
-    return model, ["pi"]
+    prior = np.full((4, 3, 3), 1.0) + 3 * np.eye(3)
+    theta = pm.Dirichlet("theta", prior)
+    pi = pm.Dirichlet("pi", np.ones(3))
+    by_class = pt.log(theta)[np.arange(4)[None, :], :, y]
+    pm.Potential("ratings", pt.logsumexp(by_class.sum(axis=1) + pt.log(pi), axis=-1).sum())
 
 
-@optional
-def dawid_skene_in_long_format():
-    rng = np.random.default_rng(2088)
+@optional(ask=["pi"], seed=2088)
+def dawid_skene_in_long_format(rng):
     item = np.repeat(np.arange(1100), 3)
     rater, y = rng.integers(6, size=3300), rng.integers(2, size=3300)
-    with pm.Model() as model:
-        theta = pm.Beta("theta", [[2, 6]] * 6, [[6, 2]] * 6)
-        pi = pm.Beta("pi", 2, 2)
-        p = theta[rater]
-        lp = pt.log(pt.switch(y[:, None], p, 1 - p))
-        by_item = pt.inc_subtensor(pt.zeros((1100, 2))[item], lp)
-        by_item = by_item + pt.log(pt.stack([1 - pi, pi]))
-        pm.Potential("ratings", pt.logsumexp(by_item, axis=1))
-    return model, ["pi"]
+    theta = pm.Beta("theta", [[2, 6]] * 6, [[6, 2]] * 6)
+    pi = pm.Beta("pi", 2, 2)
+    p = theta[rater]
+    lp = pt.log(pt.switch(y[:, None], p, 1 - p))
+    by_item = pt.inc_subtensor(pt.zeros((1100, 2))[item], lp)
+    by_item = by_item + pt.log(pt.stack([1 - pi, pi]))
+    pm.Potential("ratings", pt.logsumexp(by_item, axis=1))
 
 
-@required("concentration")
-def one_compartment_pharmacokinetics():
-    rng = np.random.default_rng(2089)
+@required("concentration", ask=["mu"], seed=2089)
+def one_compartment_pharmacokinetics(rng):
     subject, t = rng.integers(50, size=1289), rng.uniform(0.1, 24, size=1289)
-    with pm.Model() as model:
-        mu = pm.Normal("mu", [0, -2, 1], 0.3)
-        omega = pm.HalfNormal("omega", 0.3, shape=3)
-        eta = pm.Normal("eta", 0, 1, shape=(3, 50))
-        ka, ke, V = (pt.exp(mu[k] + omega[k] * eta[k])[subject] for k in range(3))
-        c = 10 * ka / (V * (ka - ke)) * (pt.exp(-ke * t) - pt.exp(-ka * t))
-        sigma = pm.HalfNormal("sigma", 0.5)
-        pm.LogNormal("concentration", pt.log(pt.maximum(c, 1e-9)), sigma, observed=rng.lognormal(size=1289))
-    return model, ["mu"]
+    mu = pm.Normal("mu", [0, -2, 1], 0.3)
+    omega = pm.HalfNormal("omega", 0.3, shape=3)
+    eta = pm.Normal("eta", 0, 1, shape=(3, 50))
+    ka, ke, V = (pt.exp(mu[k] + omega[k] * eta[k])[subject] for k in range(3))
+    c = 10 * ka / (V * (ka - ke)) * (pt.exp(-ke * t) - pt.exp(-ka * t))
+    sigma = pm.HalfNormal("sigma", 0.5)
+    pm.LogNormal("concentration", pt.log(pt.maximum(c, 1e-9)), sigma, observed=rng.lognormal(size=1289))
 
 
-@required("y")
-def dose_response_of_assays():
-    rng = np.random.default_rng(2090)
+@required("y", ask=["hill"], seed=2090)
+def dose_response_of_assays(rng):
     dose, plate = rng.uniform(0.01, 10, size=1290), rng.integers(12, size=1290)
-    with pm.Model() as model:
-        bottom = pm.Normal("bottom", 0, 1, shape=12)
-        top = pm.Normal("top", 3, 1)
-        log_ec50 = pm.Normal("log_ec50", 0, 1)
-        hill = pm.HalfNormal("hill", 2)
-        mu = bottom[plate] + (top - bottom[plate]) / (1 + (pt.exp(log_ec50) / dose) ** hill)
-        pm.Normal("y", mu, 0.5, observed=rng.normal(size=1290))
-    return model, ["hill"]
+    bottom = pm.Normal("bottom", 0, 1, shape=12)
+    top = pm.Normal("top", 3, 1)
+    log_ec50 = pm.Normal("log_ec50", 0, 1)
+    hill = pm.HalfNormal("hill", 2)
+    mu = bottom[plate] + (top - bottom[plate]) / (1 + (pt.exp(log_ec50) / dose) ** hill)
+    pm.Normal("y", mu, 0.5, observed=rng.normal(size=1290))
 
 
-@required("infected")
-def logistic_epidemic():
-    rng = np.random.default_rng(2091)
+@required("infected", ask=["i0"], seed=2091)
+def logistic_epidemic(rng):
     t, city = rng.uniform(0, 20, size=1291), rng.integers(9, size=1291)
-    with pm.Model() as model:
-        r = pm.LogNormal("r", -1, 0.5, shape=9)
-        K = pm.LogNormal("K", 3, 0.5, shape=9)
-        i0 = pm.HalfNormal("i0", 3)
-        curve = K[city] / (1 + (K[city] - i0) / i0 * pt.exp(-r[city] * t))
-        alpha = pm.Exponential("alpha", 0.1)
-        pm.NegativeBinomial(
-            "infected", mu=pt.maximum(curve, 1e-3), alpha=alpha, observed=rng.poisson(9, size=1291)
-        )
-    return model, ["i0"]
+    r = pm.LogNormal("r", -1, 0.5, shape=9)
+    K = pm.LogNormal("K", 3, 0.5, shape=9)
+    i0 = pm.HalfNormal("i0", 3)
+    curve = K[city] / (1 + (K[city] - i0) / i0 * pt.exp(-r[city] * t))
+    alpha = pm.Exponential("alpha", 0.1)
+    pm.NegativeBinomial(
+        "infected", mu=pt.maximum(curve, 1e-3), alpha=alpha, observed=rng.poisson(9, size=1291)
+    )
 
 
 # Text and recommendations
 
 
-@required("z", "w")
-def topics_of_words():
-    rng = np.random.default_rng(2100)
+@required("z", "w", ask=["phi"], seed=2100)
+def topics_of_words(rng):
     doc = np.repeat(np.arange(30), 40)
-    with pm.Model() as model:
-        theta = pm.Dirichlet("theta", np.ones(3), shape=(30, 3))
-        phi = pm.Dirichlet("phi", np.ones(12), shape=(3, 12))
-        z = pm.Categorical("z", p=theta[doc], shape=1200)
-        pm.Categorical("w", p=phi[z], observed=rng.integers(12, size=1200))
-    return model, ["phi"]
+    theta = pm.Dirichlet("theta", np.ones(3), shape=(30, 3))
+    phi = pm.Dirichlet("phi", np.ones(12), shape=(3, 12))
+    z = pm.Categorical("z", p=theta[doc], shape=1200)
+    pm.Categorical("w", p=phi[z], observed=rng.integers(12, size=1200))
 
 
-@required("w")
-def topics_marginalised():
-    rng = np.random.default_rng(2101)
+@required("w", ask=["theta"], seed=2101)
+def topics_marginalised(rng):
     doc, word = rng.integers(40, size=1301), rng.integers(15, size=1301)
-    with pm.Model() as model:
-        theta = pm.Dirichlet("theta", np.ones((40, 3)))
-        phi = pm.Dirichlet("phi", np.ones((3, 15)))
-        lp = pt.log(theta)[doc] + pt.log(phi).T[word]
-        pm.Potential("w", pm.math.logsumexp(lp, axis=1))
-    return model, ["theta"]
+    theta = pm.Dirichlet("theta", np.ones((40, 3)))
+    phi = pm.Dirichlet("phi", np.ones((3, 15)))
+    lp = pt.log(theta)[doc] + pt.log(phi).T[word]
+    pm.Potential("w", pm.math.logsumexp(lp, axis=1))
 
 
-@required("w")
-def topics_as_matrix_product():
-    rng = np.random.default_rng(2102)
+@required("w", ask=["phi"], seed=2102)
+def topics_as_matrix_product(rng):
     doc = rng.integers(40, size=1302)
-    with pm.Model() as model:
-        theta = pm.Dirichlet("theta", np.ones((40, 3)))
-        phi = pm.Dirichlet("phi", np.ones((3, 15)))
-        pm.Categorical("w", p=(theta @ phi)[doc], observed=rng.integers(15, size=1302))
-    return model, ["phi"]
+    theta = pm.Dirichlet("theta", np.ones((40, 3)))
+    phi = pm.Dirichlet("phi", np.ones((3, 15)))
+    pm.Categorical("w", p=(theta @ phi)[doc], observed=rng.integers(15, size=1302))
 
 
-@required("theta", "counts")
-def multinomial_topics_of_documents():
-    rng = np.random.default_rng(2103)
+@required("theta", "counts", ask=["phi"], seed=2103)
+def multinomial_topics_of_documents(rng):
     counts = rng.multinomial(30, np.ones(10) / 10, size=1303)
-    with pm.Model() as model:
-        theta = pm.Dirichlet("theta", np.ones(3), shape=(1303, 3))
-        phi = pm.Dirichlet("phi", np.ones(10), shape=(3, 10))
-        pm.Multinomial("counts", n=counts.sum(axis=1), p=theta @ phi, observed=counts)
-    return model, ["phi"]
+    theta = pm.Dirichlet("theta", np.ones(3), shape=(1303, 3))
+    phi = pm.Dirichlet("phi", np.ones(10), shape=(3, 10))
+    pm.Multinomial("counts", n=counts.sum(axis=1), p=theta @ phi, observed=counts)
 
 
-@required("words")
-def naive_bayes():
-    rng = np.random.default_rng(2104)
+@required("words", ask=["alpha", "phi"], seed=2104)
+def naive_bayes(rng):
     label = rng.integers(2, size=1304)
     n = rng.integers(10, 40, size=1304)
     counts = np.array([rng.multinomial(k, np.ones(8) / 8) for k in n])
-    with pm.Model() as model:
-        alpha = pm.Exponential("alpha", 1)
-        phi = pm.Dirichlet("phi", alpha * np.ones((2, 8)))
-        pm.Multinomial("words", n=n, p=phi[label], observed=counts)
-    return model, ["alpha", "phi"]
+    alpha = pm.Exponential("alpha", 1)
+    phi = pm.Dirichlet("phi", alpha * np.ones((2, 8)))
+    pm.Multinomial("words", n=n, p=phi[label], observed=counts)
 
 
-@required("shares")
-def shared_multinomial():
-    rng = np.random.default_rng(2105)
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", np.ones(4))
-        y = rng.multinomial(20, [0.1, 0.2, 0.3, 0.4], size=1305)
-        pm.Multinomial("shares", n=20, p=p, observed=y)
-    return model, ["p"]
+@required("shares", ask=["p"], seed=2105)
+def shared_multinomial(rng):
+    p = pm.Dirichlet("p", np.ones(4))
+    y = rng.multinomial(20, [0.1, 0.2, 0.3, 0.4], size=1305)
+    pm.Multinomial("shares", n=20, p=p, observed=y)
 
 
-@required("counts")
-def overdispersed_species():
-    rng = np.random.default_rng(2106)
+@required("counts", ask=["conc"], seed=2106)
+def overdispersed_species(rng):
     forest = rng.integers(10, size=1306)
-    with pm.Model(coords={"tree": list("abcde"), "forest": range(10)}) as model:
-        frac = pm.Dirichlet("frac", np.ones(5), dims="tree")
-        conc = pm.LogNormal("conc", 1, 1, dims="forest")
-        alpha = pm.Deterministic("alpha", frac * conc[forest][:, None])
-        y = rng.multinomial(50, np.ones(5) / 5, size=1306)
-        pm.DirichletMultinomial("counts", n=50, a=alpha, observed=y)
-    return model, ["conc"]
+    coords({"tree": list("abcde"), "forest": range(10)})
+    frac = pm.Dirichlet("frac", np.ones(5), dims="tree")
+    conc = pm.LogNormal("conc", 1, 1, dims="forest")
+    alpha = pm.Deterministic("alpha", frac * conc[forest][:, None])
+    y = rng.multinomial(50, np.ones(5) / 5, size=1306)
+    pm.DirichletMultinomial("counts", n=50, a=alpha, observed=y)
 
 
-@required("r")
-def matrix_factorisation_of_a_list():
-    rng = np.random.default_rng(2107)
+@required("r", ask=["A"], seed=2107)
+def matrix_factorisation_of_a_list(rng):
     u, v = rng.integers(90, size=2000), rng.integers(70, size=2000)
-    with pm.Model() as model:
-        A = pm.Normal("A", 0, 1, shape=(90, 3))
-        B = pm.Normal("B", 0, 1, shape=(70, 3))
-        pm.Normal("r", pm.math.dot(A, B.T)[u, v], 1, observed=rng.normal(size=2000))
-    return model, ["A"]
+    A = pm.Normal("A", 0, 1, shape=(90, 3))
+    B = pm.Normal("B", 0, 1, shape=(70, 3))
+    pm.Normal("r", pm.math.dot(A, B.T)[u, v], 1, observed=rng.normal(size=2000))
 
 
-@required("A", "B", "r")
-def factors_of_many_users_and_items():
-    rng = np.random.default_rng(2108)
+@required("A", "B", "r", ask=["s"], seed=2108)
+def factors_of_many_users_and_items(rng):
     u, v = rng.integers(1200, size=4000), rng.integers(1100, size=4000)
-    with pm.Model() as model:
-        s = pm.HalfNormal("s", 1, shape=2)
-        A = pm.Normal("A", 0, s[0], shape=(1200, 3))
-        B = pm.Normal("B", 0, s[1], shape=(1100, 3))
-        pm.Normal("r", (A[u] * B[v]).sum(axis=-1), 1, observed=rng.normal(size=4000))
-    return model, ["s"]
+    s = pm.HalfNormal("s", 1, shape=2)
+    A = pm.Normal("A", 0, s[0], shape=(1200, 3))
+    B = pm.Normal("B", 0, s[1], shape=(1100, 3))
+    pm.Normal("r", (A[u] * B[v]).sum(axis=-1), 1, observed=rng.normal(size=4000))
 
 
-@required("A", "B", "r")
-def product_of_long_factors_selected():
-    rng = np.random.default_rng(2109)
+@required("A", "B", "r", seed=2109)
+def product_of_long_factors_selected(rng):
     u, v = rng.integers(1200, size=3000), rng.integers(1100, size=3000)
-    with pm.Model() as model:
-        A = pm.Normal("A", 0, 1, shape=(1200, 2))
-        B = pm.Normal("B", 0, 1, shape=(1100, 2))
-        R = A @ B.T
-        pm.Normal("r", R[u, v], 1, observed=rng.normal(size=3000))
-    return model, None
+    A = pm.Normal("A", 0, 1, shape=(1200, 2))
+    B = pm.Normal("B", 0, 1, shape=(1100, 2))
+    R = A @ B.T
+    pm.Normal("r", R[u, v], 1, observed=rng.normal(size=3000))
 
 
-@required("rate")
-def poisson_factorisation_by_einsum():
-    rng = np.random.default_rng(2110)
+@required("rate", ask=["A"], seed=2110)
+def poisson_factorisation_by_einsum(rng):
     u, v = rng.integers(50, size=1310), rng.integers(40, size=1310)
-    with pm.Model() as model:
-        A = pm.Gamma("A", 2, 2, shape=(50, 3))
-        B = pm.Gamma("B", 2, 2, shape=(40, 3))
-        mu = pt.einsum("nk,nk->n", A[u], B[v])
-        pm.Poisson("rate", mu, observed=rng.poisson(3, size=1310))
-    return model, ["A"]
+    A = pm.Gamma("A", 2, 2, shape=(50, 3))
+    B = pm.Gamma("B", 2, 2, shape=(40, 3))
+    pm.Poisson("rate", pt.einsum("nk,nk->n", A[u], B[v]), observed=rng.poisson(3, size=1310))
 
 
-@required("R")
-def half_observed_rating_matrix():
-    rng = np.random.default_rng(2111)
+@required("R", ask=["U"], seed=2111)
+def half_observed_rating_matrix(rng):
     seen = rng.random((50, 60)) < 0.5
-    with pm.Model() as model:
-        U = pm.MvNormal("U", mu=np.zeros(3), tau=2 * np.eye(3), shape=(50, 3))
-        V = pm.MvNormal("V", mu=np.zeros(3), tau=2 * np.eye(3), shape=(60, 3))
-        R = rng.normal(size=(50, 60))
-        pm.Normal("R", mu=(U @ V.T)[seen], tau=2, observed=R[seen])
-    return model, ["U"]
+    U = pm.MvNormal("U", mu=np.zeros(3), tau=2 * np.eye(3), shape=(50, 3))
+    V = pm.MvNormal("V", mu=np.zeros(3), tau=2 * np.eye(3), shape=(60, 3))
+    R = rng.normal(size=(50, 60))
+    pm.Normal("R", mu=(U @ V.T)[seen], tau=2, observed=R[seen])

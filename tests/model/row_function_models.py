@@ -42,87 +42,84 @@ def cutpoints():
     return pm.Normal("c", shape=3, transform=ordered, initval=[-1.0, 0.0, 1.0])
 
 
-@model(1)
-def poisson():
-    pm.Poisson("y", exp(eta()), observed=COUNTS)
-
-
-@model(1)
-def poisson_identity():
-    pm.Poisson("y", eta() ** 2, observed=COUNTS)
-
-
-@model(2)
-def negative_binomial():
-    pm.NegativeBinomial("y", mu=exp(eta()), alpha=half(), observed=COUNTS)
+# Those of one expression, by the number of predictors or what is in the way.
+TERMS = {
+    1: {
+        "poisson": lambda: pm.Poisson("y", exp(eta()), observed=COUNTS),
+        "poisson_identity": lambda: pm.Poisson("y", eta() ** 2, observed=COUNTS),
+        "truncated_poisson": lambda: pm.Truncated(
+            "y", pm.Poisson.dist(exp(eta())), lower=1, observed=COUNTS + 1
+        ),
+        "binomial": lambda: pm.Binomial("y", n=20, p=sigmoid(eta()), observed=COUNTS),
+        "geometric": lambda: pm.Geometric("y", p=sigmoid(eta()), observed=COUNTS + 1),
+        "bernoulli_logit": lambda: pm.Bernoulli("y", logit_p=eta(), observed=BITS),
+        "bernoulli_sigmoid": lambda: pm.Bernoulli("y", p=sigmoid(eta()), observed=BITS),
+        "bernoulli_probit": lambda: pm.Bernoulli("y", p=pm.math.invprobit(eta()), observed=BITS),
+        "bernoulli_cloglog": lambda: pm.Bernoulli("y", p=1 - exp(-exp(eta())), observed=BITS),
+        "pareto": lambda: pm.Pareto("y", alpha=exp(eta()), m=0.001, observed=POSITIVE),
+    },
+    2: {
+        "negative_binomial": lambda: pm.NegativeBinomial("y", mu=exp(eta()), alpha=half(), observed=COUNTS),
+        "zero_inflated_poisson": lambda: pm.ZeroInflatedPoisson(
+            "y", psi=pm.Beta("psi", 1, 1), mu=exp(eta()), observed=COUNTS
+        ),
+        "hurdle_poisson": lambda: pm.HurdlePoisson(
+            "y", psi=pm.Beta("psi", 1, 1), mu=exp(eta()), observed=COUNTS
+        ),
+        "beta_binomial": lambda: pm.BetaBinomial("y", alpha=exp(eta()), beta=half(), n=20, observed=COUNTS),
+        "categorical": lambda: pm.Categorical(
+            "y", logit_p=X @ pm.Normal("b", shape=(3, 3)), observed=np.minimum(COUNTS, 2)
+        ),
+        "normal": lambda: pm.Normal("y", eta(), half(), observed=REAL),
+        "normal_log_scale": lambda: pm.Normal("y", eta(), exp(eta("g")), observed=REAL),
+        "censored_normal": lambda: pm.Censored(
+            "y", pm.Normal.dist(eta(), half()), lower=None, upper=1.0, observed=np.minimum(REAL, 1.0)
+        ),
+        "log_normal": lambda: pm.LogNormal("y", eta(), half(), observed=POSITIVE),
+        "laplace": lambda: pm.Laplace("y", eta(), half(), observed=REAL),
+        "cauchy": lambda: pm.Cauchy("y", eta(), half(), observed=REAL),
+        "gumbel": lambda: pm.Gumbel("y", eta(), half(), observed=REAL),
+        "logistic": lambda: pm.Logistic("y", eta(), half(), observed=REAL),
+        "beta_sigma": lambda: pm.Beta("y", mu=sigmoid(eta()), sigma=pm.Uniform("s", 0, 0.3), observed=UNIT),
+        "inverse_gamma": lambda: pm.InverseGamma("y", alpha=half(), beta=exp(eta()), observed=POSITIVE),
+        "weibull": lambda: pm.Weibull("y", alpha=half(), beta=exp(eta()), observed=POSITIVE),
+        "custom": lambda: pm.CustomDist(
+            "y", eta(), half(), logp=lambda v, m, s: -pm.math.log(s) - (v - m) ** 2 / s**2, observed=REAL
+        ),
+    },
+    3: {
+        "zero_inflated_negative_binomial": lambda: pm.ZeroInflatedNegativeBinomial(
+            "y", psi=pm.Beta("psi", 1, 1), mu=exp(eta()), alpha=half(), observed=COUNTS
+        ),
+        "hurdle_negative_binomial": lambda: pm.HurdleNegativeBinomial(
+            "y", psi=pm.Beta("psi", 1, 1), mu=exp(eta()), alpha=half(), observed=COUNTS
+        ),
+        "student": lambda: pm.StudentT(
+            "y", nu=pm.Exponential("nu", 0.1), mu=eta(), sigma=half(), observed=REAL
+        ),
+        "asymmetric_laplace": lambda: pm.AsymmetricLaplace(
+            "y", mu=eta(), b=half(), kappa=half("k"), observed=REAL
+        ),
+        "skew_normal": lambda: pm.SkewNormal(
+            "y", mu=eta(), sigma=half(), alpha=pm.Normal("a"), observed=REAL
+        ),
+        "ex_gaussian": lambda: pm.ExGaussian("y", mu=eta(), sigma=half(), nu=half("nu"), observed=REAL),
+    },
+    "'s_log__' enters the term 'y' through I0e, whose derivatives have no known bounds": {
+        "von_mises": lambda: pm.VonMises("y", mu=eta(), kappa=half(), observed=REAL),
+    },
+    "'z', which enters the term 'y', is discrete": {
+        "discrete": lambda: pm.Poisson("y", exp(eta()) + pm.Bernoulli("z", 0.5), observed=COUNTS),
+    },
+}
+for p, terms in TERMS.items():
+    MODELS.update({name: (term, p, "q") for name, term in terms.items()})
 
 
 @model(2)
 def negative_binomial_n_p():
     n = half()
     pm.NegativeBinomial("y", n=n, p=n / (n + exp(eta())), observed=COUNTS)
-
-
-@model(2)
-def zero_inflated_poisson():
-    pm.ZeroInflatedPoisson("y", psi=pm.Beta("psi", 1, 1), mu=exp(eta()), observed=COUNTS)
-
-
-@model(3)
-def zero_inflated_negative_binomial():
-    psi = pm.Beta("psi", 1, 1)
-    pm.ZeroInflatedNegativeBinomial("y", psi=psi, mu=exp(eta()), alpha=half(), observed=COUNTS)
-
-
-@model(2)
-def hurdle_poisson():
-    pm.HurdlePoisson("y", psi=pm.Beta("psi", 1, 1), mu=exp(eta()), observed=COUNTS)
-
-
-@model(3)
-def hurdle_negative_binomial():
-    psi = pm.Beta("psi", 1, 1)
-    pm.HurdleNegativeBinomial("y", psi=psi, mu=exp(eta()), alpha=half(), observed=COUNTS)
-
-
-@model(1)
-def truncated_poisson():
-    pm.Truncated("y", pm.Poisson.dist(exp(eta())), lower=1, observed=COUNTS + 1)
-
-
-@model(2)
-def beta_binomial():
-    pm.BetaBinomial("y", alpha=exp(eta()), beta=half(), n=20, observed=COUNTS)
-
-
-@model(1)
-def binomial():
-    pm.Binomial("y", n=20, p=sigmoid(eta()), observed=COUNTS)
-
-
-@model(1)
-def geometric():
-    pm.Geometric("y", p=sigmoid(eta()), observed=COUNTS + 1)
-
-
-@model(1)
-def bernoulli_logit():
-    pm.Bernoulli("y", logit_p=eta(), observed=BITS)
-
-
-@model(1)
-def bernoulli_sigmoid():
-    pm.Bernoulli("y", p=sigmoid(eta()), observed=BITS)
-
-
-@model(1)
-def bernoulli_probit():
-    pm.Bernoulli("y", p=pm.math.invprobit(eta()), observed=BITS)
-
-
-@model(1)
-def bernoulli_cloglog():
-    pm.Bernoulli("y", p=1 - exp(-exp(eta())), observed=BITS)
 
 
 @model(2, "phi")
@@ -135,11 +132,6 @@ def ordered_logistic():
 def ordered_probit():
     b = X @ pm.Normal("b", shape=3)
     pm.OrderedProbit("y", eta=b, cutpoints=cutpoints(), observed=np.minimum(COUNTS, 3))
-
-
-@model(2)
-def categorical():
-    pm.Categorical("y", logit_p=X @ pm.Normal("b", shape=(3, 3)), observed=np.minimum(COUNTS, 2))
 
 
 @model(2)
@@ -156,71 +148,6 @@ def multinomial():
 
 
 @model(2)
-def normal():
-    pm.Normal("y", eta(), half(), observed=REAL)
-
-
-@model(2)
-def normal_log_scale():
-    pm.Normal("y", eta(), exp(eta("g")), observed=REAL)
-
-
-@model(2)
-def censored_normal():
-    pm.Censored("y", pm.Normal.dist(eta(), half()), lower=None, upper=1.0, observed=np.minimum(REAL, 1.0))
-
-
-@model(3)
-def student():
-    pm.StudentT("y", nu=pm.Exponential("nu", 0.1), mu=eta(), sigma=half(), observed=REAL)
-
-
-@model(2)
-def log_normal():
-    pm.LogNormal("y", eta(), half(), observed=POSITIVE)
-
-
-@model(2)
-def laplace():
-    pm.Laplace("y", eta(), half(), observed=REAL)
-
-
-@model(3)
-def asymmetric_laplace():
-    pm.AsymmetricLaplace("y", mu=eta(), b=half(), kappa=half("k"), observed=REAL)
-
-
-@model(2)
-def cauchy():
-    pm.Cauchy("y", eta(), half(), observed=REAL)
-
-
-@model(3)
-def skew_normal():
-    pm.SkewNormal("y", mu=eta(), sigma=half(), alpha=pm.Normal("a"), observed=REAL)
-
-
-@model(2)
-def gumbel():
-    pm.Gumbel("y", eta(), half(), observed=REAL)
-
-
-@model(2)
-def logistic():
-    pm.Logistic("y", eta(), half(), observed=REAL)
-
-
-@model(3)
-def ex_gaussian():
-    pm.ExGaussian("y", mu=eta(), sigma=half(), nu=half("nu"), observed=REAL)
-
-
-@model(2)
-def beta_sigma():
-    pm.Beta("y", mu=sigmoid(eta()), sigma=pm.Uniform("s", 0, 0.3), observed=UNIT)
-
-
-@model(2)
 def beta_phi():
     mu, phi = sigmoid(eta()), half()
     pm.Beta("y", alpha=mu * phi, beta=(1 - mu) * phi, observed=UNIT)
@@ -233,24 +160,9 @@ def gamma():
 
 
 @model(2)
-def inverse_gamma():
-    pm.InverseGamma("y", alpha=half(), beta=exp(eta()), observed=POSITIVE)
-
-
-@model(2)
-def weibull():
-    pm.Weibull("y", alpha=half(), beta=exp(eta()), observed=POSITIVE)
-
-
-@model(2)
 def censored_weibull():
     weibull = pm.Weibull.dist(alpha=half(), beta=exp(eta()))
     pm.Censored("y", weibull, lower=None, upper=2.0, observed=np.minimum(POSITIVE, 2.0))
-
-
-@model(1)
-def pareto():
-    pm.Pareto("y", alpha=exp(eta()), m=0.001, observed=POSITIVE)
 
 
 @model(4)
@@ -271,13 +183,6 @@ def potential():
     pm.Potential("y", -pm.math.log(scale) - pm.math.log(1 + ((REAL - eta()) / scale) ** 2))
 
 
-@model(2)
-def custom():
-    pm.CustomDist(
-        "y", eta(), half(), logp=lambda v, m, s: -pm.math.log(s) - (v - m) ** 2 / s**2, observed=REAL
-    )
-
-
 @model(2, "phi")
 def groups():
     u = pm.Normal("u", shape=70)[GROUP] * half("tau")
@@ -296,11 +201,6 @@ def residual_twice():
     pm.Potential("y", -pm.math.log1p(r**2) - exp(r))
 
 
-@model("'s_log__' enters the term 'y' through I0e, whose derivatives have no known bounds")
-def von_mises():
-    pm.VonMises("y", mu=eta(), kappa=half(), observed=REAL)
-
-
 @model("'a_log__' and 'k_log__' enter the term 'y' through BetaInc, whose derivatives have no known bounds")
 def censored_beta():
     beta = pm.Beta.dist(half("a"), half("k"))
@@ -311,8 +211,3 @@ def censored_beta():
 def network():
     hidden = pm.math.tanh(X @ pm.Normal("v", shape=(3, 4)))
     pm.Normal("y", hidden @ pm.Normal("w", shape=4), half(), observed=REAL)
-
-
-@model("'z', which enters the term 'y', is discrete")
-def discrete():
-    pm.Poisson("y", exp(eta()) + pm.Bernoulli("z", 0.5), observed=COUNTS)

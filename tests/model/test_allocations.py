@@ -12,7 +12,16 @@ from pymc_austerity.model.conjugacy.allocations import Allocations, number_of_ca
 N, K = 40, 3
 DATA = np.random.default_rng(1).normal(size=(N, 3))
 Y = DATA[:, 0]
-ACCEPTED, REFUSED = {}, {}
+
+# Models with allocations `z` that are independent given the rest.
+ACCEPTED = {
+    "several_columns": lambda: pm.Normal("y", levels(3)[categories()], 1, observed=DATA),
+    "columns_first": lambda: pm.Normal("y", levels(3)[categories()].T, 1, observed=DATA.T),
+    "multivariate_rows": lambda: pm.MvNormal("y", levels(3)[categories()], np.eye(3) + 0.5, observed=DATA),
+    "no_likelihood": lambda: categories(),
+    "a_lookup_in_its_own_place": lambda: pm.Normal("y", levels()[categories()][np.arange(N)], 1, observed=Y),
+}
+REFUSED = {}
 
 
 def accepted(make):
@@ -54,21 +63,6 @@ def scales_and_means_by_component():
 
 
 @accepted
-def several_columns():
-    pm.Normal("y", levels(3)[categories()], 1, observed=DATA)
-
-
-@accepted
-def columns_first():
-    pm.Normal("y", levels(3)[categories()].T, 1, observed=DATA.T)
-
-
-@accepted
-def multivariate_rows():
-    pm.MvNormal("y", levels(3)[categories()], np.eye(3) + 0.5, observed=DATA)
-
-
-@accepted
 def two_likelihoods():
     z = categories()
     pm.Normal("y", levels()[z], 1, observed=Y)
@@ -77,11 +71,6 @@ def two_likelihoods():
 
 def levels_of_rate():
     return pm.Normal("rate", 0, 1, shape=K)
-
-
-@accepted
-def no_likelihood():
-    categories()
 
 
 @accepted
@@ -126,11 +115,6 @@ def above_latent_values():
 @accepted
 def a_sum_in_a_potential():
     pm.Potential("fit", 2.0 - 0.5 * ((Y - levels()[categories()]) ** 2).sum())
-
-
-@accepted
-def a_lookup_in_its_own_place():
-    pm.Normal("y", levels()[categories()][np.arange(N)], 1, observed=Y)
 
 
 @accepted

@@ -90,15 +90,15 @@ def test_a_module_without_source_has_no_name(monkeypatch):
 
 def test_a_module_that_was_edited_since_it_was_imported_has_no_name(monkeypatch):
     source_of = cache_key.source_of.__wrapped__
-    assert "def exact_range" in source_of(PACKAGE + "kernels.log_ratio_range")
+    assert "def selected_range" in source_of(PACKAGE + "kernels.jumps")
     monkeypatch.setattr(cache_key, "_BEGAN", 0.0)
-    assert source_of(PACKAGE + "kernels.log_ratio_range") is None
+    assert source_of(PACKAGE + "kernels.jumps") is None
 
 
 def test_relative_imports_are_followed(monkeypatch):
     source = "from .. import target\nfrom . import tuna\nfrom .subsample import CHUNK\nimport numpy.random\n"
     monkeypatch.setattr(cache_key, "source_of", lambda name: source)
-    found = cache_key.imports_of.__wrapped__(PACKAGE + "kernels.log_ratio_range")
+    found = cache_key.imports_of.__wrapped__(PACKAGE + "kernels.jumps")
     assert found == {PACKAGE + name for name in ("target", "kernels.tuna", "kernels.subsample")}
 
 
@@ -116,7 +116,7 @@ class A:
                 from . import metropolis
 """
     monkeypatch.setattr(cache_key, "source_of", lambda name: source)
-    found = cache_key.imports_of.__wrapped__(PACKAGE + "kernels.log_ratio_range")
+    found = cache_key.imports_of.__wrapped__(PACKAGE + "kernels.jumps")
     assert found == {PACKAGE + name for name in ("target", "kernels.tuna", "kernels.metropolis")}
 
 

@@ -5,10 +5,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity.model.conjugacy.families.beta import Beta
-from pymc_austerity.model.conjugacy.families.dirichlet import Dirichlet
-from pymc_austerity.model.conjugacy.families.gamma import Gamma
-from pymc_austerity.model.conjugacy.families.inverse_gamma import InverseGamma
+from pymc_austerity.model.conjugacy.families import Beta, Dirichlet, Gamma, InverseGamma
 from pymc_austerity.model.conjugacy.priors import GammaPrior
 
 

@@ -98,24 +98,10 @@ def intercept_alone():
     pm.Bernoulli("y", logit_p=a, observed=BINARY)
 
 
-MODELS = {
-    f.__name__: f
-    for f in (
-        bernoulli,
-        poisson,
-        normal,
-        student,
-        negative_binomial,
-        two_vectors,
-        latent_vector,
-        groups,
-        several_coefficients,
-        softmax,
-        mixture,
-        zero_inflated,
-        intercept_alone,
-    )
-}
+MODELS = {f.__name__: f for f in (
+    bernoulli, poisson, normal, student, negative_binomial, two_vectors, latent_vector, groups,
+    several_coefficients, softmax, mixture, zero_inflated, intercept_alone,
+)}  # fmt: skip
 
 
 class Case:

@@ -227,7 +227,7 @@ def test_the_oldest_is_forgotten(rewritten, monkeypatch):
     for k in (1, 2, 1, 3, 1, 2):
         assert function_of([x], x * k)(2.0) == 2.0 * k
     assert len(rewritten) == 4  # 1, 2, 3, and 2 again
-    assert len(functions._makers) == 2
+    assert len(functions._makers._made) == 2
 
 
 def test_outputs_are_made_stable_once(rewritten, monkeypatch):

@@ -12,19 +12,21 @@ from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.conjugacy.families import (
     FAMILIES,
-    GammaFamily,
+    Beta,
+    Dirichlet,
+    Gamma,
+    InverseGamma,
     PositiveFamily,
     SimplexFamily,
     family_of,
 )
-from pymc_austerity.model.conjugacy.families.beta import Beta
-from pymc_austerity.model.conjugacy.families.dirichlet import Dirichlet
-from pymc_austerity.model.conjugacy.families.gamma import Gamma
-from pymc_austerity.model.conjugacy.families.inverse_gamma import InverseGamma
-from pymc_austerity.model.conjugacy.forms import AFFINE, COUNTS, FROZEN, RATE, Totals
+from pymc_austerity.model.conjugacy.forms import AFFINE, COUNTS, FROZEN, RATE, GammaFamily, Totals
 from pymc_austerity.model.conjugacy.priors import GammaPrior
 from pymc_austerity.model.conjugacy.recognise import require_prior
+from pymc_austerity.model.conjugacy.statistics import Groups
 from pymc_austerity.model.graph.rewrite import INTERPRETED
+from pymc_austerity.step_methods.gamma.estimates import Estimate, noise_ratio
+from pymc_austerity.step_methods.gamma.variable_chain import with_total
 
 # Of variables that a point holds as they are: two rows or elements, and in the Dirichlet's three shares.
 ALL = [Gamma((2,), False), InverseGamma((2,), False), Beta((2,), False), Dirichlet((2, 3), False)]
@@ -81,43 +83,23 @@ def test_references_differ_in_every_row(family):
     assert family.random_natural(near, np.random.default_rng(1)).shape == near.shape
 
 
-@EACH
+@pytest.mark.parametrize("family", SIMPLEXES, ids=lambda family: type(family).__name__)
 def test_a_new_total_leaves_shares_as_they_are(family):
     logs, total = random_logs(family), np.array([[3.0], [-2.0]])
-    found = family.with_total(logs, total)
-    if family.carries_total:
-        np.testing.assert_allclose(logsumexp(found, axis=1, keepdims=True), total)
-        np.testing.assert_allclose(shares(found), shares(logs))
-    else:
-        np.testing.assert_array_equal(found, logs)
-
-
-@EACH
-def test_processes_of_rate_one(family):
-    """Of gamma variables rate times theta; on a simplex all rates are one."""
-    logs, rate = random_logs(family), np.array([[1.0], [1.0]] if family.carries_total else [[3.0], [5.0]])
-    scaled = family.to_rate_one(logs, rate)
-    np.testing.assert_allclose(np.exp(scaled), rate * np.exp(logs))
-    np.testing.assert_allclose(family.from_rate_one(scaled, rate), logs)
-
-
-@EACH
-def test_a_shift_adds_nothing_where_the_process_is(family):
-    """M w_j, or M theta, on both sides: the mean of a frozen process at its own value does not move."""
-    logs = random_logs(family)
-    theta = shares(logs) if family.carries_total else np.exp(logs)
-    shape, rate = family.shifted(np.zeros_like(logs), np.zeros((family.n_rows, 1)), logs, 7.0)
-    np.testing.assert_allclose(shape, 7.0 * theta)
-    np.testing.assert_allclose(rate, 0.0 if family.carries_total else 7.0)
+    found = with_total(logs, total)
+    np.testing.assert_allclose(logsumexp(found, axis=1, keepdims=True), total)
+    np.testing.assert_allclose(shares(found), shares(logs))
 
 
 @pytest.mark.parametrize("family", SIMPLEXES, ids=lambda family: type(family).__name__)
 def test_noise_in_totals_is_left_out_on_a_simplex(family):
-    rng = np.random.default_rng(2)
-    shape = rng.gamma(2.0, size=(family.n_rows, family.n_parts))
-    noise = family.relevant_noise(rng.normal(size=(5, *shape.shape)), shape)
-    np.testing.assert_allclose(noise.sum(axis=-1), 0.0, atol=1e-12)
-    assert np.all(family.variance(shape) < shape)
+    shape = np.random.default_rng(2).gamma(2.0, size=(family.n_rows, family.n_parts))
+    noise = np.arange(5.0)[:, None, None] * shape
+    groups = Groups(Totals(noise, np.zeros((5, family.n_rows, 1))), np.full(5, 2), 100)
+    estimate = Estimate(Totals(noise.sum(axis=0), np.zeros((family.n_rows, 1))), [groups], 10)
+    rate = np.ones((family.n_rows, 1))
+    assert noise_ratio(estimate, shape, rate, family) == pytest.approx(0.0, abs=1e-12)
+    assert noise_ratio(estimate, shape, rate, Gamma((family.n_rows,), False)) > 0.1
 
 
 @EACH

@@ -9,7 +9,7 @@ import pytest
 
 from pymc_austerity.model import factorise  # noqa: F401 - registers the rules
 from pymc_austerity.model.graph.rewrite import INTERPRETED, ShapeMeasure, rebuild
-from pymc_austerity.model.lift import reshape as lift_reshape
+from pymc_austerity.model.lift import arithmetic
 from pymc_austerity.model.lift.lifter import Lifter
 from pymc_austerity.model.refusal import Coupled
 
@@ -162,8 +162,8 @@ def test_compositions(seed):
 
 def test_planted_fault_is_found(monkeypatch):
     """Positions of a merged axis are read in the order of columns instead of rows."""
-    right = lift_reshape.coordinates
-    monkeypatch.setattr(lift_reshape, "coordinates", lambda i, shape: right(i, shape[::-1])[::-1])
+    right = arithmetic.coordinates
+    monkeypatch.setattr(arithmetic, "coordinates", lambda i, shape: right(i, shape[::-1])[::-1])
     x = pt.tensor("x", shape=(3, 5))
     with pytest.raises((AssertionError, IndexError)):
         compare(x, pt.tanh(x).reshape((15,)), [(0,)], np.random.default_rng(0))

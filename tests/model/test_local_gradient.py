@@ -84,9 +84,9 @@ def test_remainders(build, order):
         None, step_size=1e-6, batch_size=100, control_variate=Taylor(order=order), preconditioner=None,
         steps_per_draw=1, threshold=1000, model=model,
     )  # fmt: skip
-    plan = plan_sgld(options, model.initial_point())
-    assert plan.terms.is_expanded
-    require_gradient(plan.terms, model.initial_point())
+    _, terms, _ = plan_sgld(options, model.initial_point())
+    assert terms.is_expanded
+    require_gradient(terms, model.initial_point())
 
 
 @pytest.mark.slow("compiles gradients of many terms")

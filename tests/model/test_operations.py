@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity import work
-from pymc_austerity.mode.block_posterior import BlockPosterior
+from pymc_austerity.mode.search import BlockPosterior
 from pymc_austerity.model.factorise import factorise
 from pymc_austerity.model.graph.elements import ElementCounts, elements
 from pymc_austerity.model.structure.term_derivatives import operations_of_rows

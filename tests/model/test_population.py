@@ -8,8 +8,7 @@ import pytensor
 import pytest
 
 from pymc_austerity import factorise
-from pymc_austerity.model.compile.target import CompiledTarget
-from pymc_austerity.model.population import Positions
+from pymc_austerity.model.compile.target import CompiledTarget, Positions
 
 N = 1200
 POINT = {"slopes": np.array([0.1, 0.2])}

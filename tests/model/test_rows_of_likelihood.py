@@ -16,27 +16,15 @@ def effects():
     return pm.Normal("u", pm.Normal("mu"), pm.HalfNormal("tau"), shape=G)
 
 
-def long_prior():
-    pm.Normal("y", effects()[GROUPS], observed=ROWS)
-
-
 def two_likelihoods():
     mu = pm.Normal("mu")
     pm.Normal("y", mu, observed=ROWS)
     pm.Normal("x", mu, observed=ROWS[:20])
 
 
-def potential_by_row():
-    pm.Potential("p", -0.5 * (ROWS - effects()[GROUPS]) ** 2)
-
-
 def potential_of_some_rows():
     pm.Potential("p", -((ROWS[ROWS > 0] - pm.Normal("mu")) ** 2))
     pm.Potential("q", -((pt.as_tensor(ROWS) - pm.Normal("nu"))[ROWS < 0] ** 2))
-
-
-def summed_potential():
-    pm.Potential("p", -0.5 * ((ROWS - pm.Normal("mu")) ** 2).sum() + 1.0)
 
 
 def potentials_that_are_priors():
@@ -46,47 +34,35 @@ def potentials_that_are_priors():
     pm.Normal("y", u[GROUPS], observed=ROWS)
 
 
-def one_density_for_all():
-    covariance = pm.HalfNormal("s") * np.eye(50)
-    pm.MvNormal("y", np.zeros(50), covariance, observed=ROWS[:50])
+def normal(observed, **shape):
+    return pm.Normal("y", pm.Normal("mu", **shape), observed=observed)
 
 
-def table():
-    pm.Normal("y", pm.Normal("mu", shape=6), observed=np.zeros((N, 6)))
-
-
-def one_observation():
-    pm.Normal("y", pm.Normal("mu"), observed=1.0)
-
-
-def data_variable():
-    pm.Normal("y", pm.Normal("mu"), observed=pm.Data("seen", ROWS))
-
-
-def missing():
-    seen = np.ma.masked_array(ROWS, mask=np.arange(N) % 2 == 0)
-    pm.Normal("y", pm.Normal("mu"), observed=seen)
+ROWS_OF = {
+    "long_prior": (lambda: pm.Normal("y", effects()[GROUPS], observed=ROWS), N),
+    "two_likelihoods": (two_likelihoods, N + 20),
+    "potential_by_row": (lambda: pm.Potential("p", -0.5 * (ROWS - effects()[GROUPS]) ** 2), N),
+    "potential_of_some_rows": (potential_of_some_rows, N),
+    "summed_potential": (
+        lambda: pm.Potential("p", -0.5 * ((ROWS - pm.Normal("mu")) ** 2).sum() + 1.0),
+        N,
+    ),
+    "potentials_that_are_priors": (potentials_that_are_priors, N),
+    "one_density_for_all": (
+        lambda: pm.MvNormal("y", np.zeros(50), pm.HalfNormal("s") * np.eye(50), observed=ROWS[:50]),
+        50,
+    ),
+    "table": (lambda: normal(np.zeros((N, 6)), shape=6), N),
+    "one_observation": (lambda: normal(1.0), 1),
+    "data_variable": (lambda: normal(pm.Data("seen", ROWS)), N),
+    "missing": (lambda: normal(np.ma.masked_array(ROWS, mask=np.arange(N) % 2 == 0)), N // 2),
+}
 
 
 @pytest.mark.filterwarnings("ignore:Data in .* contains missing values")
-@pytest.mark.parametrize(
-    ("define", "n_rows"),
-    [
-        (long_prior, N),
-        (two_likelihoods, N + 20),
-        (potential_by_row, N),
-        (potential_of_some_rows, N),
-        (summed_potential, N),
-        (potentials_that_are_priors, N),
-        (one_density_for_all, 50),
-        (table, N),
-        (one_observation, 1),
-        (data_variable, N),
-        (missing, N // 2),
-    ],
-    ids=lambda case: getattr(case, "__name__", None),
-)
-def test_n_rows(define, n_rows):
+@pytest.mark.parametrize("name", ROWS_OF)
+def test_n_rows(name):
+    define, n_rows = ROWS_OF[name]
     with pm.Model() as model:
         define()
     assert factorise(model).n_rows == n_rows
@@ -94,6 +70,6 @@ def test_n_rows(define, n_rows):
 
 def test_of_a_step_that_sees_no_likelihood_elements_of_a_prior_are_all_there_is():
     with pm.Model() as model:
-        long_prior()
+        ROWS_OF["long_prior"][0]()
     assert factorise(model, ["mu", "tau"]).n_rows == G
     assert factorise(model, ["mu", "tau", "u"]).n_rows == N

@@ -80,7 +80,7 @@ def test_slabs(slab, parameters):
         observed(X @ (gamma * beta))
     found = find(model)
     values = list(found.factorisation.graph.point.values())
-    np.testing.assert_array_equal(evaluate(found.factorisation, found.slab.parameters, values), parameters)
+    np.testing.assert_array_equal(evaluate(found.factorisation, found.factorisation.slab, values), parameters)
 
 
 def test_a_slab_of_other_variables():
@@ -92,7 +92,7 @@ def test_a_slab_of_other_variables():
     found = find(model, ("gamma", "beta", "sigma"))
     point = {**model.initial_point(), "tau_log__": np.log(3.0), "sigma_log__": np.log(0.5)}
     values = [np.asarray(point[name]) for name in found.factorisation.graph.values]
-    parameters = evaluate(found.factorisation, found.slab.parameters, values)
+    parameters = evaluate(found.factorisation, found.factorisation.slab, values)
     np.testing.assert_allclose(parameters[P : 2 * P], 1.5)
 
 

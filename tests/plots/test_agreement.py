@@ -92,22 +92,3 @@ def test_a_constant_among_others():
 def test_chains(chains, draws):
     a, b = (tree({"a": posterior(s, draws, chains)["a"]}) for s in (1, 2))
     assert len(plot_agreement(a, b).get_target("a", {}).lines) == 2
-
-
-def test_bad_input(pair):
-    with pytest.raises(ValueError, match="names must be two different strings"):
-        plot_agreement(*pair, names=("x", "x"))
-    with pytest.raises(ValueError, match="'c' is not in the posterior"):
-        plot_agreement(*pair, var_names="c")
-    with pytest.raises(ValueError, match="in common"):
-        plot_agreement(tree({"x": posterior(1)["a"]}), tree({"y": posterior(1)["a"]}))
-    with pytest.raises(ValueError, match="visuals must be named density"):
-        plot_agreement(*pair, visuals={"kde": False})
-    with pytest.raises(ValueError, match="no group posterior"):
-        plot_agreement(pair[0], pair[1]["posterior"])
-
-
-def test_too_many_panels_are_refused_at_once():
-    many = tree({"a": np.zeros((2, 5, 41))})
-    with pytest.raises(ValueError, match=r"41 panels, one for each scalar.*var_names="):
-        plot_agreement(many, many)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import xarray as xr
 from scipy import stats
 
 from pymc_austerity.diagnostics import from_log_ratios, normality
@@ -81,13 +80,3 @@ def test_batches_without_a_variance_are_left_out():
 def test_a_single_move_and_no_title():
     pc = plot_batch_mean_qq(populations("normal", n_pairs=1), visuals={"figure_title": False})
     assert pc.viz["figure"].item().get_suptitle() == ""
-
-
-def test_bad_input():
-    with pytest.raises(ValueError, match="no group log_ratios"):
-        plot_batch_mean_qq(xr.DataTree())
-    for band in (0.0, 1.0, True, "wide"):
-        with pytest.raises(ValueError, match=r"band must be in \(0, 1\), got"):
-            plot_batch_mean_qq(populations("normal"), band=band)
-    with pytest.raises(ValueError, match="visuals must be named band"):
-        plot_batch_mean_qq(populations("normal"), visuals={"bands": False})

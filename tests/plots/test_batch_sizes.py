@@ -6,7 +6,6 @@ import pytest
 from pymc_austerity.plots import plot_batch_sizes
 from pymc_austerity.plots.data_usage import log_histogram
 from tests.plots.artists import inside, places
-from tests.plots.conftest import tree
 
 N = 10_000
 
@@ -97,15 +96,6 @@ def test_samplers_nan_and_zeros(run):
 @pytest.mark.parametrize("shape", [(1, 1), (3, 1), (1, 2)])
 def test_few_draws(run, shape):
     assert panel(plot_batch_sizes(run(np.full(shape, 500.0), N))).collections
-
-
-def test_bad_input(run):
-    with pytest.raises(ValueError, match="bins must be a positive integer, got 0"):
-        plot_batch_sizes(run(np.full((1, 5), 500.0), N), bins=0)
-    with pytest.raises(ValueError, match="visuals must be named histogram"):
-        plot_batch_sizes(run(np.full((1, 5), 500.0), N), visuals={"bars": {}})
-    with pytest.raises(ValueError, match="n_used"):
-        plot_batch_sizes(tree({}, {"lp": np.zeros((1, 5))}))
 
 
 def test_tick_labels_of_less_than_two_decades_are_few(run):

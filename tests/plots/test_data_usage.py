@@ -5,7 +5,6 @@ import pytest
 
 from pymc_austerity.plots import plot_data_usage
 from tests.plots.artists import inside, levels
-from tests.plots.conftest import tree
 
 N = 10_000
 
@@ -92,24 +91,3 @@ def test_draws_into_the_panels_of_the_user(run):
     again = plot_data_usage(run(np.full((1, 50), 700.0), N), plot_collection=first)
     assert again is first
     assert len(panel(first).lines) == 4
-
-
-@pytest.mark.parametrize("n_blocks", [0, -1, 2.5, True, None])
-def test_n_blocks(run, n_blocks):
-    with pytest.raises(ValueError, match="n_blocks must be a positive integer, got"):
-        plot_data_usage(run(np.full((1, 5), 500.0), N), n_blocks=n_blocks)
-
-
-def test_unknown_visuals(run):
-    with pytest.raises(ValueError, match="visuals must be named blocks, .* got 'lines'"):
-        plot_data_usage(run(np.full((1, 5), 500.0), N), visuals={"lines": False})
-
-
-def test_what_is_not_recorded():
-    with pytest.raises(ValueError, match="sample_stats"):
-        plot_data_usage(tree({"a": np.zeros((1, 5))}))
-    stats = {"fraction_used": np.full((1, 5), np.nan)}
-    with pytest.raises(ValueError, match="fraction_used is NaN in all draws"):
-        plot_data_usage(tree({}, stats))
-    with pytest.raises(ValueError, match="at least one draw"):
-        plot_data_usage(tree({}, {"fraction_used": np.zeros((2, 0))}))

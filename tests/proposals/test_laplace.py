@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from functools import cache
 
 import numba
 import numpy as np
@@ -13,15 +12,21 @@ from scipy import stats
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.proposals import Laplace
-from pymc_austerity.proposals.base import bind, is_fitted, no_adaptation
-from pymc_austerity.proposals.laplace import LaplaceState, propose_laplace, squared, times_upper
+from pymc_austerity.proposals.base import is_fitted, no_adaptation
+from pymc_austerity.proposals.laplace import (
+    LaplaceState,
+    propose_laplace,
+    squared,
+    times_transposed,
+    times_upper,
+)
 from pymc_austerity.target import QuadraticProxy, Target
-from tests.kernels.engines import ScriptedRng, compiled_trace, interpreted_trace
+from tests.kernels.engines import ScriptedRng, compiled_trace
+from tests.proposals.moments import COV, worst_z_of_moments
 from tests.proposals.skewed import SHAPES, SHEAR, fit, skewed_args, skewed_ratio, zeros
 from tests.statistical.errors import LIMIT, error_of_mean, z_of_count
 
 MODE = np.array([1.0, -2.0, 0.5])
-COV = np.array([[4.0, 1.2, -0.5], [1.2, 1.0, 0.1], [-0.5, 0.1, 0.25]])
 PROXY = QuadraticProxy(MODE, np.linalg.inv(COV))
 FITTED = stats.multivariate_normal(MODE, COV)
 KINDS = {"independence": Laplace(mix=0.0), "pcn": Laplace("pcn", rho=0.7, mix=0.0)}
@@ -67,21 +72,6 @@ def test_defaults():
     assert not is_fitted(Laplace)
 
 
-def test_nothing_adapts_and_nothing_is_shared():
-    bound = bind(Laplace(), 3, 0.44, PROXY)
-    assert bound.adapt is no_adaptation
-    assert bound.compilable
-    assert not bound.is_surrogate
-    for array in bound.state:
-        assert not any(np.shares_memory(array, given) for given in PROXY)
-        assert not any(np.shares_memory(array, other) for other in state_of(Laplace()))
-
-
-def test_without_a_fitted_law_it_is_refused():
-    with pytest.raises(TypeError):
-        bind(Laplace(), 3, 0.44)
-
-
 def test_the_factors_are_those_of_the_precision():
     state = state_of(Laplace())
     np.testing.assert_allclose(state.whiten.T @ state.whiten, PROXY.precision, rtol=1e-12)
@@ -89,6 +79,7 @@ def test_the_factors_are_those_of_the_precision():
     np.testing.assert_allclose(state.whiten @ state.unwhiten, np.eye(3), atol=1e-12)
     x = np.array([0.3, -1.0, 2.0])
     np.testing.assert_allclose(times_upper(state.whiten, x), state.whiten @ x, rtol=1e-13)
+    np.testing.assert_allclose(times_transposed(state.whiten, x), state.whiten.T @ x, rtol=1e-13)
     assert squared(x) == pytest.approx(x @ x)
 
 
@@ -104,14 +95,6 @@ def many(n, rng, state, q):
     for t in range(n):
         out[t], extra[t] = propose_laplace(state, q, rng)
     return out, extra
-
-
-def worst_z_of_moments(sample, mean, cov):
-    """Largest distance of means and covariances from N(mean, cov), in exact standard errors."""
-    n, centred = len(sample), sample - mean
-    z_mean = centred.mean(axis=0) / np.sqrt(np.diag(cov) / n)
-    error = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / n)
-    return max(np.abs(z_mean).max(), np.abs((centred.T @ centred / n - cov) / error).max())
 
 
 def parts(proposal, seed=1):
@@ -154,17 +137,6 @@ def test_a_transposed_factor_is_noticed():
     assert worst_z_of_moments(sample, MODE, COV) > LIMIT
 
 
-def test_interpreted_and_compiled_draws_are_identical():
-    for proposal in (Laplace(), Laplace("pcn", rho=0.7, mix=0.4), *KINDS.values()):
-        state = state_of(proposal)
-        rngs = np.random.default_rng(3), np.random.default_rng(3)
-        compiled = many(200, rngs[0], state, FROM)
-        plain = many.py_func(200, rngs[1], state, FROM)
-        for one, other in zip(compiled, plain, strict=True):
-            np.testing.assert_array_equal(one, other)
-        assert rngs[0].random() == rngs[1].random()
-
-
 # log_hastings ---------------------------------------------------------------------------------------------
 
 
@@ -175,22 +147,6 @@ def test_log_hastings_is_the_ratio_of_the_fitted_densities(kind):
         q = FITTED.rvs(random_state=points) + points.normal(size=3)
         q_new, log_hastings = propose_laplace(state, q, rng)
         assert log_hastings == pytest.approx(FITTED.logpdf(q) - FITTED.logpdf(q_new), rel=1e-9, abs=1e-9)
-
-
-@pytest.mark.parametrize("rho", [0.0, 0.2, 0.7])
-def test_log_hastings_is_the_ratio_of_the_proposals_own_densities(rho):
-    """log q(q | q') - log q(q' | q), with the densities of the conditional normal laws."""
-    proposal = Laplace("pcn", rho=rho, mix=0.0) if rho else KINDS["independence"]
-    state, rng, points = state_of(proposal), np.random.default_rng(6), np.random.default_rng(7)
-
-    def density(there, here):
-        return stats.multivariate_normal.logpdf(there, MODE + rho * (here - MODE), (1 - rho**2) * COV)
-
-    for _ in range(300):
-        q = FITTED.rvs(random_state=points) + points.normal(size=3)
-        q_new, log_hastings = propose_laplace(state, q, rng)
-        expected = density(q, q_new) - density(q_new, q)
-        assert log_hastings == pytest.approx(expected, rel=1e-8, abs=1e-8)
 
 
 def test_log_hastings_of_a_random_walk_is_zero():
@@ -274,14 +230,8 @@ def wrong_sign(state, q, rng):
 def share_depends_on_q(state, q, rng):
     """Walks where the fitted density is low; each component for itself is right."""
     w = times_upper(state.whiten, q - state.mode)
-    here = LaplaceState(
-        state.scale,
-        state.rho,
-        np.array([0.9 if squared(w) > len(q) else 0.1]),
-        state.mode,
-        state.whiten,
-        state.unwhiten,
-    )
+    mix = np.array([0.9 if squared(w) > len(q) else 0.1])
+    here = LaplaceState(state.scale, state.rho, mix, state.mode, state.whiten, state.unwhiten)
     return propose_laplace(here, q, rng)
 
 
@@ -298,17 +248,10 @@ def test_planted_faults_break_detailed_balance(n_dim, kind, bug):
 SKEWED = Target(skewed_ratio, zeros)
 
 
-@cache
-def trace_of(propose, compiled=True):
-    make = compiled_trace if compiled else interpreted_trace
-    return make(propose, no_adaptation, Exact().functions, SKEWED)
-
-
-def run(propose, proposal, n_dim, proxy, n, *, seed=10, compiled=True):
-    args = skewed_args(n_dim)
-    state, rng = state_of(proposal, proxy), np.random.default_rng(seed)
-    trace, schedule = trace_of(propose, compiled), Exact().bind(1)
-    return trace(n, True, rng, fit(n_dim).mode, args, rows_of(schedule), state, schedule), state
+def run(propose, proposal, n_dim, proxy):
+    state, rng, schedule = state_of(proposal, proxy), np.random.default_rng(10), Exact().bind(1)
+    trace = compiled_trace(propose, no_adaptation, Exact().functions, SKEWED)
+    return trace(N_LONG, True, rng, fit(n_dim).mode, skewed_args(n_dim), rows_of(schedule), state, schedule)
 
 
 def worst_z_of_law(q):
@@ -339,7 +282,7 @@ N_LONG = 100_000
 @pytest.mark.parametrize("n_dim", [1, 3])
 @pytest.mark.covering(5)
 def test_a_long_exact_chain_has_the_skewed_law(n_dim, proposal, proxy):
-    trace, _ = run(propose_laplace, proposal, n_dim, fit(n_dim, *PROXIES[proxy]), N_LONG)
+    trace = run(propose_laplace, proposal, n_dim, fit(n_dim, *PROXIES[proxy]))
     assert worst_z_of_law(trace.q) < LIMIT
     assert trace.accepted.mean() > 0.1
 
@@ -348,34 +291,5 @@ def test_a_long_exact_chain_has_the_skewed_law(n_dim, proposal, proxy):
 @pytest.mark.parametrize("n_dim", [1, 3])
 @pytest.mark.covering(1)
 def test_planted_faults_change_the_law(n_dim, bug):
-    trace, _ = run(bug, Laplace(mix=0.5), n_dim, fit(n_dim), N_LONG)
+    trace = run(bug, Laplace(mix=0.5), n_dim, fit(n_dim))
     assert worst_z_of_law(trace.q) > 2 * LIMIT
-
-
-def test_chains_interpreted_and_compiled_are_identical():
-    for proposal in BOTH.values():
-        one, state = run(propose_laplace, proposal, 3, fit(3), 300)
-        other, _ = run(propose_laplace, proposal, 3, fit(3), 300, compiled=False)
-        np.testing.assert_array_equal(one.q, other.q)
-        np.testing.assert_array_equal(one.accepted, other.accepted)
-        for array, fresh in zip(state, state_of(proposal, fit(3)), strict=True):
-            np.testing.assert_array_equal(array, fresh)  # nothing was learnt
-        assert 30 < one.accepted.sum() < 300
-
-
-def test_a_perfect_fit_accepts_every_fitted_move():
-    """On its own law log_hastings cancels the change of the density."""
-
-    @register_jitable
-    def fitted_ratio(q_new, q, args):
-        w, w_new = times_upper(args[0], q - args[1]), times_upper(args[0], q_new - args[1])
-        return 0.5 * (squared(w) - squared(w_new))
-
-    for proposal in KINDS.values():
-        state, schedule = state_of(proposal), Exact().bind(1)
-        run_of = interpreted_trace(
-            propose_laplace, no_adaptation, Exact().functions, Target(fitted_ratio, zeros)
-        )
-        rng, args = np.random.default_rng(1), (state.whiten, MODE)
-        trace = run_of(500, False, rng, FROM, args, rows_of(schedule), state, schedule)
-        assert trace.accepted.all()

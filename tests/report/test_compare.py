@@ -232,6 +232,13 @@ def test_a_reference_that_fails_is_told(normal_model, steps, monkeypatch):
     assert "The reference failed." in result.to_html()
 
 
+def test_what_runs_is_told(normal_model, steps, caplog):
+    with caplog.at_level("INFO", logger="pymc.austerity"):
+        compare(normal_model, {"hot": steps["hot"]}, budget={"draws": 5}, **{**QUICK, "chains": 1})
+    told = [r.getMessage() for r in caplog.records if r.getMessage().startswith("compare")]
+    assert told == ["compare: 1 of 2, the reference", "compare: 2 of 2, hot"]
+
+
 # Several steps, names, errors -----------------------------------------------------------------------
 
 

@@ -111,8 +111,8 @@ def test_a_page_is_small(page):
 def test_figures_are_left_out_of_a_full_page(comparison, monkeypatch):
     monkeypatch.setattr("pymc_austerity.report.render.page._MOST", 10)
     album = Album(comparison)
-    assert album.overview()[0].data
-    assert album.costs()[0].caption.startswith("Left out to keep the page small")
+    assert album.overview()[0]["data"]
+    assert album.costs()[0]["caption"].startswith("Left out to keep the page small")
 
 
 def test_a_figure_that_fails_is_told(comparison, monkeypatch):
@@ -121,7 +121,7 @@ def test_a_figure_that_fails_is_told(comparison, monkeypatch):
 
     monkeypatch.setattr("pymc_austerity.report.render.page.plot_risk", fail)
     (figure,) = Album(comparison).costs()
-    assert figure.caption == "This figure could not be drawn (RuntimeError: planted)."
+    assert figure["caption"] == "This figure could not be drawn (RuntimeError: planted)."
 
 
 def test_no_figure_stays_open(comparison):
@@ -143,7 +143,7 @@ def test_figures_do_not_take_over_the_style_of_the_user(comparison):
             before = dict(mpl.rcParams)
             (dark,) = Album(comparison).overview()
             assert dict(mpl.rcParams) == before
-        assert dark.data == light.data
+        assert dark["data"] == light["data"]
         assert plt.gcf() is own
     finally:
         plt.close(own)

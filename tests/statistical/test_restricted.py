@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 from scipy import stats
 
-import pymc_austerity.model.restricted as view
+import pymc_austerity.step_methods.restricted as view
 from pymc_austerity import AusterityMH, restricted_nuts, restricted_slice
 from tests.statistical.errors import LIMIT, error_of_mean, sd_with_error
 

@@ -275,11 +275,11 @@ def test_equal_data_are_no_others():
     """They are compared once, and what was built stays."""
     model = precision()
     step, point = SCIR(["precision"], model=model), model.initial_point()
-    likelihood = step._chains[0].compiled
+    likelihood = step._chains[0].conjugacy
     set_y(model, np.copy)
     for _ in range(2):
         point, _ = step.step(point)
-    assert step._chains[0].compiled is likelihood
+    assert step._chains[0].conjugacy is likelihood
     assert likelihood.gradient.graph.replaced_data() is None
 
 

@@ -14,7 +14,7 @@ from pymc.step_methods.hmc.quadpotential import QuadPotentialDiag
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Constant
 
-import pymc_austerity.model.restricted as view
+import pymc_austerity.step_methods.restricted as view
 from pymc_austerity import AusterityMH, RandomWalk, restricted_nuts, restricted_slice
 
 from .conftest import N, line_data

@@ -3,15 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pymc_austerity.bounds.common_factors import constants_are_equal, moved_nearby
+import numpy as np
+
 from pymc_austerity.bounds.families import FAMILIES, affine
-from pymc_austerity.bounds.families.base import FINE_GRID, Family
+from pymc_austerity.bounds.families.base import FINE_GRID, TOLERANCE, Family
 from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.target import Index, LinearPredictor, Matrix
 
 # Rows that a family is found on.
 _SAMPLE = 20_000
+_SEED = 2014
+# Distance to which variables of other steps are moved to see whether constants change.
+NEAR = 0.3
 
 
 def recognise(predictor: LinearPredictor, point: Mapping[str, Any]) -> tuple[Family, Index, Matrix]:
@@ -34,7 +38,7 @@ def recognise(predictor: LinearPredictor, point: Mapping[str, Any]) -> tuple[Fam
     slopes = predictor.slopes(FINE_GRID, sample, point)
     moved = slopes
     if predictor.others:
-        moved = predictor.slopes(FINE_GRID, sample, moved_nearby(predictor, point))
+        moved = predictor.slopes(FINE_GRID, sample, with_others_moved(predictor, point, NEAR))
     moving = []
     for family in [affine.FAMILY] if predictor.is_affine else FAMILIES:
         constants = family.identify(FINE_GRID, slopes)
@@ -56,3 +60,28 @@ def recognise(predictor: LinearPredictor, point: Mapping[str, Any]) -> tuple[Fam
         f"The term {predictor.name!r} depends on the step's variables by a linear predictor, but its slope "
         f"is of no form that is known to have a bound ({known})."
     )
+
+
+def constants_are_equal(constants: Matrix, others: Matrix | None, tolerance: float = TOLERANCE) -> bool:
+    """Are the constants of each row equal, relative to the largest of the row?"""
+    if others is None:
+        return False
+    scale = np.maximum(np.abs(constants), np.abs(others)).max(axis=1, keepdims=True)
+    return bool(np.all(np.abs(constants - others) <= tolerance * scale))
+
+
+def with_others_moved(
+    predictor: LinearPredictor, point: Mapping[str, Any], distance: float
+) -> dict[str, Any]:
+    """The point with other values of the variables of other steps, all larger or all smaller."""
+    rng = np.random.default_rng(_SEED)
+    moved = dict(point)
+    for name in predictor.others:
+        value = np.asarray(point[name])
+        if value.dtype.kind != "f":
+            raise UnboundedError(
+                f"The term {predictor.name!r} depends on {name!r}, a discrete variable of another step, so "
+                "that no bound is known to hold for all of its values."
+            )
+        moved[name] = value + distance * np.abs(rng.standard_normal(value.shape))
+    return moved

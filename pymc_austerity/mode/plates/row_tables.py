@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pymc_austerity.data.scratch import ScratchTable
+from pymc_austerity.data.files import ScratchTable
 from pymc_austerity.target import Index
 
 

@@ -1,7 +1,6 @@
 """Find a latent chain in a model: its layout, and the rows of all terms that contain it, by site."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +13,6 @@ from pytensor.graph.traversal import ancestors
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.chains.layout import (
     ChainLayout,
-    ReadingTerm,
-    RowsRead,
     elements_that_matter,
     find_layout,
     no_chain,
@@ -23,9 +20,9 @@ from pymc_austerity.model.chains.layout import (
 )
 from pymc_austerity.model.chains.site_terms import SiteTerm, site_term
 from pymc_austerity.model.factorisation import LocalTerm
-from pymc_austerity.model.factorise import refuse_scaled_or_random, refuse_single_precision
+from pymc_austerity.model.factorise import terms_of_all_rows
 from pymc_austerity.model.graph.leaves import Leaf, extract_leaves, leaf_values
-from pymc_austerity.model.graph.log_density import LogDensityGraph, raw_terms, typed_log_density
+from pymc_austerity.model.graph.log_density import LogDensityGraph, typed_log_density
 from pymc_austerity.model.graph.terms import Piece, tables
 from pymc_austerity.model.lift.indexing import select_early
 from pymc_austerity.model.lift.lifter import Lifter
@@ -66,11 +63,7 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
     If they form none, a `FactorisationError` says which term is in the way.
     """
     name = model.values_to_rvs[value].name
-    refuse_single_precision(model)
-    raw = raw_terms(model, [value])
-    for term_name, term in raw.items():
-        refuse_scaled_or_random(model[term_name], term)
-    graph = typed_log_density(model, raw, point)
+    graph = typed_log_density(model, terms_of_all_rows(model, [value]), point)
     states = graph.values[value.name]
     shape = tuple(int(k) for k in states.type.shape)
     if math.prod(shape) < _SHORTEST:
@@ -96,9 +89,10 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
         found = reading_term(lifted_term, states, name=name, is_single=is_single, leaves=named_data)
         if found.selections:
             readings.append(found)
+    names = [reading.term.name for reading in readings]
     try:
         elements = [reading.elements for reading in readings]
-        layout = find_layout(name, shape, _read(readings, elements))
+        layout = find_layout(name, shape, list(zip(names, elements, strict=True)))
     except FactorisationError:  # some of what is read may not matter
         inputs = [*values, *placeholders]
         numbers = [*jittered(graph), *data]
@@ -108,15 +102,11 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
             else np.where(elements_that_matter(reading, inputs, numbers), reading.elements, -1)
             for reading in readings
         ]
-        layout = find_layout(name, shape, _read(readings, elements))
+        layout = find_layout(name, shape, list(zip(names, elements, strict=True)))
     sorted_terms = [
         site_term(r, own, layout) for r, own in zip(readings, elements, strict=True) if (own >= 0).any()
     ]
     return FoundChain(name, graph, states, layout, sorted_terms, leaves, data)
-
-
-def _read(readings: Sequence[ReadingTerm], elements: Sequence[np.ndarray]) -> list[RowsRead]:
-    return [RowsRead(r.term.name, own) for r, own in zip(readings, elements, strict=True)]
 
 
 def _rows_of(graph: LogDensityGraph, states: Variable) -> tuple[list[LocalTerm], list[bool]]:

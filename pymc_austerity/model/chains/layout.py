@@ -177,12 +177,8 @@ def elements_that_matter(
 _MOST_COMPONENTS = 4
 
 
-@dataclass(frozen=True, eq=False)
-class RowsRead:
-    """Elements that the rows of one term read."""
-
-    name: str
-    elements: Index  # (n_rows, k): -1 for what does not matter
+# The name of a term and the elements that its rows read, (n_rows, k); -1 for what does not matter.
+type RowsRead = tuple[str, Index]
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,16 +264,19 @@ def _of_single_elements(name: str, shape: tuple[int, ...], rows: Sequence[RowsRe
     size = math.prod(shape)
     after, before = np.full(size, -1), np.full(size, -1)
     pairs = []
-    for term in rows:
-        low, high = _extremes(term.elements, size)
-        between = (term.elements >= 0) & (term.elements != low[:, None]) & (term.elements != high[:, None])
+    for term, elements in rows:
+        # The first and last element of each row; (size, -1) if there is none.
+        low, high = np.where(elements < 0, size, elements).min(axis=1), elements.max(axis=1)
+        between = (elements >= 0) & (elements != low[:, None]) & (elements != high[:, None])
         bad = np.flatnonzero(between.any(axis=1))
         if len(bad):
-            raise NoChainError(_too_many(name, shape, term, int(bad[0])))
+            row = elements[bad[0]]
+            read = _element(name, shape, np.unique(row[row >= 0]))
+            raise NoChainError(f"row {bad[0]} of the term {term!r} contains {read}")
         links = np.flatnonzero((low != high) & (high >= 0))
         after[low[links]] = high[links]
         before[high[links]] = low[links]
-        pairs.append((term.name, links, low[links], high[links]))
+        pairs.append((term, links, low[links], high[links]))
     for name_of_term, links, low, high in pairs:  # when all are known: one that was overwritten does not fit
         bad = np.flatnonzero((after[low] != high) | (before[high] != low))
         if len(bad):
@@ -303,11 +302,6 @@ def _row_with(name: str, shape: tuple[int, ...], pair: tuple[int, int], pairs: l
                 f"row {links[found[0]]} of the term {name_of_term!r} contains {_element(name, shape, pair)}"
             )
     raise AssertionError("the pair is of some row")
-
-
-def _extremes(elements: Index, size: int) -> tuple[Index, Index]:
-    """The first and last element of each row; (size, -1) if there is none."""
-    return np.where(elements < 0, size, elements).min(axis=1), elements.max(axis=1)
 
 
 def _in_order(after: Index, before: Index) -> tuple[Index, Index]:
@@ -350,15 +344,10 @@ def _fits(layout: ChainLayout, rows: Sequence[RowsRead]) -> bool:
     """Does each row read one site, or a site and the one before?"""
     site, _ = layout.places()
     first = layout.is_first()
-    for term in rows:
-        sites = np.where(term.elements < 0, -1, site[term.elements])
+    for _, elements in rows:
+        sites = np.where(elements < 0, -1, site[elements])
         last = sites.max(axis=1)
         earlier = np.where(sites < 0, last[:, None], sites).min(axis=1)
         if ((last - earlier > 1) | ((last != earlier) & first[last])).any():
             return False
     return True
-
-
-def _too_many(name: str, shape: tuple[int, ...], term: RowsRead, row: int) -> str:
-    read = sorted(set(term.elements[row][term.elements[row] >= 0].tolist()))
-    return f"row {row} of the term {term.name!r} contains {_element(name, shape, read)}"

@@ -8,7 +8,6 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -57,13 +56,11 @@ class InterpretedKernel:
     again = __call__
 
 
-@dataclass(frozen=True)
 class PythonBackend:
     """PyTensor interprets the graphs, and kernels are called as they are."""
 
-    name: str = "python"
+    name, takes_source = "python", False
     mode: Any = _IN_NUMPY
-    takes_source: bool = False
 
     def function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
         """A function of some graphs."""

@@ -10,7 +10,6 @@ them.
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -104,13 +103,11 @@ def _own_operations(graph: FunctionGraph) -> Iterator[type[Op]]:
             yield from _own_operations(node.op.fgraph)
 
 
-@dataclass(frozen=True)
 class NumbaBackend:
     """Everything is compiled by numba."""
 
-    name: str = "numba"
+    name, takes_source = "numba", True
     mode: Any = "NUMBA"
-    takes_source: bool = True
 
     def function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
         """A compiled function of some graphs: for equal graphs the same, which is machine code already."""

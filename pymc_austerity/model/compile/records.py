@@ -7,8 +7,8 @@ order of the kernel's parameters. For example
     transitions(n_transitions, tune, rng, q, args, rows, rule, proposal, target)
 
 with ``rule=Rule(..., ..., draw, decide, accept, others, clipped, range_of)`` and
-``proposal=ProposalKernel(..., propose, move, adapt)`` is called with n_transitions, tune, rng, q, args, rows,
-rule_schedule, rule_bound, proposal_state.
+``proposal=ProposalKernel(..., propose, move, adapt, learn)`` is called with n_transitions, tune, rng, q,
+args, rows, rule_schedule, rule_bound, proposal_state.
 """
 
 import inspect

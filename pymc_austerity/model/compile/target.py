@@ -26,7 +26,6 @@ from pymc_austerity.model.compile.remainders import log_ratios_source
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.leaves import extract_given
 from pymc_austerity.model.graph.rewrite import parts_of, rebuild, stable
-from pymc_austerity.model.population import Positions
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.target import TARGET_PARAMETERS, Target
 
@@ -34,6 +33,44 @@ from pymc_austerity.target import TARGET_PARAMETERS, Target
 _SEED = 2014
 # Made from the log densities when they are asked for.
 _GRADIENTS = ("global_gradient", "local_gradient")
+
+
+class Positions:
+    """Positions of the population, told apart by the term that they fall into.
+
+    Not every operation can be evaluated on no rows. A term that no position falls into is therefore evaluated
+    on one surplus row, its first or last, whose result is dropped. Other terms have no surplus row.
+
+    `rows` has, for each term, row numbers within it: those that `index` asks for, or a single surplus one.
+    """
+
+    def __init__(self, index: Variable, sizes: Sequence[int]) -> None:
+        self._index = index
+        self._places: list[Variable] = []
+        self.rows = [index]
+        if len(sizes) < 2:
+            return
+        # The surplus row has the last place, which no position has.
+        last = pt.expand_dims(index.shape[0], 0)
+        extended = pt.concatenate([index, pt.zeros(1, dtype="int64")])
+        self.rows = []
+        start = 0
+        for size in sizes:
+            inside = ((index >= start) & (index < start + size)).nonzero()[0]
+            places = pt.concatenate([inside, last])[: pt.maximum(inside.shape[0], 1)]
+            self._places.append(places)
+            self.rows.append(pt.clip(extended[places] - start, 0, size - 1))
+            start += size
+
+    def in_order(self, results: Sequence[Variable]) -> Variable:
+        """The results of all terms, each of the length of its `rows`, in the order of the positions; (m,)."""
+        if not self._places:
+            return pt.as_tensor(results[0])
+        # Set, not joined and sliced: PyTensor would push the slice down to the rows, and none would be left.
+        joined = pt.zeros(self._index.shape[0] + 1)
+        for places, result in zip(self._places, results, strict=True):
+            joined = pt.set_subtensor(joined[places], result)
+        return joined[:-1]
 
 
 class CompiledTarget:
@@ -59,16 +96,7 @@ class CompiledTarget:
         # Parts that depend on other variables only and take long vectors to compute: once for each draw.
         self.given, graphs = extract_given(graphs, moving, factorisation.threshold)
         outputs = self._differences(terms, graphs)
-        used = set(ancestors([*outputs.values(), *(given.source for given in self.given)]))
-        block = set(factorisation.var_names)
-        # Value variables outside the block that the terms depend on.
-        self.other_names = [n for n, v in self.values.items() if n not in block and v in used]
-        types = [self.values[n].type for n in self.other_names]
-        self._others = [(n, t.dtype, t.shape) for n, t in zip(self.other_names, types, strict=True)]
-        leaves = [leaf for leaf in data if leaf in used]
-        self.leaf_values = tuple(np.asarray(data[leaf], order="C") for leaf in leaves)  # contiguous
-        self._args = [*(self.values[n] for n in self.other_names), *leaves]
-        args = [*self._args, *(given.placeholder for given in self.given)]
+        args = self._take_arguments(outputs.values(), data, factorisation.var_names)
         self._outputs = outputs
         own = {"q_new": self._q_new, "q": self._q, "index": self._index}
         self._inputs = {
@@ -76,6 +104,20 @@ class CompiledTarget:
             for name, parameters in TARGET_PARAMETERS.items()
         }
         self._functions: dict[str, Any] = {}
+
+    def _take_arguments(
+        self, outputs: Iterable[Variable], data: Mapping[Variable, np.ndarray], block: Sequence[str]
+    ) -> list[Variable]:
+        """Decide which other variables and data, and what is given by these, some graphs take."""
+        used = set(ancestors([*outputs, *(given.source for given in self.given)]))
+        # Value variables outside the block that the terms depend on.
+        self.other_names = [n for n, v in self.values.items() if n not in block and v in used]
+        types = [self.values[n].type for n in self.other_names]
+        self._others = [(n, t.dtype, t.shape) for n, t in zip(self.other_names, types, strict=True)]
+        leaves = [leaf for leaf in data if leaf in used]
+        self.leaf_values = tuple(np.asarray(data[leaf], order="C") for leaf in leaves)  # contiguous
+        self._args = [*(self.values[n] for n in self.other_names), *leaves]
+        return [*self._args, *(given.placeholder for given in self.given)]
 
     def given_names(self) -> list[str]:
         """Names of the variables that `given` depends on."""

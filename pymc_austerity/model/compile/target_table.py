@@ -21,10 +21,11 @@ from numba.core.typing.templates import Signature
 from numba.extending import intrinsic, overload
 from numba.np.arrayobj import make_array, populate_array
 from numba.np.numpy_support import from_dtype
+from pytensor.link.numba.cache import compile_numba_function_src
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.model.compile.native import Addresses
-from pymc_austerity.target import TARGET_PARAMETERS, Index, Target, Vector
+from pymc_austerity.target import TARGET_PARAMETERS, Target, Vector
 
 VECTOR = types.Array(types.float64, 1, "C")
 INTEGERS = types.Array(types.int64, 1, "C")
@@ -199,37 +200,19 @@ def _call(name: str, result: Any) -> Callable[..., Any]:
     return call
 
 
-_call_global_log_ratio = _call("global_log_ratio", types.float64)
-_call_log_ratios = _call("log_ratios", VECTOR)
-_call_log_terms = _call("log_terms", VECTOR)
-_call_global_gradient = _call("global_gradient", VECTOR)
-_call_features = _call("features", VECTOR)
-_call_local_gradient = _call("local_gradient", VECTOR)
-_call_transitions = _call("transitions", VECTOR)
-_call_slab = _call("slab", VECTOR)
-_FEATURES = Target._fields.index("features")
-
 # The functions of a `Target`, with a table in place of its arguments.
 
 
-@jitable
-def _global_ratio(q_new: Vector, q: Vector, table: Any) -> float:
-    return _call_global_log_ratio((q_new, q, table))
+def _with_table(name: str) -> Any:
+    """A function that calls that of a table."""
+    own = ", ".join(TARGET_PARAMETERS[name][:-1])
+    source = f"def {name}({own}, table):\n    return call(({own}, table))"
+    call = _call(name, types.float64 if name == "global_log_ratio" else VECTOR)
+    return jitable(compile_numba_function_src(source, name, {"__name__": __name__, "call": call}, {}))
 
 
-@jitable
-def _log_ratios(q_new: Vector, q: Vector, index: Index, table: Any) -> Vector:
-    return _call_log_ratios((q_new, q, index, table))
-
-
-@jitable
-def _log_terms(q: np.ndarray, index: Index, table: Any) -> Vector:
-    return _call_log_terms((q, index, table))
-
-
-@jitable
-def _global_gradient(q: Vector, table: Any) -> Vector:
-    return _call_global_gradient((q, table))
+_call_features = _call("features", VECTOR)
+_FEATURES = Target._fields.index("features")
 
 
 @jitable
@@ -238,21 +221,6 @@ def _features(q: Vector, table: Any) -> Vector:
     return _call_features((q, table)) if table[_FEATURES] != 0 else q
 
 
-@jitable
-def _local_gradient(q: Vector, index: Index, table: Any) -> Vector:
-    return _call_local_gradient((q, index, table))
-
-
-@jitable
-def _transitions(q: Vector, index: Index, table: Any) -> Vector:
-    return _call_transitions((q, index, table))
-
-
-@jitable
-def _slab(q: Vector, table: Any) -> Vector:
-    return _call_slab((q, table))
-
-
 TARGET = Target(
-    _global_ratio, _log_ratios, _log_terms, _global_gradient, _features, _local_gradient, _transitions, _slab
+    **{name: _with_table(name) for name in Target._fields if name != "features"}, features=_features
 )

@@ -19,7 +19,7 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.random.basic import CategoricalRV
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from pymc_austerity.exceptions import FactorisationError, SelfCheckError
+from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.categories import length_of_categories
 from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.compile.target import CompiledTarget
@@ -28,7 +28,7 @@ from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import extract_given
 from pymc_austerity.model.graph.rewrite import INTERPRETED, rebuild
-from pymc_austerity.model.self_check import jittered
+from pymc_austerity.model.self_check import check_change, jittered
 
 _SEED = 2014
 # Vectors of other variables (tables of weights, say) that are worth computing once for each draw.
@@ -44,17 +44,8 @@ _ADVICE = (
 def number_of_categories(model: pm.Model, value: Variable, point: Mapping[str, Any]) -> int:
     """K of a vector of categorical variables, refusing all other variables.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    value : value variable
-    point : dict
-        Values of all value variables, at which a length is measured that the graph does not tell.
-
-    Raises
-    ------
-    ValueError
-        If the variable is not a vector of `pm.Categorical` with at least three rows and two categories.
+    It has to be of `pm.Categorical`, with at least three rows and two categories. `point` is where a length
+    is measured that the graph does not tell.
     """
     rv = model.values_to_rvs[value]
     if rv.owner is None or not isinstance(rv.owner.op, CategoricalRV):
@@ -77,36 +68,12 @@ def number_of_categories(model: pm.Model, value: Variable, point: Mapping[str, A
 
 
 class Allocations(CompiledTarget):
-    """All terms that contain z_i, for one vector z of allocations.
+    """All terms that contain z_i, for one vector z of allocations, whose value variable is `value`.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    value : value variable
-        z, of shape (N,).
-    point : dict
-        Values of all value variables.
-    check : bool
-        Compare with the model, numerically, at the cost of a few evaluations of its log density.
-
-    Attributes
-    ----------
-    n_local : int
-        N.
-    n_categories : int
-        K.
-    term_names : list of str
-        Terms of the model that contain z.
-
-    Raises
-    ------
-    FactorisationError
-        If the z_i are coupled given all other variables. The message names the term.
-
-    Notes
-    -----
     The state q of a `CompiledTarget` is here the category of each row that is asked for, an integer vector of
-    the length of the index: ``log_terms(categories, index, args)``.
+    the length of the index: ``log_terms(categories, index, args)``. With `check` the terms are compared with
+    the model, numerically, at the cost of a few evaluations of its log density. If the z_i are coupled given
+    all other variables, a `FactorisationError` names the term.
     """
 
     def __init__(self, model: pm.Model, value: Variable, point: PointType, *, check: bool) -> None:
@@ -116,7 +83,7 @@ class Allocations(CompiledTarget):
         z = np.random.default_rng(_SEED).integers(self.n_categories, size=self.n_local)
         point = {**point, value.name: z.astype(value.type.dtype)}
         fact = _factorised(model, value, point, check=check)
-        self.term_names = [term.name for term in fact.locals]
+        self.term_names = [term.name for term in fact.locals]  # of the model, that contain z
         self.backend = current_backend()
         self.factorisation = fact
         self.values = fact.graph.values
@@ -129,18 +96,8 @@ class Allocations(CompiledTarget):
             total = total + self._as_function_of_category(term, own)
         moving = [self._q, self._index]
         self.given, (total,) = extract_given([total], moving, max(fact.threshold, _LONG))
-        used = set(ancestors([total, *(given.source for given in self.given)]))
-        self.other_names = [n for n, v in self.values.items() if v in used]
-        types = [self.values[n].type for n in self.other_names]
-        self._others = [(n, t.dtype, t.shape) for n, t in zip(self.other_names, types, strict=True)]
-        leaves = [
-            (leaf.placeholder, data)
-            for leaf, data in zip(fact.leaves, fact.leaf_values, strict=True)
-            if leaf.placeholder in used
-        ]
-        self.leaf_values = tuple(np.asarray(data, order="C") for _, data in leaves)
-        self._args = [*(self.values[n] for n in self.other_names), *(leaf for leaf, _ in leaves)]
-        args = [*self._args, *(given.placeholder for given in self.given)]
+        placeholders = [leaf.placeholder for leaf in fact.leaves]
+        args = self._take_arguments([total], dict(zip(placeholders, fact.leaf_values, strict=True)), ())
         self._outputs = {"log_terms": total}
         self._inputs = {"log_terms": [self._q, self._index, *args]}
         self._functions = {}
@@ -148,18 +105,7 @@ class Allocations(CompiledTarget):
             self._compare_with_model(model, value)
 
     def log_terms(self, point: PointType, categories: np.ndarray, index: np.ndarray) -> np.ndarray:
-        """Sum of the terms that contain z_i for rows i, with z_i as in `categories`; nothing is compiled.
-
-        Parameters
-        ----------
-        point : dict
-            Values of the other variables.
-        categories, index : ndarray of int, shape (m,)
-
-        Returns
-        -------
-        ndarray of float, shape (m,)
-        """
+        """Sum of the terms that contain z_i for rows i, with z_i as in `categories`; nothing is compiled."""
         terms: np.ndarray = self._interpreted_terms(
             categories.astype(np.int64), index.astype(np.int64), *self.args(point)
         )
@@ -201,15 +147,10 @@ class Allocations(CompiledTarget):
             raise _coupled(z.name, term.name, f"row {i} of it reads {z.name}[{int(found[i])}]")
 
     def _compare_with_model(self, model: pm.Model, value: Variable) -> None:
-        """Change the categories of several rows together: the terms must change as those of each row do.
-
-        This is told by the model's own terms, which need all N rows and know nothing of what was done here.
-        """
+        """Change the categories of several rows together: the terms must change as those of each row do."""
         graph = self.factorisation.graph
-        raw = graph.raw
         # At an initial point all components are often alike, and every z has the same density.
         point = dict(zip(graph.values, jittered(graph), strict=True))
-        full = function_of(model.value_vars, [t.sum() for t in raw.values()], mode=INTERPRETED)
         rng = np.random.default_rng(_SEED + 1)
         n = self.n_local
         rows = np.unique([0, 1, n - 1, *rng.integers(n, size=_CHECKED_ROWS - 3)])
@@ -218,20 +159,9 @@ class Allocations(CompiledTarget):
         new[rows] = (old[rows] + rng.integers(1, self.n_categories, size=len(rows))) % self.n_categories
         with np.errstate(all="ignore"):
             ours = [self.log_terms(point, z[rows], rows).sum() for z in (new, old)]
-            theirs = []
-            for z in (new, old):
-                at = {**point, value.name: z}
-                theirs.append(float(np.sum(full(*(at[v.name] for v in model.value_vars)))))
-        change, expected = ours[0] - ours[1], theirs[0] - theirs[1]
-        # Differences of sums of N terms have the rounding errors of these sums.
-        error = 1e-8 * (1.0 + max(map(abs, theirs)))
-        if np.isfinite(change) and np.isfinite(expected) and abs(change - expected) > error:
-            raise SelfCheckError(
-                f"Self-check failed for the allocations {value.name!r}: other categories in rows "
-                f"{rows.tolist()} change the log density by {expected!r}, and the terms of these rows by "
-                f"{float(change)!r} (terms {', '.join(raw)}). This is a defect of pymc_austerity: please "
-                "report the model."
-            )
+        points = [{**point, value.name: z} for z in (new, old)]
+        moved = f"other categories in rows {rows.tolist()} change"
+        check_change(graph, model, points, ours, (f"the allocations {value.name!r}", moved, "these rows"))
 
 
 def _factorised(model: pm.Model, value: Variable, point: PointType, *, check: bool) -> Factorisation:

@@ -1,25 +1,33 @@
 """Derivatives of the likelihood by natural values, compiled: summed over some rows, or over all.
 
-`LikelihoodGradient` has size N. It is left out of pickles and built again in a worker.
+PyMC's graphs are functions of transformed values with Jacobians. `LikelihoodView` puts other value variables
+in their place: log theta, log w, or log odds. Then s_j = w_j dl/dw_j is a plain derivative, which neither
+overflows nor divides zero by zero where w_j is zero in floating-point numbers.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.scalar as ps
 import pytensor.tensor as pt
+from pymc.logprob.transforms import Transform
 from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.compile.backend import current_backend
-from pymc_austerity.model.conjugacy.likelihood import LikelihoodView, without_logs_of_exponentials
+from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.conjugacy.priors import GammaPrior
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.factorise import build
+from pymc_austerity.model.graph.checks import is_elemwise
 from pymc_austerity.model.graph.leaves import extract_given
 from pymc_austerity.model.graph.rewrite import rebuild, stable
 from pymc_austerity.model.refusal import NO_GRADIENT
@@ -29,22 +37,108 @@ from pymc_austerity.target import Array, Index
 _NOTHING_LOCAL = 2**62
 # Of larger intermediate results the self-check would take too much memory.
 _MOST_NUMBERS = 50_000_000
+# Operations that select and arrange elements.
+_SELECTIONS = (Subtensor, AdvancedSubtensor, DimShuffle, Reshape, SpecifyShape)
 
 
-class LikelihoodGradient:
+class _FromNatural(Transform):
+    """Transform from the natural values of a variable to the variable. Nobody asks for its Jacobian."""
+
+    name = "natural"
+
+    def __init__(self, prior: GammaPrior) -> None:
+        self._family = prior.family
+        self.ndim_supp = prior.rv.owner.op.ndim_supp
+
+    def forward(self, value: Variable, *inputs: Variable) -> Variable:
+        raise NotImplementedError
+
+    def backward(self, value: Variable, *inputs: Variable) -> Variable:
+        return self._family.from_natural(value)
+
+    def log_jac_det(self, value: Variable, *inputs: Variable) -> Variable:
+        """Zero; PyMC asks for it in a term that is not used."""
+        zeros = pt.zeros_like(value)
+        return zeros.sum(axis=-1) if self.ndim_supp else zeros
+
+
+class LikelihoodView(pm.Model):
+    """A view of a model without the prior of one variable, as a function of its natural values.
+
+    The value variable `natural` is named ``<variable>_natural__``. Those of other variables are the model's
+    own.
+    """
+
+    def __init__(self, model: pm.Model, prior: GammaPrior) -> None:
+        self.__dict__.update(model.__dict__)  # instead of pm.Model.__init__, which makes an empty model
+        self._rv = prior.rv
+        self.natural = pt.tensor(f"{prior.name}_natural__", dtype="float64", shape=prior.family.array_shape)
+        self.rvs_to_values = {**model.rvs_to_values, prior.rv: self.natural}
+        self.values_to_rvs = {value: rv for rv, value in self.rvs_to_values.items()}
+        self.rvs_to_transforms = {**model.rvs_to_transforms, prior.rv: _FromNatural(prior)}
+        # The step keeps the variable where it is valid, and derivatives do not see the checks.
+        self.check_bounds = False
+
+    def logp(self, vars: Any = None, jacobian: bool = True, sum: bool = True) -> Any:
+        """Every term in the order of PyMC, with a zero for the prior of the variable."""
+        every = [*self.free_RVs, *self.observed_RVs, *self.potentials]
+        others = [rv for rv in every if rv is not self._rv]
+        terms = iter(super().logp(others, jacobian=jacobian, sum=False) if others else [])
+        return [pt.constant(0.0) if rv is self._rv else next(terms) for rv in every]
+
+
+def without_logs_of_exponentials(outputs: Sequence[Variable]) -> list[Variable]:
+    """Write log(exp(x)[i]), log(c exp(x)) and the like as x[i], log(c) + x.
+
+    PyTensor's rewrites know log(exp(x)) only. Elsewhere, a component that is zero in floating-point numbers
+    becomes log(0), and its derivative 0 / 0.
+    """
+    forms: dict[Variable, Variable | None] = {}
+    memo: dict[Variable, Variable] = {}
+    for node in toposort(list(outputs)):
+        out = node.outputs[0]
+        if is_elemwise(out, ps.Log) and (form := _log_form(node.inputs[0], forms)) is not None:
+            memo[out] = form
+    # Forms contain each other where logarithms are nested; outermost last.
+    return rebuild(outputs, memo) if memo else list(outputs)
+
+
+def _log_form(var: Variable, forms: dict[Variable, Variable | None]) -> Variable | None:
+    """The logarithm of `var` without a logarithm of an exponential, or None if there is no such form."""
+    if var not in forms:
+        forms[var] = _new_log_form(var, forms)
+    return forms[var]
+
+
+def _new_log_form(var: Variable, forms: dict[Variable, Variable | None]) -> Variable | None:
+    if var.owner is None:
+        return None
+    inputs = var.owner.inputs
+    if is_elemwise(var, ps.Exp):
+        return inputs[0]
+    if isinstance(var.owner.op, _SELECTIONS):
+        inside = _log_form(inputs[0], forms)
+        return None if inside is None else var.owner.op.make_node(inside, *inputs[1:]).outputs[0]
+    if is_elemwise(var, ps.Mul, ps.TrueDiv):
+        logs = [_log_form(x, forms) for x in inputs]
+        if all(x is None for x in logs):
+            return None
+        full = [pt.log(x) if form is None else form for x, form in zip(inputs, logs, strict=True)]
+        return full[0] - full[1] if is_elemwise(var, ps.TrueDiv) else pt.add(*full)
+    return None
+
+
+class LikelihoodGradient(CompiledTarget):
     """Derivatives of all terms that contain one variable, but for its prior.
 
     Parameters
     ----------
-    model : pymc.Model
-    prior : GammaPrior
-        The variable.
-    point : dict of str to ndarray
-        A point of the model.
+    model, prior, point
+        The model, the variable, and a point of the model.
     threshold : int or None
         Vectors of so many rows are local terms. None: up to 1000, the longest vectors are.
     subsampled : bool
-        Whether rows must be had one by one.
+        Whether rows must be had one by one: a `FactorisationError` names the term where they cannot.
     check : bool
         Whether to compare the rows with PyMC's once, if that takes no more than some hundred megabytes.
 
@@ -56,15 +150,8 @@ class LikelihoodGradient:
         Names of the local terms, then of the others.
     longest : (str, int)
         Name and length of the longest vector in any term.
-    parents : list of str
+    other_names : list of str
         Value variables of the model that the derivatives depend on.
-
-    Raises
-    ------
-    FactorisationError
-        Naming the term, if `subsampled` and its rows cannot be computed one by one.
-    ValueError
-        Naming the term, if it cannot be differentiated.
     """
 
     def __init__(
@@ -80,19 +167,9 @@ class LikelihoodGradient:
         view = LikelihoodView(model, prior)
         others = {name: value for name, value in point.items() if name != prior.value_name}
         here = {**others, view.natural.name: prior.family.central_natural()}
-        self._size = int(np.prod(prior.family.array_shape))
-        self.names: list[str] = []
-        self.sizes: list[int] = []
-        self.parents: list[str] = []
-        self._others: list[tuple[str, str, tuple[int, ...]]] = []
-        self._local: list[Any] = []
-        self._global: Any = None
-        self.longest = ("none", 0)
         whole = build(view, [view.natural], threshold=_NOTHING_LOCAL, initial_point=here, check=False)
-        self.graph = whole.graph
-        if not whole.graph.terms:
-            return
-        level = max(3, min(1000, whole.longest_term()[1])) if threshold is None else threshold
+        self.longest = whole.longest_term()
+        level = max(3, min(1000, self.longest[1])) if threshold is None else threshold
         # The check evaluates PyMC's own graphs, in which w[z] for a table of topics is N x V numbers.
         check = check and _largest(whole) <= _MOST_NUMBERS
         try:
@@ -101,45 +178,28 @@ class LikelihoodGradient:
             if subsampled:
                 raise
             fact = whole
-        self.longest = whole.longest_term()
-        self._compile(fact, view.natural.name)
-
-    def _compile(self, fact: Factorisation, own: str) -> None:
-        natural = fact.graph.values[own]
-        self.graph = fact.graph
-        flat = pt.vector(own, shape=(self._size,))
-        graphs = without_logs_of_exponentials([t.rows for t in fact.locals] + [g for _, g in fact.globals])
-        graphs = rebuild([pt.as_tensor(g) for g in graphs], {natural: flat.reshape(natural.type.shape)})
-        moving = [flat, *(t.index for t in fact.locals)]
-        self.given, graphs = extract_given(graphs, moving, fact.threshold)
-        n_local = len(fact.locals)
+        self.backend = current_backend()
+        self.graph, self.values = fact.graph, fact.graph.values
         self.names = [t.name for t in fact.locals] + [name for name, _ in fact.globals]
         self.sizes = [t.size for t in fact.locals]
-        local = [
-            self._derivative(name, rows, flat)
-            for name, rows in zip(self.names, graphs[:n_local], strict=False)
-        ]
-        rest = [
-            self._derivative(name, g, flat)
-            for name, g in zip(self.names[n_local:], graphs[n_local:], strict=True)
-        ]
-        used = set(ancestors([*local, *rest, *(given.source for given in self.given)]))
-        others = [(n, v) for n, v in fact.graph.values.items() if v is not natural and v in used]
-        self._others = [(n, v.type.dtype, v.type.shape) for n, v in others]
-        self.parents = [n for n, _ in others]
-        pairs = [
-            (leaf.placeholder, np.asarray(value, order="C"))
-            for leaf, value in zip(fact.leaves, fact.leaf_values, strict=True)
-            if leaf.placeholder in used
-        ]
-        self._leaves = tuple(value for _, value in pairs)
-        inputs = [*(v for _, v in others), *(leaf for leaf, _ in pairs)]
-        args = [*inputs, *(given.placeholder for given in self.given)]
-        self._given = _compiled(inputs, [given.source for given in self.given]) if self.given else None
+        natural = self.values[view.natural.name]
+        self._size = int(np.prod(prior.family.array_shape))
+        flat = pt.vector(view.natural.name, shape=(self._size,))
+        graphs = without_logs_of_exponentials([t.rows for t in fact.locals] + [g for _, g in fact.globals])
+        graphs = rebuild([pt.as_tensor(g) for g in graphs], {natural: flat.reshape(natural.type.shape)})
+        self.given, graphs = extract_given(graphs, [flat, *(t.index for t in fact.locals)], fact.threshold)
+        slopes = [self._derivative(name, g, flat) for name, g in zip(self.names, graphs, strict=True)]
+        placeholders = [leaf.placeholder for leaf in fact.leaves]
+        data = dict(zip(placeholders, fact.leaf_values, strict=True))
+        args = self._take_arguments(slopes, data, [view.natural.name])
         self._local = [
-            _compiled([flat, t.index, *args], [g]) for t, g in zip(fact.locals, local, strict=True)
+            self._compiled([flat, t.index, *args], g) for t, g in zip(fact.locals, slopes, strict=False)
         ]
-        self._global = _compiled([flat, *args], [pt.stack(rest)]) if rest else None
+        rest = slopes[len(self.sizes) :]
+        self._rest = self._compiled([flat, *args], pt.stack(rest)) if rest else None
+
+    def _compiled(self, inputs: list[Variable], output: Variable) -> Any:
+        return self.backend.entry(self.backend.function(inputs, [output]))
 
     @staticmethod
     def _derivative(name: str, graph: Variable, natural: Variable) -> Variable:
@@ -157,28 +217,13 @@ class LikelihoodGradient:
         """Number of local terms N."""
         return sum(self.sizes)
 
-    def args(self, point: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Arguments of the functions besides natural values and rows: other variables, data."""
-        if not self.names:
-            return ()
-        others = []
-        for name, dtype, shape in self._others:
-            value = np.asarray(point[name], dtype, order="C")
-            if value.shape != shape:  # machine code does not look
-                raise ValueError(f"The value of {name} must have shape {shape}, got {value.shape}.")
-            others.append(value)
-        args = (*others, *self._leaves)
-        return (*args, *self._given(*args)) if self._given is not None else args
-
     def rows(self, term: int, natural: Array, index: Index, args: tuple[Any, ...]) -> Array:
         """Sum over some rows of a local term; flat."""
         return self._local[term](natural, index, *args)[0]
 
     def short(self, natural: Array, args: tuple[Any, ...]) -> Array:
         """Derivatives of the terms that are not local, a row for each term."""
-        if self._global is None:
-            return np.zeros((0, self._size))
-        return self._global(natural, *args)[0]
+        return np.zeros((0, self._size)) if self._rest is None else self._rest(natural, *args)[0]
 
     def terms(self, natural: Array, args: tuple[Any, ...]) -> Array:
         """Derivatives of each term in full, in the order of `names`; (terms, size)."""
@@ -194,8 +239,3 @@ def _largest(factorisation: Factorisation) -> int:
     """Size of the largest intermediate result of any term."""
     shapes = [getattr(v.type, "shape", ()) for v in ancestors(factorisation.graph.terms.values())]
     return max((math.prod(shape) for shape in shapes if None not in shape), default=0)
-
-
-def _compiled(inputs: list[Variable], outputs: list[Variable]) -> Any:
-    backend = current_backend()
-    return backend.entry(backend.function(inputs, outputs))

@@ -10,7 +10,7 @@ with independent theta_j ~ Gamma(alpha_j, rate). PyMC's point holds a transforme
 smallest floating-point number. What is special about each of them is in `families`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,27 +28,8 @@ from pymc_austerity.target import Array
 class GammaPrior:
     """A variable made of independent gamma variables.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    value : TensorVariable
-        Its value variable.
-    point : dict of str to ndarray
-        A point of the model, for shapes.
-
-    Attributes
-    ----------
-    name : str
-        Of the variable.
-    value_name : str
-        Of its value variable.
-    family : GammaFamily
-        How it is made of gamma variables.
-
-    Raises
-    ------
-    ValueError
-        Naming the variable, if its prior is of another kind, or has a transform of the user's.
+    `value` is its value variable, and `point` a point of the model, for shapes. `ValueError` names the
+    variable, if its prior is of another kind, or has a transform of the user's.
     """
 
     def __init__(self, model: pm.Model, value: Variable, point: Mapping[str, Any]) -> None:
@@ -73,6 +54,7 @@ class GammaPrior:
         self.family = family(np.shape(point[self.value_name]), transform is not None)
         self._model = model
         self._parameters: Any = None
+        self._known: tuple[Array, Array] | None = None  # Parameters that are the same at all points
 
     def __getstate__(self) -> dict[str, Any]:
         """Attributes without the compiled function of the parameters."""
@@ -83,37 +65,30 @@ class GammaPrior:
         """Value variables that the parameters depend on."""
         return self._function()[0]
 
-    @property
-    def is_constant(self) -> bool:
-        """Whether the parameters depend on no other variable, and no shared data: these may be replaced."""
-        return self._function()[2]
-
     def _function(self) -> tuple[list[str], Any, bool]:
-        """Names of the parents, and the parameters as a function of them, compiled when first asked for."""
+        """Names of the parents; the parameters as a function of them, compiled when first asked for.
+
+        The last says whether they depend on none, and on no shared data either: these may be replaced.
+        """
         if self._parameters is None:
-            graphs, parents = self._graphs()
-            is_constant = not any(isinstance(v, SharedVariable) for v in ancestors(graphs)) and not parents
+            model, node = self._model, self.rv.owner
+            parameters = [pt.as_tensor(x).astype("float64") for x in node.op.dist_params(node)]
+            graphs = list(model.replace_rvs_by_values(self.family.parameter_graphs(parameters)))
+            used = set(ancestors(graphs))
+            parents = [v for v in model.value_vars if v in used]
+            is_constant = not parents and not any(isinstance(v, SharedVariable) for v in used)
             function = pm.compile(parents, graphs, mode=INTERPRETED)
             self._parameters = [v.name for v in parents], function, is_constant
         return self._parameters
 
-    def _graphs(self) -> tuple[list[Variable], list[Variable]]:
-        """Graphs of the parameters, and their inputs."""
-        model, node = self._model, self.rv.owner
-        parameters = [pt.as_tensor(x).astype("float64") for x in node.op.dist_params(node)]
-        graphs = list(model.replace_rvs_by_values(self.family.parameter_graphs(parameters)))
-        used = set(ancestors(graphs))
-        return graphs, [v for v in model.value_vars if v in used]
-
     def parameters(self, point: Mapping[str, Any]) -> tuple[Array, Array]:
         """Shapes alpha, (n_rows, n_parts), and rates, (n_rows, 1), of the gamma variables at `point`.
 
-        Raises
-        ------
-        ValueError
-            If one of them is not positive.
+        `ValueError` is raised if one of them is not positive.
         """
-        names, function, _ = self._function()
+        if self._known is not None:
+            return self._known
+        names, function, is_constant = self._function()
         alpha, rate = self.family.alpha_and_rate(function(*(point[name] for name in names)))
         for what, numbers in (("shape parameters (alpha)", alpha), ("rates", rate)):
             bad = numbers[~((numbers > 0.0) & np.isfinite(numbers))]
@@ -122,14 +97,11 @@ class GammaPrior:
                     f"The {what} of the prior of {self.name!r} must be positive, got {bad[0]}. Leave "
                     "categories that cannot occur out of the model."
                 )
+        if is_constant:
+            self._known = alpha, rate
         return alpha, rate
 
 
 def _distribution_name(op: Any) -> str:
     name = type(op).__name__.removesuffix("RV")
     return str(getattr(op, "_print_name", (name,))[0] or name)
-
-
-def gamma_priors(model: pm.Model, values: Sequence[Variable], point: Mapping[str, Any]) -> list[GammaPrior]:
-    """The priors of several value variables, each made of gamma variables."""
-    return [GammaPrior(model, value, point) for value in values]

@@ -8,11 +8,10 @@ import pymc as pm
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.model.conjugacy.families.base import GammaFamily
-from pymc_austerity.model.conjugacy.forms import FROZEN, ConjugateForm
+from pymc_austerity.model.conjugacy.forms import FROZEN, ConjugateForm, GammaFamily
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
 from pymc_austerity.model.conjugacy.priors import GammaPrior
-from pymc_austerity.model.conjugacy.statistics import Place, Structure
+from pymc_austerity.model.conjugacy.statistics import Structure
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.target import Array
 
@@ -38,12 +37,7 @@ def analyse(
 ) -> Structure:
     """Find the form of the likelihood in one variable, whose prior is compared with PyMC's.
 
-    Raises
-    ------
-    SelfCheckError
-        Naming the variable and its family, if it is not made of gamma variables as the family says.
-    ValueError
-        Naming the term whose derivative is not a number at `point`.
+    `ValueError` names the term whose derivative is not a number at `point`.
     """
     require_prior(model, prior, point)
     family = prior.family
@@ -58,11 +52,16 @@ def analyse(
     with np.errstate(all="ignore"):
         for form in family.forms:
             references = form.first_references(family, start, total, prior.parameters(point))
-            wrong, flat = _differing_terms(family, form, gradient, others, references, rng)
+            wrong, flat = differing_terms(family, form, gradient, others, references, rng)
             # Terms without any derivative at all points prove nothing: they are of no form.
             wrong = wrong or flat
-            if not wrong:
-                return _conjugate(family, form, gradient, Place(references, here))
+            if wrong:
+                continue
+            totals = None
+            # That statistics do not change from one point to another would prove nothing.
+            if not gradient.other_names:
+                totals = form.statistics(family, [total(r) for r in references], references)
+            return Structure(form, references, (), totals, 0.0)
         derivatives = gradient.terms(start, here)
     for name, derivative in zip(gradient.names, derivatives, strict=True):
         if not np.all(np.isfinite(derivative)):
@@ -79,10 +78,7 @@ def analyse(
 def require_prior(model: pm.Model, prior: GammaPrior, point: Mapping[str, Any]) -> None:
     """Compare the prior that a family states with PyMC's: changes of the log density between random points.
 
-    Raises
-    ------
-    SelfCheckError
-        If they differ in a row, naming the variable and its family.
+    `SelfCheckError` names the variable and its family, if they differ in a row.
     """
     family, rng = prior.family, np.random.default_rng(_PRIOR_SEED)
     graph = model.logp(vars=[prior.rv], sum=False)[0]
@@ -118,21 +114,8 @@ def require_prior(model: pm.Model, prior: GammaPrior, point: Mapping[str, Any]) 
             )
 
 
-def _conjugate(
-    family: GammaFamily, form: ConjugateForm, gradient: LikelihoodGradient, place: Place
-) -> Structure:
-    """A likelihood of a conjugate form, with its statistics if these depend on no other variable.
-
-    That they do not change from one point to another would prove nothing.
-    """
-    totals = None
-    if not gradient.parents:
-        derivatives = [gradient.terms(r, place.args).sum(axis=0) for r in place.references]
-        totals = form.statistics(family, derivatives, place.references)
-    return Structure(form, place.references, (), totals, 0.0)
-
-
-def _differing_terms(
+@np.errstate(all="ignore")
+def differing_terms(
     family: GammaFamily,
     form: ConjugateForm,
     gradient: LikelihoodGradient,
@@ -162,18 +145,6 @@ def _differing_terms(
     return wrong, [name for name, known in zip(gradient.names, seen, strict=True) if not known]
 
 
-def wrong_terms_at(
-    family: GammaFamily,
-    form: ConjugateForm,
-    gradient: LikelihoodGradient,
-    place: Place,
-    rng: np.random.Generator,
-) -> list[str]:
-    """Names of terms that are not of the form that was found, at other values of the other variables."""
-    with np.errstate(all="ignore"):
-        return _differing_terms(family, form, gradient, [place.args], place.references, rng)[0]
-
-
 def _elsewhere(
     model: pm.Model, gradient: LikelihoodGradient, point: Mapping[str, Any], rng: np.random.Generator
 ) -> list[tuple[Any, ...]]:
@@ -181,9 +152,9 @@ def _elsewhere(
 
     Discrete variables are drawn from their prior: where a chain begins they are often all alike.
     """
-    if not gradient.parents:
+    if not gradient.other_names:
         return []
-    values = {name: np.asarray(point[name]) for name in gradient.parents}
+    values = {name: np.asarray(point[name]) for name in gradient.other_names}
     drawn = {n: _drawn(model, n, value, rng) for n, value in values.items() if value.dtype.kind != "f"}
     found = []
     for k, distance in enumerate(_DISTANCES):

@@ -45,15 +45,10 @@ class Structure:
 
 
 class Conjugacy:
-    """Sufficient statistics of the likelihood of one variable, or its derivatives. It has size N.
+    """Sufficient statistics of the likelihood of one variable, or its derivatives.
 
-    Parameters
-    ----------
-    prior : GammaPrior
-    gradient : LikelihoodGradient
-    structure : Structure
-    batch_sizes : sequence of int, optional
-        Rows of each local term in a minibatch. Default: all are read.
+    It has size N, but for its pickles, which leave the derivatives out. `batch_sizes` are the rows of each
+    local term in a minibatch; None: all are read.
     """
 
     def __init__(
@@ -66,6 +61,14 @@ class Conjugacy:
         self.prior, self.gradient, self.structure = prior, gradient, structure
         self.batch_sizes = batch_sizes
         self._short: Totals | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "gradient": None, "_short": None}
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether this is no copy from a pickle."""
+        return self.gradient is not None
 
     @property
     def form(self) -> LikelihoodForm:

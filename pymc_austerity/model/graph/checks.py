@@ -15,6 +15,7 @@ import numpy as np
 import pytensor.scalar as ps
 import pytensor.scalar.math as psm
 import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
@@ -111,6 +112,20 @@ def is_infinite(var: Variable) -> bool:
 def behind(var: Variable, *ops: type[Op]) -> Variable:
     """The variable that `var` is made from by operations of these kinds, each of the first input alone."""
     while var.owner is not None and isinstance(var.owner.op, ops):
+        var = var.owner.inputs[0]
+    return var
+
+
+def array_of(var: Variable) -> np.ndarray | None:
+    """A vector or more of data in memory; None for all else."""
+    value = var.get_value(borrow=True) if isinstance(var, SharedVariable) else getattr(var, "data", None)
+    # pm.set_data makes masked arrays of those with NaN.
+    return np.asarray(value) if isinstance(value, np.ndarray) and value.ndim else None
+
+
+def uncast(var: Variable) -> Variable:
+    """Numbers before they were given another type, as PyMC gives observations that of their distribution."""
+    while is_elemwise(var, ps.Cast):
         var = var.owner.inputs[0]
     return var
 

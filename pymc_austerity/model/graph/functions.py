@@ -9,8 +9,9 @@ writes to them afterwards changes the functions that read them.
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytensor
@@ -37,9 +38,6 @@ class Kept:
     def __init__(self) -> None:
         self._made: OrderedDict[Hashable, Any] = OrderedDict()
         self._lock = RLock()  # what is made may ask for something else
-
-    def __len__(self) -> int:
-        return len(self._made)
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The object kept for a key, made now if there is none."""
@@ -76,23 +74,13 @@ def function_of(
     placeholders = {key: one.type(name=f"data{k}") for k, (key, one) in enumerate(own.items())}
     listed = clone_replace(listed, {one: placeholders[id(one.data), one.type] for one in data})
     function = kept_function(
-        [*inputs, *placeholders.values()],
+        [*placeholders.values(), *inputs],
         listed[0] if isinstance(outputs, Variable) else listed,
         mode,
         stabilised=stabilised,
         **options,
     )
-    return _WithData(function, [one.data for one in own.values()])
-
-
-class _WithData(NamedTuple):
-    """A function with data as its last arguments, which it reads at every call."""
-
-    function: Any
-    data: Sequence[Any]
-
-    def __call__(self, *values: Any) -> Any:
-        return self.function(*values, *self.data)
+    return partial(function, *(one.data for one in own.values()))
 
 
 def kept_function(

@@ -2,8 +2,10 @@
 
 `pymc.Model.logp(sum=False)` gives one graph per model term, in variables without shapes (value variables
 and `pm.Data` carry none). `typed_log_density` rebuilds these in variables that have the shapes of now.
+`fingerprint` notices that shared data (`pm.Data`) were replaced after a step was built.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +21,15 @@ from pytensor.sparse.basic import as_sparse_variable
 from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
+from scipy.sparse import issparse
 
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rewrite import ShapeMeasure, depends_on, merged, narrowed, rebuild
 from pymc_austerity.model.graph.rows_on_disk import rows_of, with_rows
 from pymc_austerity.model.graph.terms import split
 from pymc_austerity.model.refusal import named
+
+Fingerprint = list[tuple[str, tuple[int, ...], str, bytes]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +88,28 @@ class LogDensityGraph:
             if storage[0] is not value:
                 return next(str(shared.name) for shared in self.shared if shared.container.storage is storage)
         return None
+
+
+def fingerprint(graph: LogDensityGraph) -> Fingerprint:
+    """Name, shape, dtype and content hash of each piece of shared data.
+
+    Rows on disk are not read: what is compared is their files. `ValueError` is raised if a file was cut,
+    written to or replaced since it was opened.
+    """
+    prints = []
+    for shared in graph.shared:
+        rows = rows_of(shared)
+        if rows is not None:
+            rows.require_unchanged()
+            prints.append((str(shared.name), rows.shape, rows.dtype.str, rows.fingerprint.encode()))
+            continue
+        value = shared.get_value(borrow=True)
+        digest = hashlib.blake2b(digest_size=16)
+        for part in (value.data, value.indices, value.indptr) if issparse(value) else (value,):
+            array = np.ascontiguousarray(part)
+            digest.update(array.tobytes() if array.ndim == 0 else array.data)
+        prints.append((str(shared.name), value.shape, value.dtype.str, digest.digest()))
+    return prints
 
 
 def raw_terms(model: pm.Model, value_vars: Sequence[Variable] | None) -> dict[str, Variable]:
@@ -152,18 +179,19 @@ def _rows_of(term: Variable, observed: Variable) -> int:
         shape = np.shape(observed.data)
     elif isinstance(observed, SharedVariable):
         shape = np.shape(observed.get_value(borrow=True))
-    return max(_longest(term), *shape, 1)
+    return max(longest(term), *shape, 1)
 
 
 def _rows_of_potential(term: Variable, values: Iterable[Variable]) -> int:
     """Rows of a potential: of its longest vector, if that is made of data; else it is a prior."""
-    n, parameters = _longest(term), set(values)
+    n, parameters = longest(term), set(values)
     data = [var for var in ancestors([term]) if var.owner is None and var not in parameters]
     lengths = [k for var in data for k in getattr(var.type, "shape", ()) if k is not None]
     return n if 1 < n <= max(lengths, default=0) else 0
 
 
-def _longest(term: Variable) -> int:
+def longest(term: Variable) -> int:
+    """Length of the longest vector that adds up to a term."""
     return max(max(piece.type.shape, default=1) for piece in split(term, 2))
 
 

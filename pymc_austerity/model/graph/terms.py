@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytensor.scalar as ps
@@ -77,16 +77,14 @@ class Piece:
         others = [a for a in range(self.graph.type.ndim) if a not in self.axes]
         return self.graph.sum(axis=others).flatten()
 
-    def by_longest_axis(self) -> Piece:
-        """The rows of a table instead of its cells."""
-        shape = self.graph.type.shape
-        return replace(self, axes=(max(self.axes, key=lambda a: shape[a]),))
-
 
 def split(var: Variable, threshold: int) -> list[Variable]:
     """Return pieces whose sums add up to ``var.sum()``, opened as far as that finds long vectors."""
     if long_axes(var, threshold):
-        return list(var.owner.inputs) if _is_written_out(var) else [var]
+        # A short vector of different expressions is taken apart into these.
+        is_short = var.type.shape[0] < _WRITTEN_OUT
+        is_written_out = var.owner is not None and isinstance(var.owner.op, MakeVector) and is_short
+        return list(var.owner.inputs) if is_written_out else [var]
     pieces = _open(var, lambda x: split(x, threshold))
     if pieces is None or not any(long_axes(p, threshold) for p in pieces):
         return [var]
@@ -148,11 +146,6 @@ def _open(var: Variable, inner: Callable[[Variable], list[Variable]]) -> list[Va
         condition = _scalar(inputs[0])
         return [pt.switch(condition, piece, -np.inf) for piece in inner(inputs[1])]
     return None
-
-
-def _is_written_out(var: Variable) -> bool:
-    """Is this a short vector of different expressions, element by element?"""
-    return var.owner is not None and isinstance(var.owner.op, MakeVector) and var.type.shape[0] < _WRITTEN_OUT
 
 
 def _multiple(var: Variable, inner: Callable[[Variable], list[Variable]]) -> list[Variable] | None:

@@ -3,6 +3,6 @@
 Importing a file of rules registers them.
 """
 
-from pymc_austerity.model.lift import arithmetic, indexing, reshape, sparse
+from pymc_austerity.model.lift import arithmetic, indexing, sparse
 
-__all__ = ["arithmetic", "indexing", "reshape", "sparse"]
+__all__ = ["arithmetic", "indexing", "sparse"]

@@ -6,6 +6,7 @@ where the cost is checked.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytensor.tensor as pt
@@ -17,8 +18,8 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pymc_austerity.model.factorisation import LocalTerm
 from pymc_austerity.model.graph.rewrite import ShapeMeasure, depends_on, rebuild
 from pymc_austerity.model.graph.terms import Piece
+from pymc_austerity.model.lift.arithmetic import coordinates
 from pymc_austerity.model.lift.lifter import Lifter, refuse
-from pymc_austerity.model.lift.reshape import coordinates
 from pymc_austerity.model.lift.sparse import RowsTimes
 from pymc_austerity.model.refusal import Coupled, named
 
@@ -38,7 +39,8 @@ def lift_piece(lifter: Lifter, piece: Piece) -> tuple[Piece, LocalTerm]:
         except Coupled:
             if len(piece.axes) == 1:
                 raise
-        piece = piece.by_longest_axis()
+        shape = piece.graph.type.shape
+        piece = replace(piece, axes=(max(piece.axes, key=lambda a: shape[a]),))
         return piece, lift_cells(lifter, piece)
 
 
@@ -60,34 +62,28 @@ def lift_cells(lifter: Lifter, piece: Piece) -> LocalTerm:
     return LocalTerm(piece.name, piece.size, index, rows.astype("float64"))
 
 
-def check_cost_of_rows(
-    term: LocalTerm,
-    example: Mapping[Variable, np.ndarray],
-    parameters: Sequence[Variable],
-    block: Sequence[Variable],
-    threshold: int,
-) -> None:
-    """Refuse a term whose rows cost O(N) each although every operation in it has a rule."""
-    n_rows = min(_ROWS, threshold - 1)
-    short = pt.vector("index", dtype="int64", shape=(n_rows,))
-    measure = ShapeMeasure({**example, short: np.arange(n_rows)}, parameters)
-    with named(term.name, term.size):
-        (rows,) = rebuild([term.rows], {term.index: short}, measure)
-        _check_cost(rows, [*block, short], threshold)
-
-
-def check_cost_of_global(
+def check_cost(
     name: str,
-    term: Variable,
+    graph: Variable,
     example: Mapping[Variable, np.ndarray],
     parameters: Sequence[Variable],
     block: Sequence[Variable],
     threshold: int,
+    *,
+    size: int | None = None,
+    index: Variable | None = None,
 ) -> None:
-    """Refuse a term of few numbers that takes a long vector of parameters to compute."""
-    with named(name):
-        (term,) = rebuild([term], {}, ShapeMeasure(example, parameters))
-        _check_cost(term, block, threshold)
+    """Refuse rows that cost O(N) each although every operation in them has a rule.
+
+    They are functions of `index`. Without one, refuse a term of few numbers that takes a long vector of
+    parameters to compute.
+    """
+    n_rows = min(_ROWS, threshold - 1)
+    short = {} if index is None else {index: pt.vector("index", dtype="int64", shape=(n_rows,))}
+    measure = ShapeMeasure({**example, **dict.fromkeys(short.values(), np.arange(n_rows))}, parameters)
+    with named(name, size):
+        (graph,) = rebuild([graph], dict(short), measure)
+        _check_cost(graph, [*block, *short.values()], threshold)
 
 
 def _check_cost(output: Variable, moving: Sequence[Variable], threshold: int) -> None:

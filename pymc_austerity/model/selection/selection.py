@@ -8,7 +8,7 @@ of all sub-models: each is the full one with some coefficients zero.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -37,22 +37,16 @@ _KNOWN = "pm.Normal, pm.Laplace or pm.StudentT"
 _TOLERANCE = 1e-8
 
 
-class Slab(NamedTuple):
-    """The prior of p coefficients."""
-
-    family: int  # See `proposals.jumps`
-    # Locations, scales and degrees of freedom, of shape (3 p,), as a graph of value variables
-    parameters: Variable
-
-
 @dataclass(frozen=True)
 class Selection:
     """A model of variable selection."""
 
-    factorisation: Factorisation  # By (gamma, beta, others), with the parameters of the slab
+    # By (gamma, beta, others). Its `slab` is the prior of the coefficients: locations, scales and degrees of
+    # freedom, of shape (3 p,), as a graph of value variables.
+    factorisation: Factorisation
     # The full model, by (beta, others), with the normal distribution that stands for the slab in proposals
     full: Factorisation
-    slab: Slab
+    family: int  # Of the slab; see `proposals.jumps`
     n_coefficients: int  # p
 
     def full_point(self, point: PointType) -> PointType:
@@ -92,11 +86,11 @@ def find_selection(
     )
     beta = _coefficients(fact, gamma)
     others = [name for name in fact.var_names if name not in (gamma, beta)]
-    slab = _slab_of(model, fact, beta, gamma)
+    family, slab = _slab_of(model, fact, beta, gamma)
     _require_gated(fact, gamma, beta)
     _require_local(fact, others)
-    fact = replace(fact, var_names=(gamma, beta, *others), slab=slab.parameters)
-    return Selection(fact, _full_model(fact, slab), slab, p)
+    fact = replace(fact, var_names=(gamma, beta, *others), slab=slab)
+    return Selection(fact, _full_model(fact, family, slab), family, p)
 
 
 def _with_all(point: PointType, gamma: str) -> PointType:
@@ -195,7 +189,7 @@ def _require_local(fact: Factorisation, others: Sequence[str]) -> None:
         )
 
 
-def _full_model(fact: Factorisation, slab: Slab) -> Factorisation:
+def _full_model(fact: Factorisation, family: int, slab: Variable) -> Factorisation:
     """The model of gamma = 1, by the continuous variables, with a normal slab."""
     gamma, beta, *others = fact.var_names
     value = fact.graph.values[gamma]
@@ -203,22 +197,22 @@ def _full_model(fact: Factorisation, slab: Slab) -> Factorisation:
     locals_ = [replace(t, rows=rebuild([t.rows], dict(ones))[0]) for t in fact.locals]
     kept = [(name, graph) for name, graph in fact.globals if name not in (gamma, beta)]
     globals_ = [(name, rebuild([graph], dict(ones))[0]) for name, graph in kept]
-    globals_.append((beta, _normal_slab(slab, fact.graph.values[beta])))
+    globals_.append((beta, _normal_slab(family, slab, fact.graph.values[beta])))
     return replace(fact, var_names=(beta, *others), locals=tuple(locals_), globals=tuple(globals_), slab=None)
 
 
-def _normal_slab(slab: Slab, beta: Variable) -> Variable:
+def _normal_slab(family: int, slab: Variable, beta: Variable) -> Variable:
     """Log density of the normal distribution in place of the slab; see `proposals.jumps.slab_precision`."""
     p = int(beta.type.shape[0])
-    location, scale, degrees = (slab.parameters[k * p : (k + 1) * p] for k in range(3))
-    weight = 0.5 if slab.family == LAPLACE else 1.0
-    if slab.family == STUDENT_T:
+    location, scale, degrees = (slab[k * p : (k + 1) * p] for k in range(3))
+    weight = 0.5 if family == LAPLACE else 1.0
+    if family == STUDENT_T:
         weight = (degrees + 1.0) / (degrees + 3.0)
     return -0.5 * weight * ((beta - location) / scale) ** 2
 
 
-def _slab_of(model: pm.Model, fact: Factorisation, beta: str, gamma: str) -> Slab:
-    """Prior of the coefficients `beta`, whose indicators are `gamma`; both are names of value variables.
+def _slab_of(model: pm.Model, fact: Factorisation, beta: str, gamma: str) -> tuple[int, Variable]:
+    """Family and parameters of the prior of the coefficients `beta`, whose indicators are `gamma`.
 
     `UnsuitableError` is raised if it is improper, of another family, or depends on the coefficients or on
     their indicators.
@@ -253,20 +247,20 @@ def _slab_of(model: pm.Model, fact: Factorisation, beta: str, gamma: str) -> Sla
                 f"The slab of {rv.name!r} depends on {name!r}: coefficients that are not in the model would "
                 "not be independent of the others. Write a prior whose location and scale do not."
             )
-    slab = Slab(_FAMILIES[type(op)], parameters)
-    _check_slab(fact, beta, rv.name, slab)
-    return slab
+    family = _FAMILIES[type(op)]
+    _check_slab(fact, beta, rv.name, family, parameters)
+    return family, parameters
 
 
 @np.errstate(all="ignore")
-def _check_slab(fact: Factorisation, beta: str, name: str, slab: Slab) -> None:
+def _check_slab(fact: Factorisation, beta: str, name: str, family: int, slab: Variable) -> None:
     """Compare the slab with the model's own term at a point."""
     values = jittered(fact.graph)
     function = function_of([*fact.graph.values.values(), *fact.graph.data], fact.graph.terms[name].sum())
     expected = float(function(*values, *fact.graph.data_values()))
-    parameters = evaluate(fact, slab.parameters, values)
+    parameters = evaluate(fact, slab, values)
     x = values[list(fact.graph.values).index(beta)]
-    found = sum(log_slab(slab.family, parameters, j, float(x[j])) for j in range(len(x)))
+    found = sum(log_slab(family, parameters, j, float(x[j])) for j in range(len(x)))
     if not np.allclose(found, expected, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True):
         raise SelfCheckError(
             f"Self-check failed for the term {name!r}: its log density is {expected!r}, that of the slab "

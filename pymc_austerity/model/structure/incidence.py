@@ -23,7 +23,7 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
-from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_rows
 from pymc_austerity.model.graph.checks import is_elemwise
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on
 from pymc_austerity.model.refusal import operation_name
@@ -154,7 +154,7 @@ class Lookups:
         if self._function is None:
             return np.empty((self._term.size, 0), dtype=np.int32)
         values = self._fact.point_values(point)
-        return np.concatenate([self._some(values, rows) for rows in _chunks(self._term.size)])
+        return np.concatenate([self._some(values, rows) for rows in some_rows(self._term.size)])
 
     def _some(self, values: Sequence[Any], rows: Index) -> npt.NDArray[np.int32]:
         assert self._function is not None
@@ -228,11 +228,6 @@ def _row_axes(graphs: Sequence[Variable], index: Variable) -> list[int | None]:
         else:
             raise UsedAsAWhole("how many elements a row of it contains is not known beforehand")
     return axes
-
-
-def _chunks(size: int) -> Iterator[Index]:
-    for start in range(0, size, CHUNK):
-        yield np.arange(start, min(start + CHUNK, size))
 
 
 def incidence(tables: Sequence[tuple[int, npt.NDArray[np.int32]]], n_elements: int) -> Incidence:

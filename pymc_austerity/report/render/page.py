@@ -8,7 +8,6 @@ import json
 import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any, get_args
 
@@ -34,18 +33,11 @@ from pymc_austerity.report.run import Run
 
 logger = logging.getLogger(__name__)
 
-
 _DPI = 90
-
-
 # Panels of posterior densities for each step, and of quantile plots.
 _PANELS, _PAIRS = 6, 6
-
-
 # Scalars of the first figure, and error bars in all.
 _ROWS, _BARS = 12, 48
-
-
 # Figures of more base64 text in all are left out, so that a page stays under 3 MB.
 _MOST = 2_600_000
 
@@ -127,15 +119,12 @@ def _table(table: pd.DataFrame | None, caption: str) -> dict[str, Any] | None:
     return {"caption": caption, "columns": list(table.columns), "rows": rows}
 
 
-@dataclass(frozen=True)
-class Figure:
-    """An image, or why there is none."""
+# An image: PNG in base64, empty if there is none; pixels on the page; what it shows, in words.
+Figure = dict[str, Any]
 
-    data: str  # PNG in base64; empty if there is none
-    width: int  # pixels on the page
-    height: int
-    alt: str
-    caption: str
+
+def _figure(alt: str, caption: str, data: str = "", width: int = 0, height: int = 0) -> Figure:
+    return {"data": data, "width": width, "height": height, "alt": alt, "caption": caption}
 
 
 class Album:
@@ -246,7 +235,7 @@ class Album:
     def _draw(self, function: Callable[[], Any], alt: str, caption: str) -> Figure:
         """Draw a figure, whatever it is made with; say so if it cannot be drawn."""
         if self._size > _MOST:
-            return Figure("", 0, 0, alt, f"Left out to keep the page small: {caption}")
+            return _figure(alt, f"Left out to keep the page small: {caption}")
         before = set(self._pyplot.get_fignums())
         buffer = io.BytesIO()
         try:
@@ -261,7 +250,7 @@ class Album:
         # A plot that fails must not take the tables, of hours of sampling, with it. The page says so.
         except Exception as error:
             logger.warning("A figure could not be drawn", exc_info=True)
-            return Figure("", 0, 0, alt, f"This figure could not be drawn ({type(error).__name__}: {error}).")
+            return _figure(alt, f"This figure could not be drawn ({type(error).__name__}: {error}).")
         finally:
             for number in set(self._pyplot.get_fignums()) - before:
                 self._pyplot.close(number)
@@ -269,7 +258,7 @@ class Album:
         width, height = (int.from_bytes(png[k : k + 4], "big") for k in (16, 20))
         data = base64.b64encode(png).decode("ascii")
         self._size += len(data)
-        return Figure(data, width, height, alt, caption)
+        return _figure(alt, caption, data, width, height)
 
 
 def _legend_outside(axes: Any) -> Any:

@@ -1,17 +1,108 @@
 """Statistics of the likelihood at one transition, how they are had, and the noise in them."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pymc_austerity.kernels.cox_ingersoll_ross import cir_noise
-from pymc_austerity.model.conjugacy.families import GammaFamily
-from pymc_austerity.model.conjugacy.forms import Totals
-from pymc_austerity.model.conjugacy.statistics import Conjugacy, Groups
+from pymc_austerity.model.conjugacy.forms import GammaFamily, Totals
+from pymc_austerity.model.conjugacy.statistics import Conjugacy, Groups, Place
+from pymc_austerity.step_methods.base import checked_steps_per_draw
+from pymc_austerity.step_methods.batch_size import checked_batch_size
 from pymc_austerity.target import Array
+from pymc_austerity.validation import is_real, is_whole
+
+# A minibatch is split into so many groups; the variance of an estimate is told from their differences.
+_GROUPS = 4
+# Of more numbers than this, fewer groups: the statistic is pooled over them.
+_MANY = 5000
+_FEW_GROUPS = 2
+
+ControlVariate = Literal["anchor"]
+
+
+class Counter(Protocol):
+    """Counts that another step carries along, such as `MinibatchCategoricalGibbs`."""
+
+    vars: list[Any]
+
+    def counts(self, point: Any) -> npt.NDArray[np.int64]:
+        """Number of rows in each category at a point, (K,)."""
+
+
+class GammaOptions(NamedTuple):
+    """How statistics of the likelihood are read; the fields are parameters of `SCIR`."""
+
+    batch_size: int | float | None
+    control_variate: ControlVariate | None
+    refresh: int
+    minibatch_rate: bool
+    shift: float | None
+    counts: Counter | None
+    steps_per_draw: int
+    threshold: int | None
+
+    @property
+    def subsampled(self) -> bool:
+        """Whether minibatches are read."""
+        return self.batch_size is not None
+
+    @property
+    def anchored(self) -> bool:
+        """Whether only changes since an anchor are estimated."""
+        return self.control_variate is not None
+
+
+def checked_options(
+    n_vars: int,
+    *,
+    batch_size: Any,
+    control_variate: Any,
+    refresh: Any,
+    minibatch_rate: Any,
+    shift: Any,
+    counts: Any,
+    steps_per_draw: Any,
+    threshold: Any,
+) -> GammaOptions:
+    """Raise `ValueError` naming an option, its value, and what to do. Sizes of batches need the data."""
+    steps_per_draw = checked_steps_per_draw(steps_per_draw)
+    if not is_whole(refresh) or refresh < 1:
+        raise ValueError(f"refresh must be a positive integer, got {refresh!r}.")
+    if control_variate not in (None, "anchor"):
+        raise ValueError(f'control_variate must be None or "anchor", got {control_variate!r}.')
+    if control_variate is not None and batch_size is None:
+        raise ValueError(
+            'control_variate="anchor" makes minibatches less noisy, but batch_size=None reads all data: '
+            "give a batch_size, or leave control_variate out."
+        )
+    if minibatch_rate not in (True, False):
+        raise ValueError(f"minibatch_rate must be True or False, got {minibatch_rate!r}.")
+    if shift is not None and (not is_real(shift) or not 0.0 <= shift < np.inf):
+        raise ValueError(f"shift must be None or a number that is not negative, got {shift!r}.")
+    if threshold is not None and (not is_whole(threshold) or threshold < 3):
+        raise ValueError(f"threshold must be None or an integer of at least 3, got {threshold!r}.")
+    batch_size = checked_batch_size(batch_size)
+    if counts is not None:
+        if not (hasattr(counts, "vars") and callable(getattr(counts, "counts", None))):
+            raise TypeError(f"counts must be a step such as MinibatchCategoricalGibbs([z]), got {counts!r}.")
+        if batch_size is not None:
+            raise ValueError(f"counts= makes statistics exact: leave out batch_size={batch_size!r}.")
+        if n_vars != 1:
+            raise ValueError(f"counts= is for one variable, got {n_vars}: make a step for each of them.")
+    return GammaOptions(
+        batch_size=batch_size,
+        control_variate=control_variate,
+        refresh=int(refresh),
+        minibatch_rate=bool(minibatch_rate),
+        shift=shift,
+        counts=counts,
+        steps_per_draw=steps_per_draw,
+        threshold=threshold,
+    )
 
 
 class Anchor(NamedTuple):
@@ -33,116 +124,134 @@ class Estimate(NamedTuple):
     anchor: Anchor | None = None  # That from which changes were estimated
 
 
-class Estimator(Protocol):
-    """Source of a likelihood's statistics: all rows, or minibatches."""
+def estimated(
+    conjugacy: Conjugacy,
+    options: GammaOptions,
+    log_theta: Array,
+    point: Mapping[str, Any],
+    rng: np.random.Generator,
+    anchor: Anchor | None,
+) -> Estimate:
+    """Statistics where the processes are, from all rows or from a minibatch.
 
-    @property
-    def is_subsampled(self) -> bool:
-        """Whether minibatches are read."""
+    `anchor` is that of the last call. `ValueError` names the variable and its terms, if a derivative of a
+    minibatch is not finite.
+    """
+    family, gradient, known = conjugacy.prior.family, conjugacy.gradient, conjugacy.structure.totals
+    if options.counts is not None:
+        s = options.counts.counts(point).astype(np.float64).reshape(family.n_rows, family.n_parts)
+        return Estimate(Totals(s, np.zeros((family.n_rows, 1))), [], 0)
+    if not options.subsampled and known is not None:
+        return Estimate(known, [], 0)
+    here = conjugacy.place(log_theta, point)
+    if not options.subsampled:
+        return Estimate(conjugacy.full(here), [], gradient.n_local)
+    n_read = 0
+    if not options.anchored:
+        anchor = None
+    elif anchor is not None and anchor.age + 1 < options.refresh:
+        anchor = anchor._replace(age=anchor.age + 1)
+    else:
+        others = {name: np.array(point[name]) for name in gradient.other_names}
+        n_read = 0 if known is not None else gradient.n_local
+        anchor = Anchor(0, others, here.references, conjugacy.full(here))
+    noisy_rate = options.minibatch_rate and conjugacy.form.adds_to_rate
+    found = minibatch_estimate(conjugacy, here, rng, noisy_rate=noisy_rate, anchor=anchor)
+    if not np.all(np.isfinite(found.totals.s)):
+        raise ValueError(
+            f"The derivative of the likelihood by {conjugacy.prior.name!r} is not finite (terms "
+            f"{', '.join(gradient.names)}). Take a smaller step_size, or another step method."
+        )
+    return found._replace(n_used=found.n_used + n_read, anchor=anchor)
 
-    @property
-    def is_anchored(self) -> bool:
-        """Whether only changes since an anchor are estimated."""
 
-    def estimate(
-        self,
-        conjugacy: Conjugacy,
-        log_theta: Array,
-        point: Mapping[str, Any],
-        rng: np.random.Generator,
-        anchor: Anchor | None,
-    ) -> Estimate:
-        """Statistics of the likelihood at a point.
+def minibatch_estimate(
+    conjugacy: Conjugacy,
+    here: Place,
+    rng: np.random.Generator,
+    *,
+    noisy_rate: bool,
+    anchor: Anchor | None = None,
+    n_groups: int = _GROUPS,
+) -> Estimate:
+    """Statistics from a minibatch without replacement of each local term, and the other terms in full.
 
-        Parameters
-        ----------
-        conjugacy : Conjugacy
-        log_theta : ndarray of shape (n_rows, n_parts)
-            Where the processes are.
-        point : dict of str to ndarray
-            Values of the other variables.
-        rng : numpy.random.Generator
-        anchor : Anchor or None
-            That of the last call.
-        """
+    With an anchor they are its totals, and changes since then. A rate is that of all data, unless
+    `noisy_rate`.
+    """
+    gradient, family = conjugacy.gradient, conjugacy.prior.family
+    n_numbers = family.n_rows * family.n_parts
+    assert conjugacy.batch_sizes is not None
+    totals, parts = conjugacy.short(here), []
+    then = None
+    if anchor is not None:
+        then = Place(anchor.references, gradient.args(anchor.others))
+        totals = anchor.totals.plus(totals).plus(conjugacy.short(then), -1.0)
+    for term, (n, size) in enumerate(zip(conjugacy.batch_sizes, gradient.sizes, strict=True)):
+        index = rng.choice(size, n, replace=False).astype(np.int64, copy=False)
+        sizes = group_sizes(n, n_numbers, n_groups)
+        groups = conjugacy.groups(term, here, index, sizes)
+        if then is not None:
+            before = conjugacy.groups(term, then, index, sizes)
+            groups = groups._replace(totals=groups.totals.plus(before.totals, -1.0))
+        totals = totals.plus(Totals(groups.totals.s.sum(axis=0), groups.totals.t.sum(axis=0)), size / n)
+        parts.append(groups)
+    n_used = sum(conjugacy.batch_sizes)
+    if not noisy_rate and conjugacy.form.adds_to_rate:
+        totals = Totals(totals.s, conjugacy.full(here).t)
+        if not conjugacy.structure.constant:
+            n_used = gradient.n_local
+    return Estimate(totals, parts, n_used, noisy_rate)
 
 
-@dataclass(frozen=True)
-class AllRows:
-    """Statistics of all data, which are known if they depend on no other variable."""
+def allotted_rows(n_rows: int, sizes: Sequence[int]) -> list[int]:
+    """Rows drawn of each local term: in proportion to their sizes, at least one of each."""
+    total = sum(sizes)
+    return [min(size, max(1, round(n_rows * size / total))) for size in sizes]
 
-    is_subsampled = False
-    is_anchored = False
 
-    def estimate(
-        self,
-        conjugacy: Conjugacy,
-        log_theta: Array,
-        point: Mapping[str, Any],
-        rng: np.random.Generator,
-        anchor: Anchor | None,
-    ) -> Estimate:
-        """Exact statistics, from no row or from every one."""
-        if conjugacy.structure.totals is not None:
-            return Estimate(conjugacy.structure.totals, [], 0)
-        return Estimate(conjugacy.full(conjugacy.place(log_theta, point)), [], conjugacy.gradient.n_local)
+def group_sizes(n: int, n_numbers: int, n_groups: int) -> npt.NDArray[np.int64]:
+    """Sizes of the groups of n rows, of which there are so many, or fewer."""
+    k = min(n, _FEW_GROUPS if n_numbers > _MANY else n_groups)
+    return np.diff(np.arange(k + 1) * n // k).astype(np.int64)
 
 
 def conditional(
     conjugacy: Conjugacy, prior: tuple[Array, Array], totals: Totals, log_theta: Array, shift: float | None
 ) -> tuple[Array, Array]:
-    """Shapes and rates of the processes during a transition.
+    """Shapes and rates of the processes during a transition, from those of the prior and statistics.
 
-    Parameters
-    ----------
-    conjugacy : Conjugacy
-    prior : (ndarray, ndarray)
-        Shapes and rates of the prior.
-    totals : Totals
-        Statistics of the likelihood, or estimates.
-    log_theta : ndarray
-        Where the processes are.
-    shift : float or None
-        M of a drift that is frozen. None: that of the structure.
+    A drift that is frozen has M w_j, or M theta, on both sides, which keeps shapes positive. `shift` is M;
+    None: that of the structure.
     """
-    (alpha, rate), structure = prior, conjugacy.structure
-    return structure.form.gamma_parameters(
-        conjugacy.prior.family,
-        alpha + totals.s,
-        rate + totals.t,
-        log_theta,
-        structure.shift if shift is None else shift,
-    )
+    shape, rate = prior[0] + totals.s, prior[1] + totals.t
+    if conjugacy.form.is_conjugate:
+        return shape, rate
+    shift = conjugacy.structure.shift if shift is None else shift
+    theta = np.exp(log_theta)
+    if conjugacy.prior.family.carries_total:
+        return shape + shift * theta / theta.sum(axis=1, keepdims=True), rate
+    return shape + shift * theta, rate + shift
 
 
 def variance_inflation(noise: float, step_size: float) -> float:
-    """The sample statistic, and the square of what is told when a step is built.
-
-    Parameters
-    ----------
-    noise : float
-        A mean of `noise_ratio`.
-    step_size : float
-    """
+    """The sample statistic, from a mean of `noise_ratio`; its root is what is told when a step is built."""
     return 1.0 + cir_noise(step_size) * noise
 
 
 def noise_ratio(estimate: Estimate, shape: Array, rate: Array, family: GammaFamily) -> float:
     """Var(a_hat) over the exact variance of gamma variables with rate one, both pooled over components.
 
-    On a simplex it is the variance along it: noise in the total does not move w.
-
-    Returns
-    -------
-    float
-        Zero if nothing was estimated, NaN from a single row.
+    On a simplex both are those along it: noise in the total does not move w. It is zero if nothing was
+    estimated, and NaN from a single row.
     """
     if not estimate.groups:
         return 0.0
-    variance = np.zeros_like(shape)
+    variance, shares = np.zeros_like(shape), shape / shape.sum(axis=1, keepdims=True)
     for totals, sizes, n_rows in estimate.groups:
         noise = totals.s - totals.t * (shape / rate) if estimate.noisy_rate else totals.s
-        noise = family.relevant_noise(noise, shape)
+        if family.carries_total:
+            noise = noise - shares * noise.sum(axis=-1, keepdims=True)
         n = int(sizes.sum())
         if n == n_rows:
             continue
@@ -152,4 +261,5 @@ def noise_ratio(estimate: Estimate, shape: Array, rate: Array, family: GammaFami
         share = sizes[:, None, None] / n
         squares = ((noise - share * noise.sum(axis=0)) ** 2).sum(axis=0)
         variance += n_rows * (n_rows - n) / n * squares / float((sizes * (1.0 - sizes / n)).sum())
-    return float(variance.sum() / family.variance(shape).sum())
+    exact = shape * (1.0 - shares) if family.carries_total else shape
+    return float(variance.sum() / exact.sum())

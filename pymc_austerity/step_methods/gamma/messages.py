@@ -6,12 +6,18 @@ from typing import Any
 import numpy as np
 
 from pymc_austerity.exceptions import warn
-from pymc_austerity.model.conjugacy.forms import ConjugateForm
-from pymc_austerity.model.conjugacy.recognise import wrong_terms_at
-from pymc_austerity.model.conjugacy.statistics import Conjugacy, Groups, Place
-from pymc_austerity.step_methods.gamma.estimates import Estimate, conditional, noise_ratio, variance_inflation
-from pymc_austerity.step_methods.gamma.minibatches import RowsHere, minibatch_estimate
-from pymc_austerity.step_methods.gamma.options import GammaOptions
+from pymc_austerity.model.conjugacy.forms import COUNTS, ConjugateForm
+from pymc_austerity.model.conjugacy.recognise import differing_terms
+from pymc_austerity.model.conjugacy.statistics import Conjugacy, Place
+from pymc_austerity.step_methods.gamma.estimates import (
+    Counter,
+    Estimate,
+    GammaOptions,
+    conditional,
+    minibatch_estimate,
+    noise_ratio,
+    variance_inflation,
+)
 from pymc_austerity.target import Array
 
 _SEED = 2018
@@ -29,10 +35,7 @@ def warn_of_errors(
 ) -> None:
     """Warn of what gives draws another distribution than the posterior, or takes time in proportion to N.
 
-    Raises
-    ------
-    ValueError
-        If a rate cannot be estimated from minibatches.
+    `ValueError` is raised if a rate cannot be estimated from minibatches.
     """
     prior, structure = conjugacy.prior, conjugacy.structure
     if not structure.form.is_conjugate:
@@ -64,7 +67,7 @@ def _warn_of_rate(
     if options.minibatch_rate:
         raise ValueError(
             f"minibatch_rate=True needs a rate of {prior.name!r} that does not depend on other variables, "
-            f"but it depends on {', '.join(map(repr, gradient.parents))}: time is measured by the "
+            f"but it depends on {', '.join(map(repr, gradient.other_names))}: time is measured by the "
             "rate of all data, which changes with them. Use minibatch_rate=False."
         )
     warn(
@@ -93,18 +96,12 @@ def warn_of_unused(conjugacies: Sequence[Conjugacy], options: GammaOptions) -> N
 
 
 def require_form(conjugacy: Conjugacy, log_theta: Array, point: Mapping[str, Any]) -> None:
-    """Verify the form of the likelihood once more, where a chain has come to.
-
-    Raises
-    ------
-    ValueError
-        Naming the variable and the terms.
-    """
+    """Verify the form of the likelihood once more, where a chain has come to."""
     gradient, prior, form = conjugacy.gradient, conjugacy.prior, conjugacy.form
-    if not isinstance(form, ConjugateForm) or not gradient.parents:
+    if not isinstance(form, ConjugateForm) or not gradient.other_names:
         return
-    place, rng = conjugacy.place(log_theta, point), np.random.default_rng(_SEED)
-    wrong = wrong_terms_at(prior.family, form, gradient, place, rng)
+    (references, args), rng = conjugacy.place(log_theta, point), np.random.default_rng(_SEED)
+    wrong, _ = differing_terms(prior.family, form, gradient, [args], references, rng)
     if wrong:
         names = ", ".join(map(repr, dict.fromkeys(wrong)))
         raise ValueError(
@@ -112,6 +109,30 @@ def require_form(conjugacy: Conjugacy, log_theta: Array, point: Mapping[str, Any
             f"chain is now it is not: see {names}. Build the step with an initial_point= at which all "
             "parts of the likelihood matter, or use another step method, such as pm.NUTS."
         )
+
+
+def require_counts(conjugacy: Conjugacy, counter: Counter, point: Mapping[str, Any]) -> None:
+    """Compare the counts of another step with the likelihood, at random allocations.
+
+    `ValueError` is raised if they are not the statistics of the variable.
+    """
+    z = counter.vars[0].name
+    reason = f"its likelihood is of the form {conjugacy.form.name!r}"
+    if conjugacy.form == COUNTS and z in conjugacy.gradient.other_names:
+        family = conjugacy.prior.family
+        random = np.random.default_rng(_SEED).integers(0, family.n_parts, np.shape(point[z]))
+        there = {**point, z: random.astype(np.asarray(point[z]).dtype)}
+        logs = family.log_gammas(there[conjugacy.prior.value_name])
+        full = conjugacy.full(conjugacy.place(logs, there)).s
+        counts = counter.counts(there)
+        if full.size == counts.size and np.allclose(full.ravel(), counts, rtol=1e-9, atol=1e-9):
+            return
+        reason = "they differ from the derivatives of its likelihood"
+    names = ", ".join(repr(name) for name in dict.fromkeys(conjugacy.gradient.names))
+    raise ValueError(
+        f"The counts of {z!r} are not the sufficient statistics of {conjugacy.prior.name!r} (terms {names}): "
+        f"{reason}. Leave counts= out."
+    )
 
 
 def _warn_of_inflation(
@@ -150,10 +171,15 @@ def _warn_of_estimated_rate(conjugacy: Conjugacy, point: Mapping[str, Any], step
     alpha, rate = prior.parameters(point)
     place = Place(conjugacy.structure.references, conjugacy.gradient.args(point))
     full = conjugacy.full(place)
-    relative = [
-        noise_ratio(_rate_alone(found), np.ones_like(alpha), rate + full.t, prior.family)
-        for found in _estimates(conjugacy, place, _N_BATCHES, noisy_rate=True)
-    ]
+    relative = []
+    for found in _estimates(conjugacy, place, _N_BATCHES, noisy_rate=True):
+        # Without noise in a_hat the ratio for a = 1 is Var(b_hat) / b^2.
+        rate_alone = [
+            each._replace(totals=each.totals._replace(s=np.zeros_like(each.totals.s)))
+            for each in found.groups
+        ]
+        found = found._replace(groups=rate_alone)
+        relative.append(noise_ratio(found, np.ones_like(alpha), rate + full.t, prior.family))
     c2, a = float(np.mean(relative)), float(np.max(alpha + full.s))
     wider = np.sqrt(variance_inflation(a * c2, step_size))
     warn(
@@ -168,13 +194,4 @@ def _estimates(conjugacy: Conjugacy, place: Place, n_batches: int, **options: An
     """Estimates from some minibatches, the same for every step that is built."""
     rng = np.random.default_rng(_SEED)
     for _ in range(n_batches):
-        yield minibatch_estimate(conjugacy, RowsHere(conjugacy, place), place, rng, **options)
-
-
-def _rate_alone(found: Estimate) -> Estimate:
-    """An estimate without noise in a_hat, whose noise ratio for a = 1 is Var(b_hat) / b^2."""
-    groups = [
-        Groups(totals._replace(s=np.zeros_like(totals.s)), sizes, n_rows)
-        for totals, sizes, n_rows in found.groups
-    ]
-    return found._replace(groups=groups)
+        yield minibatch_estimate(conjugacy, place, rng, **options)

@@ -4,45 +4,49 @@ A draw moves one variable after the other (`variable_chain`): point -> log theta
 the prior and an estimate of statistics of the likelihood (`estimates`) -> a transition of theta -> point.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
+from pymc.step_methods.compound import StepMethodState
+from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
+from rich.progress import TextColumn
+from rich.table import Column
 
 from pymc_austerity.model.checks import warn_of_long_deterministics
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
-from pymc_austerity.model.conjugacy.priors import GammaPrior, gamma_priors
+from pymc_austerity.model.conjugacy.priors import GammaPrior
 from pymc_austerity.model.conjugacy.recognise import analyse
-from pymc_austerity.model.conjugacy.statistics import Conjugacy
+from pymc_austerity.model.conjugacy.statistics import Conjugacy, Structure
 from pymc_austerity.model.factorise import model_of, value_variables
-from pymc_austerity.model.graph.log_density import LogDensityGraph
-from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows
 from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.gamma.counts import Counter, CountsOfStep, require_counts
-from pymc_austerity.step_methods.gamma.estimates import AllRows, Anchor, Estimator, variance_inflation
-from pymc_austerity.step_methods.gamma.messages import require_form, warn_of_errors, warn_of_unused
-from pymc_austerity.step_methods.gamma.minibatches import AnchoredMinibatch, Minibatch, allotted_rows
-from pymc_austerity.step_methods.gamma.options import ControlVariate, checked_options
-from pymc_austerity.step_methods.gamma.state import (
-    DTYPES_SHAPES,
-    GammaProcessState,
-    progress_columns,
-    progress_updates,
+from pymc_austerity.step_methods.gamma.estimates import (
+    ControlVariate,
+    Counter,
+    allotted_rows,
+    checked_options,
+    variance_inflation,
+)
+from pymc_austerity.step_methods.gamma.messages import (
+    require_counts,
+    require_form,
+    warn_of_errors,
+    warn_of_unused,
 )
 from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
 from pymc_austerity.step_methods.messages import refuse_discrete
 from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
-from pymc_austerity.target import Array
 
 # The order of rows and random points of a build: the same in every process.
 _SEED = 2018
@@ -52,6 +56,43 @@ _UNIT = "It is in relaxation times of the process; 0.1 is a usual value."
 _SETTLED = 50
 # Values of a given initial point up to this size are kept for when data are replaced.
 _FEW = 1000
+
+
+@dataclass_state
+class GammaProcessState(StepMethodState):
+    """All that the step carries from draw to draw."""
+
+    n_transitions: int  # m, since the chain began
+    # The processes of each variable; of a simplex this includes the total, which is not in a point
+    log_theta: Any
+    written: Any  # Values that were last put into a point: another step may have replaced them
+    # With ``control_variate="anchor"``, of each variable. They hold the values of other variables at the
+    # time, which may have size N, such as allocations: as many numbers as a point.
+    anchors: Any
+
+
+def progress_columns(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
+    """A column of the progress bar, and what it begins with."""
+    column = TextColumn("{task.fields[fraction_used]:0.3f}", table_column=Column("Share of data", ratio=1))
+    return [column], {"fraction_used": [0.0] * n_chains}
+
+
+def progress_updates() -> tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]:
+    """A function from the statistics of a draw to the field of the column."""
+    return (lambda stats: {"fraction_used": stats["fraction_used"]},)
+
+
+def _of_each_chain(name: str) -> property:
+    """An attribute of all chains, as a list: a copy of a step shares chains until its state is set."""
+
+    def found(step: Any) -> list[Any]:
+        return [getattr(chain, name) for chain in step._chains]
+
+    def put(step: Any, values: Sequence[Any]) -> None:
+        pairs = zip(step._chains, values, strict=True)
+        step._chains = [replace(chain, **{name: value}) for chain, value in pairs]
+
+    return property(found, put)
 
 
 class SCIR(RebuiltStep):
@@ -159,7 +200,16 @@ class SCIR(RebuiltStep):
     _rebuilt = ()  # chains leave out of pickles what has size N
     _state_class = GammaProcessState
     _chains: list[VariableChain]
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = DTYPES_SHAPES
+    # Sampling state.
+    log_theta = _of_each_chain("log_theta")
+    written = _of_each_chain("written")
+    anchors = _of_each_chain("anchor")
+    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
+        "step_size": (np.float64, []),
+        "n_used": (np.float64, []),
+        "fraction_used": (np.float64, []),
+        "variance_inflation": (np.float64, []),
+    }
 
     def __init__(
         self,
@@ -182,68 +232,51 @@ class SCIR(RebuiltStep):
         progressbar: bool = True,
     ) -> None:
         shown = checked_progressbar(progressbar)
+        self._model = model_of(model)
+        self.vars = value_variables(self._model, vars)
         self._options = checked_options(
+            len(self._vars),
             batch_size=batch_size,
             control_variate=control_variate,
             refresh=refresh,
             minibatch_rate=minibatch_rate,
             shift=shift,
+            counts=counts,
             steps_per_draw=steps_per_draw,
             threshold=threshold,
         )
         warn_of_compile_kwargs(self, compile_kwargs)
         self._schedule = step_size_of(step_size, _UNIT)
-        self._model = model_of(model)
-        self.vars = value_variables(self._model, vars)
         self.rng = get_random_generator(rng)
         self.tune = False
-        self._counter = self._checked_counter(counts)
         self.n_transitions, self._chains = 0, []
         with watched(type(self).__name__, shown):
-            self._set_up(initial_point)
-
-    def _set_up(self, initial_point: PointType | None) -> None:
-        """Build, at a given point or where chains begin."""
-        stage("reading the model")
-        point = default_point(self._model) if initial_point is None else dict(initial_point)
-        gamma_priors(self._model, self._vars, point)  # refuses what is not made of gamma variables
-        refuse_discrete(self._vars)
-        warn_of_long_deterministics(self._model, point)
-        self._given_point = {n: np.array(v) for n, v in (initial_point or {}).items() if np.size(v) <= _FEW}
-        self._build_anew(point)
-        self._check_counts(point)
-
-    def _checked_counter(self, counts: Any) -> Counter | None:
-        """`counts`, if it is a step whose counts can be used for the variables."""
-        if counts is None:
-            return None
-        if not (hasattr(counts, "vars") and callable(getattr(counts, "counts", None))):
-            raise TypeError(f"counts must be a step such as MinibatchCategoricalGibbs([z]), got {counts!r}.")
-        if self._options.subsampled:
-            raise ValueError(
-                f"counts= makes statistics exact: leave out batch_size={self._options.batch_size!r}."
-            )
-        if len(self._vars) != 1:
-            raise ValueError(
-                f"counts= is for one variable, got {len(self._vars)}: make a step for each of them."
-            )
-        return counts
+            stage("reading the model")
+            point = default_point(self._model) if initial_point is None else dict(initial_point)
+            self._priors(point)  # refuses what is not made of gamma variables
+            refuse_discrete(self._vars)
+            warn_of_long_deterministics(self._model, point)
+            given = initial_point or {}
+            self._given_point = {n: np.array(v) for n, v in given.items() if np.size(v) <= _FEW}
+            self._build_anew(point)
+            self._check_counts(point)
 
     # Building -------------------------------------------------------------------------------
 
     def _build(self, point: PointType) -> None:
-        """Find out what the likelihood of each variable is, and warn of what follows. Chains begin anew."""
-        # What has size N is not held twice, and is gone if this fails.
-        self._chains = [replace(chain, compiled=None) for chain in self._chains]
+        """Find out what the likelihood of each variable is, and warn of what follows."""
+        carried = {chain.prior.name: (chain.log_theta, chain.written) for chain in self._chains}
+        self._chains = []  # What has size N is not held twice, and is gone if this fails.
         chains = []
-        for prior in gamma_priors(self._model, self._vars, point):
+        for prior in self._priors(point):
             stage(f"likelihood of {prior.name}")
             gradient = self._gradient(prior, point, check=True)
             structure = analyse(self._model, prior, gradient, point, np.random.default_rng(_SEED))
-            conjugacy = Conjugacy(prior, gradient, structure, self._batch_sizes(prior, gradient))
-            chains.append(VariableChain(prior, structure, conjugacy))
+            conjugacy = self._conjugacy(prior, gradient, structure)
+            # Without an anchor, whose statistics are not those of other data.
+            chains.append(VariableChain(conjugacy, *carried.get(prior.name, ())))
         self._chains = chains
-        conjugacies = [chain.conjugacy for chain in self._chains]
+        conjugacies = [chain.conjugacy for chain in chains]
         warn_of_unused(conjugacies, self._options)
         for conjugacy in conjugacies:
             warn_of_errors(conjugacy, point, self._schedule(0), self._options)
@@ -252,19 +285,18 @@ class SCIR(RebuiltStep):
 
     def _rebuild(self, point: PointType) -> bool:
         """Compile likelihoods whose structure is known."""
-        priors = gamma_priors(self._model, self._vars, point)
-        chains = [
-            replace(chain, prior=prior, compiled=self._known_likelihood(chain, prior, point))
-            for chain, prior in zip(self._chains, priors, strict=True)
-        ]
+        chains = []
+        for chain, prior in zip(self._chains, self._priors(point), strict=True):
+            gradient = self._gradient(prior, point, check=False)
+            conjugacy = self._conjugacy(prior, gradient, chain.conjugacy.structure)
+            chains.append(replace(chain, conjugacy=conjugacy))
         if [fingerprint(chain.conjugacy.gradient.graph) for chain in chains] != self._data_seen:
             return False
         self._chains = chains
         return True
 
-    def _known_likelihood(self, chain: VariableChain, prior: GammaPrior, point: PointType) -> Conjugacy:
-        gradient = self._gradient(prior, point, check=False)
-        return Conjugacy(prior, gradient, chain.structure, self._batch_sizes(prior, gradient))
+    def _priors(self, point: PointType) -> list[GammaPrior]:
+        return [GammaPrior(self._model, value, point) for value in self._vars]
 
     def _gradient(self, prior: GammaPrior, point: PointType, *, check: bool) -> LikelihoodGradient:
         options = self._options
@@ -274,13 +306,13 @@ class SCIR(RebuiltStep):
             threshold=options.threshold, subsampled=options.subsampled, check=check,
         )  # fmt: skip
 
-    def _batch_sizes(self, prior: GammaPrior, gradient: LikelihoodGradient) -> list[int] | None:
+    def _conjugacy(self, prior: GammaPrior, gradient: LikelihoodGradient, structure: Structure) -> Conjugacy:
         n = batch_rows(self._options.batch_size, gradient.n_local, prior.name, gradient.longest)
-        return None if n is None else allotted_rows(n, gradient.sizes)
+        sizes = None if n is None else allotted_rows(n, gradient.sizes)
+        return Conjugacy(prior, gradient, structure, sizes)
 
     def _graphs(self) -> list[LogDensityGraph]:
-        compiled = [chain.compiled for chain in self._chains]
-        return [each.gradient.graph for each in compiled if each is not None]
+        return [chain.conjugacy.gradient.graph for chain in self._chains]
 
     def _point_for_other_data(self) -> PointType:
         point = super()._point_for_other_data()
@@ -294,15 +326,12 @@ class SCIR(RebuiltStep):
     @property
     def is_built(self) -> bool:
         """Whether likelihoods, which are compiled together, are here and not left out of a pickle."""
-        return bool(self._chains) and self._chains[0].compiled is not None
+        return bool(self._chains) and self._chains[0].conjugacy.is_compiled
 
     def _begin_chain(self, n_tune: int) -> None:
         self.tune = False
         self.n_transitions = 0
-        self._chains = [
-            replace(chain, log_theta=None, written=None, anchor=None, fixed_parameters=None)
-            for chain in self._chains
-        ]
+        self._chains = [replace(chain, log_theta=None, written=None, anchor=None) for chain in self._chains]
 
     def reset_tuning(self) -> None:
         """Nothing is tuned."""
@@ -311,22 +340,22 @@ class SCIR(RebuiltStep):
         """Make `steps_per_draw` transitions of every variable in turn."""
         if not self.n_transitions:
             has_moved()
-        carried = self.log_theta, self.written
-        if self.require_built(point):  # other data: the statistics of an anchor are not those of them
-            self.log_theta, self.written = carried
+        self.require_built(point)
         self._check_counts(point)
-        estimator, options = self._estimator(), self._options
+        options = self._options
         began = self.n_transitions
         new, n_used, ratios, h = dict(point), 0, 0.0, 0.0
         for _ in range(options.steps_per_draw):
             h = self._schedule(self.n_transitions)
             for chain in self._chains:
-                cost = chain.transition(new, h, self.rng, estimator=estimator, shift=options.shift)
-                n_used += cost.n_used
-                ratios += cost.noise_ratio
+                n_read, ratio = chain.transition(new, h, self.rng, options)
+                n_used += n_read
+                ratios += ratio
             self.n_transitions += 1
         if began < _SETTLED <= self.n_transitions:
-            self._check_forms(new)
+            for chain in self._chains:
+                assert chain.log_theta is not None
+                require_form(chain.conjugacy, chain.log_theta, new)  # where the chain has come to
         per_transition = n_used / options.steps_per_draw
         noise = ratios / options.steps_per_draw / len(self._vars)
         stats = {
@@ -337,70 +366,22 @@ class SCIR(RebuiltStep):
         }
         return new, [stats]
 
-    def _estimator(self) -> Estimator:
-        """Where statistics of the likelihood come from."""
-        options = self._options
-        if self._counter is not None:
-            return CountsOfStep(self._counter)
-        if not options.subsampled:
-            return AllRows()
-        if options.anchored:
-            return AnchoredMinibatch(options.minibatch_rate, options.refresh)
-        return Minibatch(options.minibatch_rate)
-
     def _check_counts(self, point: PointType) -> None:
         """Compare the counts of another step with the likelihood, once."""
-        if self._counter is not None and not self._counts_checked:
-            require_counts(self._chains[0].conjugacy, self._counter, point)
+        if self._options.counts is not None and not self._counts_checked:
+            require_counts(self._chains[0].conjugacy, self._options.counts, point)
             self._counts_checked = True
 
-    def _check_forms(self, point: PointType) -> None:
-        """Verify forms of the likelihood where the chain has come to."""
-        for chain in self._chains:
-            assert chain.log_theta is not None
-            require_form(chain.conjugacy, chain.log_theta, point)
-
-    # Sampling state: one list for each of the fields. A copy of a step shares chains until its state is set.
-
-    @property
-    def log_theta(self) -> list[Array | None]:
-        """The processes of each variable."""
-        return [chain.log_theta for chain in self._chains]
-
-    @log_theta.setter
-    def log_theta(self, values: Sequence[Array | None]) -> None:
-        pairs = zip(self._chains, values, strict=True)
-        self._chains = [replace(chain, log_theta=value) for chain, value in pairs]
-
-    @property
-    def written(self) -> list[Array | None]:
-        """Values that were last put into a point."""
-        return [chain.written for chain in self._chains]
-
-    @written.setter
-    def written(self, values: Sequence[Array | None]) -> None:
-        pairs = zip(self._chains, values, strict=True)
-        self._chains = [replace(chain, written=value) for chain, value in pairs]
-
-    @property
-    def anchors(self) -> list[Anchor | None]:
-        """Where statistics of each variable were last taken in full."""
-        return [chain.anchor for chain in self._chains]
-
-    @anchors.setter
-    def anchors(self, values: Sequence[Anchor | None]) -> None:
-        pairs = zip(self._chains, values, strict=True)
-        self._chains = [replace(chain, anchor=value) for chain, value in pairs]
-
     def _own(self, memo: dict[int, Any]) -> dict[str, Any]:
-        return {"_counter": memo.get(id(self._counter), self._counter)}  # a copy, if that was copied before
+        counts = self._options.counts  # a copy, if that was copied before
+        return {"_options": self._options._replace(counts=memo.get(id(counts), counts))}
 
     # Settings -------------------------------------------------------------------------------
 
     @property
     def forms(self) -> dict[str, str]:
         """What the likelihood is in each variable: "counts", "affine", "rate" (all conjugate) or "frozen"."""
-        return {chain.prior.name: chain.structure.form.name for chain in self._chains}
+        return {chain.prior.name: chain.conjugacy.form.name for chain in self._chains}
 
     def _settings(self) -> dict[str, Any]:
         options = self._options
@@ -411,7 +392,7 @@ class SCIR(RebuiltStep):
             "refresh": options.refresh if options.anchored else None,
             "minibatch_rate": options.minibatch_rate,
             "shift": plain(options.shift),
-            "counts": None if self._counter is None else type(self._counter).__name__,
+            "counts": None if options.counts is None else type(options.counts).__name__,
             "steps_per_draw": options.steps_per_draw,
             "threshold": plain(options.threshold),
             "forms": self.forms,

@@ -1,93 +1,75 @@
-"""One variable of a step: what is known of its likelihood, where its processes are, and a transition."""
+"""One variable of a step: its likelihood, where its processes are, and a transition."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any
 
 import numpy as np
 from pymc.initial_point import PointType
+from scipy.special import logsumexp
 
+from pymc_austerity.kernels.cox_ingersoll_ross import cir_transitions
+from pymc_austerity.model.compile.cache_key import key_of
+from pymc_austerity.model.compile.native import NativeKernel, addresses_of, from_source, generator_at
 from pymc_austerity.model.conjugacy.priors import GammaPrior
-from pymc_austerity.model.conjugacy.statistics import Conjugacy, Structure
-from pymc_austerity.step_methods.gamma.estimates import Anchor, Estimate, Estimator, conditional, noise_ratio
-from pymc_austerity.step_methods.gamma.transition import exact_transitions
+from pymc_austerity.model.conjugacy.statistics import Conjugacy
+from pymc_austerity.step_methods.gamma.estimates import (
+    Anchor,
+    Estimate,
+    GammaOptions,
+    conditional,
+    estimated,
+    noise_ratio,
+)
 from pymc_austerity.target import Array
 
-
-class TransitionCost(NamedTuple):
-    """Rows that a transition read, and Var(a_hat) over the exact variance."""
-
-    n_used: int
-    noise_ratio: float
+_SOURCE = """
+def transitions(rng, log_theta, shape, step_size, result):
+    result[:] = kernel(generator_at(rng), log_theta, shape, step_size)
+"""
 
 
 @dataclass(eq=False)
 class VariableChain:
     """The processes of one variable in one chain."""
 
-    prior: GammaPrior
-    structure: Structure  # What was found out about the likelihood
-    compiled: Conjugacy | None  # The likelihood, of size N: None in a worker before the first draw
+    conjugacy: Conjugacy  # Its likelihood
     # (n_rows, n_parts), or None: where the processes are; of a simplex this includes the total, which is not
     # in a point. None at the beginning of a chain.
     log_theta: Array | None = None
     # The value that was last put into a point: another step may have replaced it
     written: Array | None = None
     anchor: Anchor | None = None  # Where statistics were last taken in full
-    # (ndarray, ndarray) or None: those of the prior, once they are known, if they depend on no other variable
-    # and no shared data
-    fixed_parameters: tuple[Array, Array] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Attributes without the compiled likelihood, which has size N."""
-        return {**self.__dict__, "compiled": None}
 
     @property
-    def conjugacy(self) -> Conjugacy:
-        """The likelihood, compiled."""
-        assert self.compiled is not None
-        return self.compiled
+    def prior(self) -> GammaPrior:
+        """The variable."""
+        return self.conjugacy.prior
 
     def transition(
-        self,
-        point: PointType,
-        step_size: float,
-        rng: np.random.Generator,
-        *,
-        estimator: Estimator,
-        shift: float | None,
-    ) -> TransitionCost:
-        """Move the variable in `point`.
-
-        Parameters
-        ----------
-        point : dict of str to ndarray
-            Changed in place.
-        step_size : float
-        rng : numpy.random.Generator
-        estimator : Estimator
-            Where statistics of the likelihood come from.
-        shift : float or None
-            M of a drift that is frozen. None: that of the structure.
-        """
-        family, conjugacy = self.prior.family, self.conjugacy
+        self, point: PointType, step_size: float, rng: np.random.Generator, options: GammaOptions
+    ) -> tuple[int, float]:
+        """Move the variable in `point`; returns the rows that were read, and `noise_ratio`."""
+        conjugacy = self.conjugacy
+        family = conjugacy.prior.family
         begins = not self._is_where_it_was(point)
         log_theta = self._log_theta_in(point) if begins or self.log_theta is None else self.log_theta
-        alpha, prior_rate = self._prior_parameters(point)
-        estimate = estimator.estimate(conjugacy, log_theta, point, rng, self.anchor)
+        alpha, prior_rate = conjugacy.prior.parameters(point)
+        estimate = estimated(conjugacy, options, log_theta, point, rng, self.anchor)
         self.anchor = estimate.anchor
-        shape, rate = self._conditional(alpha, prior_rate, estimate, log_theta, shift)
-        self._require_shape(estimator, shape)
+        shape, rate = self._conditional(alpha, prior_rate, estimate, log_theta, options.shift)
+        self._require_shape(options, shape)
         if family.carries_total and (begins or self._renews_total(estimate)):
             total_shape = self._shape_of_all_data(alpha, shape, log_theta, point).sum(axis=1)
-            log_theta = family.with_total(log_theta, log_gamma_draws(rng, total_shape)[:, None])
+            log_theta = with_total(log_theta, log_gamma_draws(rng, total_shape)[:, None])
         steps = np.full_like(shape, step_size)
         if estimate.noisy_rate:
             # Time must not be measured by the noisy rate: that would multiply the mean by E[1 / b_hat].
-            assert self.structure.totals is not None
-            steps *= rate / (prior_rate + self.structure.totals.t)
-        moved = exact_transitions(rng, family.to_rate_one(log_theta, rate), shape, steps)
-        self._write(family.from_rate_one(moved, rate), point)
-        return TransitionCost(estimate.n_used, noise_ratio(estimate, shape, rate, family))
+            assert conjugacy.structure.totals is not None
+            steps *= rate / (prior_rate + conjugacy.structure.totals.t)
+        moved = exact_transitions(rng, log_theta + np.log(rate), shape, steps)
+        self._write(moved - np.log(rate), point)
+        return estimate.n_used, noise_ratio(estimate, shape, rate, family)
 
     def _is_where_it_was(self, point: PointType) -> bool:
         """Whether the processes are those of `point`, and not another step's or a new chain's."""
@@ -105,15 +87,6 @@ class VariableChain:
             )
         return log_theta
 
-    def _prior_parameters(self, point: PointType) -> tuple[Array, Array]:
-        """Shapes and rates of the prior."""
-        if self.fixed_parameters is not None:
-            return self.fixed_parameters
-        found = self.prior.parameters(point)
-        if self.prior.is_constant:
-            self.fixed_parameters = found
-        return found
-
     def _conditional(
         self, alpha: Array, prior_rate: Array, estimate: Estimate, log_theta: Array, shift: float | None
     ) -> tuple[Array, Array]:
@@ -127,14 +100,8 @@ class VariableChain:
             )
         return shape, rate
 
-    def _require_shape(self, estimator: Estimator, shape: Array) -> None:
-        """Refuse shapes that are not positive: no gamma variable has them.
-
-        Raises
-        ------
-        ValueError
-            Naming the variable and its terms.
-        """
+    def _require_shape(self, options: GammaOptions, shape: Array) -> None:
+        """Refuse shapes that are not positive: no gamma variable has them."""
         conjugacy = self.conjugacy
         least = float(shape.min())
         if least > 0.0 and np.isfinite(shape.sum()):
@@ -143,8 +110,8 @@ class VariableChain:
             why = "Is the log density finite there? Take a smaller step_size, or start nearer to the mode."
         elif not conjugacy.form.is_conjugate:
             why = "Use another step method, such as pm.NUTS, or give a larger shift="
-            why += " or a larger batch_size." if estimator.is_subsampled else "."
-        elif estimator.is_anchored:
+            why += " or a larger batch_size." if options.subsampled else "."
+        elif options.anchored:
             why = "The anchor is too old for this minibatch: use a smaller refresh=, or a larger batch_size."
         else:
             why = "The likelihood falls with every power of the variable: use another step method."
@@ -162,9 +129,9 @@ class VariableChain:
         sum of the a it is a gamma variable, independent of w.
         """
         changes = bool(self.prior.parents)
-        if not self.structure.form.is_conjugate:  # centred: the sum is that of alpha, and M
+        if not self.conjugacy.form.is_conjugate:  # centred: the sum is that of alpha, and M
             return changes
-        return not estimate.groups and (changes or not self.structure.constant)
+        return not estimate.groups and (changes or not self.conjugacy.structure.constant)
 
     def _shape_of_all_data(self, alpha: Array, shape: Array, log_theta: Array, point: PointType) -> Array:
         """Shape of the processes at the start of a chain, without the noise of a minibatch."""
@@ -186,3 +153,35 @@ class VariableChain:
 def log_gamma_draws(rng: np.random.Generator, shape: Array) -> Array:
     """Logarithms of Gamma(shape, 1) variables: where processes are after an infinite time."""
     return exact_transitions(rng, np.zeros_like(shape), shape, np.full_like(shape, np.inf))
+
+
+def with_total(log_theta: Array, log_total: Array) -> Array:
+    """The processes of a simplex with another total in each row."""
+    return log_theta - logsumexp(log_theta, axis=1, keepdims=True) + log_total
+
+
+@cache
+def _compiled() -> Any:
+    """`cir_transitions`, compiled such that no Python code runs inside; see `model.compile.native`."""
+    environment: dict[str, Any] = {
+        "__name__": cir_transitions.__module__,
+        "kernel": cir_transitions,
+        "generator_at": generator_at,
+    }
+    key = key_of([_SOURCE], [cir_transitions, NativeKernel])
+    return from_source(_SOURCE, "transitions", environment, key)
+
+
+def exact_transitions(rng: np.random.Generator, log_theta: Array, shape: Array, step_size: Array) -> Array:
+    """Transition (3.3) of Baker et al. (2018) of a table of processes with rate one.
+
+    It takes one call unless the step sizes h differ, as they do with estimated rates.
+    """
+    x, a, h = log_theta.ravel(), shape.ravel(), step_size.ravel()
+    moved = np.empty(x.shape[0])
+    if np.all(h == h[0]):
+        _compiled()(addresses_of(rng), x, a, h[0], moved)
+    else:
+        for i in range(len(x)):
+            _compiled()(addresses_of(rng), x[i : i + 1], a[i : i + 1], h[i], moved[i : i + 1])
+    return moved.reshape(log_theta.shape)

@@ -11,10 +11,8 @@ dimension the ratio of standard deviations is sqrt((1 + aV/4) / (1 - aA/4)).
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.target import Matrix
 
@@ -22,65 +20,38 @@ from pymc_austerity.target import Matrix
 _PER_HALVING = 8
 
 
-class LinearDynamics(NamedTuple):
-    """The linear recursion in coordinates in which its drift is diagonal."""
+class Inflation:
+    """The linear recursion in coordinates in which its drift is diagonal.
 
-    rates: npt.NDArray[np.float64]  # (D,): eigenvalues of L'AL
-    noise: Matrix  # (D, D): covariance of the gradient, in these coordinates
+    `precision` is A, of the posterior at its mode, `factor` L, empty for the identity, and `noise` V, the
+    covariance of the gradient. `largest` is the largest step size that will be asked for.
+    """
+
+    def __init__(self, precision: Matrix, factor: Matrix, noise: Matrix, largest: float) -> None:
+        if factor.size:
+            precision, noise = factor.T @ precision @ factor, factor.T @ noise @ factor
+        # Eigenvalues of L'AL, (D,), and the covariance of the gradient, (D, D).
+        self._rates, axes = np.linalg.eigh(0.5 * (precision + precision.T))
+        self._noise, self._largest = axes.T @ noise @ axes, largest
+        self._known: dict[int, float] = {}
 
     @property
     def largest_stable(self) -> float:
         """The step size from which on the recursion has no stationary distribution."""
-        return float(4.0 / self.rates.max())
+        return float(4.0 / self._rates.max())
 
     def sd_ratio(self, a: float) -> float:
         """Largest ratio of stationary to posterior standard deviation, over all directions."""
-        x = a * self.rates
+        x = a * self._rates
         scale = np.sqrt(np.outer(x, x))
         sums = x[:, None] + x[None, :]
         # Everything times lambda^(1/2) from both sides, so that the posterior is the unit matrix.
-        driven = np.diag(x) + 0.25 * a * scale * self.noise
+        driven = np.diag(x) + 0.25 * a * scale * self._noise
         ratio = driven / (0.5 * sums - 0.25 * np.outer(x, x))
         return float(math.sqrt(np.linalg.eigvalsh(ratio)[-1]))
 
-
-def linear_dynamics(precision: Matrix, factor: Matrix, noise: Matrix) -> LinearDynamics:
-    """Turn coordinates so that the drift is diagonal.
-
-    Parameters
-    ----------
-    precision : ndarray of shape (D, D)
-        A, of the posterior at its mode.
-    factor : ndarray of shape (D, D) or (0, 0)
-        L; empty for the identity.
-    noise : ndarray of shape (D, D)
-        V, the covariance of the gradient.
-    """
-    if factor.size:
-        precision, noise = factor.T @ precision @ factor, factor.T @ noise @ factor
-    rates, axes = np.linalg.eigh(0.5 * (precision + precision.T))
-    return LinearDynamics(rates, axes.T @ noise @ axes)
-
-
-class Inflation:
-    """`LinearDynamics.sd_ratio` at many step sizes, each computed once.
-
-    Parameters
-    ----------
-    dynamics : LinearDynamics or None
-        None if no mode is known: ratios are NaN.
-    largest : float
-        The largest step size that will be asked for; ratios there are exact.
-    """
-
-    def __init__(self, dynamics: LinearDynamics | None, largest: float) -> None:
-        self._dynamics, self._largest = dynamics, largest
-        self._known: dict[int, float] = {}
-
     def __call__(self, a: float) -> float:
-        """The ratio at a step size; between two that were computed, interpolated."""
-        if self._dynamics is None:
-            return math.nan
+        """`sd_ratio` at a step size; between two that were computed, interpolated."""
         place = _PER_HALVING * math.log2(self._largest / a)
         below = math.floor(place + 1e-9)
         share = max(0.0, place - below)
@@ -88,7 +59,6 @@ class Inflation:
         return ratio if share < 1e-9 else (1.0 - share) * ratio + share * self._at(below + 1)
 
     def _at(self, k: int) -> float:
-        assert self._dynamics is not None
         if k not in self._known:
-            self._known[k] = self._dynamics.sd_ratio(self._largest * 2.0 ** (-k / _PER_HALVING))
+            self._known[k] = self.sd_ratio(self._largest * 2.0 ** (-k / _PER_HALVING))
         return self._known[k]

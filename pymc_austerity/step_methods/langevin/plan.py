@@ -1,7 +1,6 @@
 """What is decided of a step of Langevin dynamics before anything is compiled."""
 
 import logging
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,12 +15,12 @@ from pymc_austerity.mode.fit import expanded_again, fit_mode
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.factorise import build, model_of, value_variables
-from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.graph.log_density import Fingerprint, fingerprint
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.base import checked_steps_per_draw
 from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
-from pymc_austerity.step_methods.langevin.inflation import LinearDynamics
+from pymc_austerity.step_methods.langevin.inflation import Inflation
 from pymc_austerity.step_methods.messages import refuse_discrete, refuse_short
 from pymc_austerity.step_methods.metropolis.options import control_variate_of
 from pymc_austerity.step_methods.metropolis.orthonormal import refuse_orthonormal
@@ -56,16 +55,7 @@ class SgldRecipe(NamedTuple):
 
     dynamics: Dynamics
     mode_fit: ModeFit | None  # None if the posterior has no mode, or too many dimensions to look for one
-    linear: LinearDynamics | None = None  # On the normal distribution at the mode
-
-
-@dataclass(frozen=True)
-class SgldPlan:
-    """The terms of a step, and its recipe."""
-
-    factorisation: Factorisation
-    terms: Factorisation
-    recipe: SgldRecipe
+    inflation: Inflation | None = None  # On the normal distribution at the mode
 
 
 def checked_options(
@@ -107,8 +97,11 @@ def checked_options(
     )
 
 
-def plan_sgld(options: SgldOptions, point: PointType) -> SgldPlan:
-    """Find the local terms, the mode, and what is expanded and preconditioned there."""
+def plan_sgld(options: SgldOptions, point: PointType) -> tuple[Factorisation, Factorisation, SgldRecipe]:
+    """Find the local terms, the mode, and what is expanded and preconditioned there.
+
+    Returns the terms of the model, the same with what is expanded taken out, and the recipe.
+    """
     fact = _factorised(options, point, check=True)
     if not fact.n_local:
         refuse_short(fact, options.threshold, options.model)
@@ -121,22 +114,22 @@ def plan_sgld(options: SgldOptions, point: PointType) -> SgldPlan:
     size = options.step_size
     n = fact.n_local if rows is None else rows
     dynamics = Dynamics(size.h, float(size.tau), float(size.kappa), n, fact.n_local, factor)
-    mode_fit = None if found is None else found.mode_fit
-    return SgldPlan(fact, fact if found is None else found.expanded, SgldRecipe(dynamics, mode_fit))
+    if found is None:
+        return fact, fact, SgldRecipe(dynamics, None)
+    return fact, found.expanded, SgldRecipe(dynamics, found.mode_fit)
 
 
 def replan_sgld(
     options: SgldOptions, recipe: SgldRecipe, data: Fingerprint, point: PointType
-) -> SgldPlan | None:
-    """The same plan in another process; None if the data are others there."""
+) -> tuple[Factorisation, Factorisation] | None:
+    """The terms of the same plan in another process; None if the data are others there."""
     fact = _factorised(options, point, check=False)
     if fingerprint(fact.graph) != data:
         return None
-    terms = fact
-    if options.control_variate is not None:
-        assert recipe.mode_fit is not None
-        terms = expanded_again(TermStructure(fact), point, recipe.mode_fit).expanded
-    return SgldPlan(fact, terms, recipe)
+    if options.control_variate is None:
+        return fact, fact
+    assert recipe.mode_fit is not None
+    return fact, expanded_again(TermStructure(fact), point, recipe.mode_fit).expanded
 
 
 def _factorised(options: SgldOptions, point: PointType, *, check: bool) -> Factorisation:

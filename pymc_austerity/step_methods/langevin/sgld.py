@@ -25,11 +25,10 @@ from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.gamma.state import progress_columns, progress_updates
+from pymc_austerity.step_methods.gamma.scir import progress_columns, progress_updates
 from pymc_austerity.step_methods.langevin.engine import LangevinEngine
-from pymc_austerity.step_methods.langevin.inflation import Inflation, linear_dynamics
+from pymc_austerity.step_methods.langevin.inflation import Inflation
 from pymc_austerity.step_methods.langevin.plan import (
-    SgldPlan,
     SgldRecipe,
     checked_options,
     plan_sgld,
@@ -201,41 +200,45 @@ class SGLD(RebuiltStep):
     # Building -------------------------------------------------------------------------------
 
     def _build(self, point: PointType) -> None:
-        plan = plan_sgld(self._options, point)
-        self._require_stable(plan)
-        engine = self._compiled(plan, point)
-        recipe, mode_fit = plan.recipe, plan.recipe.mode_fit
+        fact, terms, recipe = plan_sgld(self._options, point)
+        self._require_stable(recipe)
+        engine = self._compiled(fact, terms, recipe, point)
+        mode_fit, dynamics = recipe.mode_fit, recipe.dynamics
         if mode_fit is not None:
             noise = engine.gradient_noise(mode_fit, point)
             if np.all(np.isfinite(noise)):
-                linear = linear_dynamics(mode_fit.proxy.precision, recipe.dynamics.factor, noise)
-                recipe = recipe._replace(linear=linear)
-        self._keep(plan, recipe, engine)
+                inflation = Inflation(mode_fit.proxy.precision, dynamics.factor, noise, dynamics.h)
+                recipe = recipe._replace(inflation=inflation)
+        self._factorisation, self._recipe, self._engine = fact, recipe, engine
 
     def _rebuild(self, point: PointType) -> bool:
         assert self._data_seen is not None
         plan = replan_sgld(self._options, self._recipe, self._data_seen[0], point)
         if plan is None:
             return False
-        self._keep(plan, self._recipe, self._compiled(plan, point))
+        self._engine = self._compiled(*plan, self._recipe, point)
+        self._factorisation = plan[0]
         return True
 
-    def _compiled(self, plan: SgldPlan, point: PointType) -> LangevinEngine:
+    def _compiled(
+        self, fact: Factorisation, terms: Factorisation, recipe: SgldRecipe, point: PointType
+    ) -> LangevinEngine:
         stage("transitions")
-        return LangevinEngine(plan.terms, plan.recipe.dynamics, vector_of(plan.factorisation, point), point)
+        return LangevinEngine(terms, recipe.dynamics, vector_of(fact, point), point)
 
-    def _keep(self, plan: SgldPlan, recipe: SgldRecipe, engine: LangevinEngine) -> None:
-        self._factorisation, self._recipe = plan.factorisation, recipe
-        self._inflation = Inflation(recipe.linear, self._options.step_size.h)
-        self._engine = engine
+    def _sd_inflation(self, step_size: float) -> float:
+        """The ratio at a step size; NaN where no mode is known."""
+        inflation = self._recipe.inflation
+        return math.nan if inflation is None else inflation(step_size)
 
-    def _require_stable(self, plan: SgldPlan) -> None:
+    def _require_stable(self, recipe: SgldRecipe) -> None:
         """Raise `ValueError` if the dynamics have no stationary distribution at the mode."""
-        mode_fit, dynamics = plan.recipe.mode_fit, plan.recipe.dynamics
+        mode_fit, dynamics = recipe.mode_fit, recipe.dynamics
         if mode_fit is None:
             return
         precision = mode_fit.proxy.precision
-        largest = linear_dynamics(precision, dynamics.factor, np.zeros_like(precision)).largest_stable
+        linear = Inflation(precision, dynamics.factor, np.zeros_like(precision), dynamics.h)
+        largest = linear.largest_stable
         if dynamics.h >= largest * (1.0 - _ROUNDING):
             names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self._vars)
             raise ValueError(
@@ -245,7 +248,7 @@ class SGLD(RebuiltStep):
             )
 
     def _warn_of_no_test(self) -> None:
-        predicted = self._inflation(self._options.step_size.h)
+        predicted = self._sd_inflation(self._options.step_size.h)
         known = (
             f" On a normal posterior standard deviations would come out up to {predicted:.3g} times too "
             "large (sample statistic sd_inflation)."
@@ -298,7 +301,7 @@ class SGLD(RebuiltStep):
             "step_size": outcome.step_size,
             "n_used": n_used,
             "fraction_used": n_used / self._recipe.dynamics.n_local,
-            "sd_inflation": self._inflation(outcome.step_size),
+            "sd_inflation": self._sd_inflation(outcome.step_size),
         }
         return point_of(self.factorisation, outcome.q, point), [stats]
 

@@ -15,7 +15,7 @@ from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
 from pymc_austerity.mode.plates.group_bounds import no_bounds
 from pymc_austerity.mode.plates.row_tables import fixed
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, point_of, row_operations, vector_of
-from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.plates.crossed import CrossedModel, Plates, crossed_model
 from pymc_austerity.model.plates.plate_model import plate_model
 from pymc_austerity.model.starting_point import density_of_block, require_finite

@@ -9,7 +9,7 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.acceptance.base import AcceptanceRule, all_seen
 from pymc_austerity.exceptions import UnboundedError, warn
 from pymc_austerity.model.element_terms import ElementTerms
-from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.proposals.elements import BoundElements, ElementWalk, learn_scale, stay, walk
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.step_methods.metropolis.engine.elements import ElementInputs

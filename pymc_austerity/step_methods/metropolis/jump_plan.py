@@ -11,7 +11,7 @@ from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.mode.mode_fit import ModeFit
 from pymc_austerity.model.factorisation import vector_of
-from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.plates.effects_prior import evaluate
 from pymc_austerity.model.selection.selection import Selection, find_selection
 from pymc_austerity.model.structure.term_structure import TermStructure
@@ -120,7 +120,7 @@ def _expansion(selection: Selection, mode_fit: ModeFit, point: PointType) -> Sub
 
     At the mode the gradient of the whole log density is zero: what remains without the slab is minus its own.
     """
-    full, slab, p = selection.full, selection.slab, selection.n_coefficients
+    full, family, p = selection.full, selection.family, selection.n_coefficients
     mode, precision = mode_fit.proxy.mode, mode_fit.proxy.precision
     names = list(full.graph.values)
     values = [np.asarray(point[name], dtype=full.graph.values[name].dtype) for name in names]
@@ -129,12 +129,12 @@ def _expansion(selection: Selection, mode_fit: ModeFit, point: PointType) -> Sub
         size = int(np.prod(full.graph.values[name].type.shape))
         values[names.index(name)] = mode[start : start + size].reshape(full.graph.values[name].type.shape)
         start += size
-    parameters = evaluate(full, slab.parameters, values)
+    parameters = evaluate(full, selection.factorisation.slab, values)
     own = np.zeros(len(mode))
-    own[:p] = [slab_precision(slab.family, parameters, j) for j in range(p)]
+    own[:p] = [slab_precision(family, parameters, j) for j in range(p)]
     linear = precision @ mode - own * np.concatenate([parameters[:p], np.zeros(len(mode) - p)])
     return SubmodelExpansion(
-        slab.family, np.concatenate([np.ones(p), mode]), linear, _positive(precision - np.diag(own))
+        family, np.concatenate([np.ones(p), mode]), linear, _positive(precision - np.diag(own))
     )
 
 

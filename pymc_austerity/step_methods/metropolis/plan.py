@@ -27,8 +27,7 @@ from pymc_austerity.mode.fit import expanded_again
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, start_near
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.factorise import build
-from pymc_austerity.model.graph.log_density import LogDensityGraph
-from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.graph.log_density import Fingerprint, LogDensityGraph, fingerprint
 from pymc_austerity.model.starting_point import density_of_block
 from pymc_austerity.model.structure.log_likelihood import Elsewhere
 from pymc_austerity.model.structure.term_structure import TermStructure

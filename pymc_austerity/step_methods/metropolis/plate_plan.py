@@ -28,7 +28,7 @@ from pymc_austerity.mode.plates.group_bounds import group_bounds, no_bounds
 from pymc_austerity.mode.plates.proposal import shared_proposal
 from pymc_austerity.mode.plates.rounding import with_rounding
 from pymc_austerity.model.factorisation import FEWEST_IF_SLOW, Factorisation, point_of, vector_of
-from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.starting_point import density_of_block, require_finite
 from pymc_austerity.progress import stage

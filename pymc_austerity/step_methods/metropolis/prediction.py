@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_austerity.bounds.row_draws import BoundedRows
+from pymc_austerity.bounds.row_sampler import RowDraws
 from pymc_austerity.bounds.screened_draws import mean_share
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeReport
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
@@ -65,7 +65,7 @@ class Prediction(NamedTuple):
         )
 
 
-def predict(draws: BoundedRows, proposal: BoundProposal, found: FittedTerms, chi: float) -> Prediction:
+def predict(draws: RowDraws, proposal: BoundProposal, found: FittedTerms, chi: float) -> Prediction:
     """Try out moves from draws of the fitted distribution.
 
     Moves of a `Surrogate` need a compiled model; independent draws, which are further apart, stand for them.

@@ -8,7 +8,7 @@ from typing import Any
 import cloudpickle
 from pymc.initial_point import PointType
 
-from pymc_austerity.cluster.workers import Calls, Inspection, wait_for_one
+from pymc_austerity.cluster.workers import Calls, Inspection
 from pymc_austerity.model.stored_data import files_of
 from pymc_austerity.model.structure.derivatives import Derivatives
 from pymc_austerity.model.structure.differentiable import Differentiable
@@ -36,13 +36,14 @@ class SumsElsewhere:
     """
 
     def __init__(self, client: Any, options: MetropolisOptions, point: PointType) -> None:
-        wait_for_one(client, _WAIT)
         self._client = client
-        self._inspection = Inspection(client, [file["path"] for file in files_of(options.model).values()])
+        paths = [file["path"] for file in files_of(options.model).values()]
+        self._inspection = Inspection(client, paths, _WAIT)
+        self._inspection.wait_for_one()
         self._inspection.require()
         self._key = uuid.uuid4().hex
         content = cloudpickle.dumps((options, point))
-        self._calls = Calls(client, content, self._inspection, _WAIT, "Sums over rows of the set-up")
+        self._calls = Calls(client, content, self._inspection, "Sums over rows of the set-up")
 
     def __call__(self, phi: Vector, n_blocks: int) -> list[Derivatives]:
         """The sums over each block."""

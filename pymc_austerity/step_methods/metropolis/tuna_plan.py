@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +13,12 @@ from pymc.initial_point import PointType
 from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.bounds.group_draws import grouped
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
-from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import have_one_predictor
 from pymc_austerity.bounds.row_sampler import (
     ConstantsTable,
     InMemory,
     NewTable,
+    RowDraws,
     RowSampler,
     bounded_terms,
     plain_draws,
@@ -28,11 +28,11 @@ from pymc_austerity.bounds.row_sampler import (
 from pymc_austerity.bounds.screened_draws import screened
 from pymc_austerity.bounds.sparsity import coordinate_groups, typical_length
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.data.scratch import ScratchTable
+from pymc_austerity.data.files import ScratchTable
 from pymc_austerity.exceptions import UnboundedError, warn
 from pymc_austerity.mode.mode_fit import FittedTerms
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
-from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.structure.fixed_variables import in_the_way
 from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.progress import stage
@@ -189,12 +189,12 @@ def plan_tuna(
     return _with_rows(options, surveyed, bound, recipe, None if reads_all else rows)
 
 
-def _with_rows(
+def _with_rows(  # type: ignore[explicit-any]
     options: MetropolisOptions,
     surveyed: Survey,
     bound: BoundProposal,
     recipe: TunaRecipe,
-    rows: BoundedRows | None,
+    rows: RowDraws | None,
 ) -> TunaPlan:
     """The plan with drawn rows, or with the exact test on all of them."""
     fact, found = surveyed.factorisation, surveyed.found
@@ -235,7 +235,7 @@ class NoBoundError(UnboundedError):
         )
 
 
-def bounded_rows(options: MetropolisOptions, surveyed: Survey, point: PointType) -> tuple[BoundedRows, str]:
+def bounded_rows(options: MetropolisOptions, surveyed: Survey, point: PointType) -> tuple[RowDraws, str]:  # type: ignore[explicit-any]
     """Bounds on the remainders of all local terms, with rows drawn in proportion to them; and their sources.
 
     Raises
@@ -292,7 +292,7 @@ def bounded_rows(options: MetropolisOptions, surveyed: Survey, point: PointType)
             draws = screened(sampler, rows, coordinates, new_table)
         sources += "; rows that are drawn are evaluated only if a bound of their own allows for it"
     state = draws.state._replace(rounding=rounding_allowance(draws, found, point))
-    return replace(draws, state=state), sources
+    return draws._replace(state=state), sources
 
 
 @contextmanager
@@ -325,7 +325,7 @@ def typical_rows(sampler: RowSampler) -> float:
     return float(sampler.totals[0] * typical_length(len(sampler.whitening)) ** 3 / 3.0)
 
 
-def rounding_allowance(draws: BoundedRows, found: FittedTerms, point: PointType) -> float:
+def rounding_allowance(draws: RowDraws, found: FittedTerms, point: PointType) -> float:  # type: ignore[explicit-any]
     """What rounding adds to remainders: the most that is seen beyond their bounds, with a margin.
 
     It is measured at several distances from the center, on the rows with the largest bounds and some others.

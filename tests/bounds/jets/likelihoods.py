@@ -50,76 +50,59 @@ class Likelihood(NamedTuple):
         return len(self.level)
 
 
-LIKELIHOODS: dict[str, Likelihood] = {}
 A, B, C, D = (predictor(k) for k in range(4))
 HALF = constant(0.5)
 COUNT, SIGN, CLASS = data(0, 0.0, 1e6), data(0, 0.0, 1.0), data(0, 0.0, 4.0)
 REAL, POSITIVE = data(0, -1e9, 1e9), data(0, 1e-300, 1e9, nonzero=True)
-
-
-def likelihood(name: str, level: tuple[float, ...], expression: Expression):
-    """Register the likelihood whose data the decorated function makes."""
-
-    def register(columns):
-        LIKELIHOODS[name] = Likelihood(forms.finished(expression), level, columns)
-        return columns
-
-    return register
+INSIDE, EVENT = data(0, 1e-12, 1.0 - 1e-12, nonzero=True), data(1, 0.0, 1.0)
 
 
 def _logistic(x):
     return 1.0 / (1.0 + np.exp(-x))
 
 
-@likelihood("logistic", (0.5,), subtract(multiply(SIGN, A), softplus(A)))
-def bernoulli(rng, eta):
-    return [rng.random(len(eta)) < _logistic(eta[:, 0])]
+# Data of several likelihoods.
 
 
-@likelihood(
-    "cloglog", (-0.5,), select(forms.equal(SIGN, constant(1)), log1mexp(negative(exp(A))), negative(exp(A)))
-)
-def cloglog(rng, eta):
-    return [rng.random(len(eta)) < -np.expm1(-np.exp(eta[:, 0]))]
+def _counts(rng, eta):
+    return [rng.poisson(np.exp(eta[:, 0]) * rng.gamma(2.0, 0.5, len(eta)))]
 
 
-@likelihood("probit", (0.3,), select(forms.equal(SIGN, constant(1)), log_ndtr(A), log_ndtr(negative(A))))
-def probit(rng, eta):
-    return [rng.normal(size=len(eta)) < eta[:, 0]]
-
-
-@likelihood("poisson", (0.5,), subtract(multiply(COUNT, A), exp(A)))
-def poisson(rng, eta):
+def _poisson(rng, eta):
     return [rng.poisson(np.exp(eta[:, 0]))]
 
 
-SHIFTED = subtract(A, constant(math.log(2.0)))
+def _with_zeros(of_counts):
+    return lambda rng, eta: [of_counts(rng, eta)[0] * (rng.random(len(eta)) < 0.7)]
 
 
-@likelihood(
-    "negative binomial",
-    (0.5,),
-    subtract(multiply(COUNT, A), multiply(add(COUNT, constant(2)), softplus(SHIFTED))),
-)
-def negative_binomial(rng, eta, shape=2.0):
-    return [rng.poisson(np.exp(eta[:, 0]) * rng.gamma(shape, 1.0 / shape, len(eta)))]
-
-
-@likelihood("gamma", (0.5,), multiply(constant(3), negative(add(A, multiply(POSITIVE, exp(negative(A)))))))
-def gamma(rng, eta):
+def _gamma(rng, eta):
     return [np.exp(eta[:, 0]) * rng.gamma(3.0, 1.0 / 3.0, len(eta))]
 
 
-@likelihood(
-    "student t", (0.5,), multiply(constant(-3), log1p(multiply(constant(0.2), square(subtract(REAL, A)))))
-)
-def student(rng, eta):
+def _student(rng, eta):
     return [eta[:, 0] + rng.standard_t(5, len(eta))]
 
 
-@likelihood("normal", (0.5,), multiply(constant(-0.5), square(subtract(REAL, A))))
-def normal(rng, eta):
-    return [eta[:, 0] + rng.normal(size=len(eta))]
+def _free_scale(rng, eta):
+    return [eta[:, 0] + np.exp(eta[:, 1]) * rng.normal(size=len(eta))]
+
+
+def _beta(rng, eta):
+    mean, total = _logistic(eta[:, 0]), np.exp(eta[:, 1])
+    return [np.clip(rng.beta(mean * total, (1.0 - mean) * total), 1e-9, 1.0 - 1e-9)]
+
+
+def _classes_of(n):
+    return lambda rng, eta: [rng.integers(0, n, len(eta))]
+
+
+def _two_normals(rng, eta):
+    first = rng.random(len(eta)) < _logistic(eta[:, 0])
+    return [np.where(first, eta[:, 1], eta[:, 2]) + np.exp(eta[:, 3]) * rng.normal(size=len(eta))]
+
+
+# Parts of several row functions.
 
 
 def _gaussian(y: Expression, location: Expression, log_scale: Expression) -> Expression:
@@ -127,111 +110,17 @@ def _gaussian(y: Expression, location: Expression, log_scale: Expression) -> Exp
     return subtract(multiply(constant(-0.5), square(z)), log_scale)
 
 
-@likelihood("normal, free scale", (0.5, -0.3), _gaussian(REAL, A, B))
-def free_scale(rng, eta):
-    return [eta[:, 0] + np.exp(eta[:, 1]) * rng.normal(size=len(eta))]
-
-
-@likelihood("lognormal", (0.5, -0.3), subtract(_gaussian(forms.log(POSITIVE), A, B), forms.log(POSITIVE)))
-def lognormal(rng, eta):
-    return np.exp(free_scale(rng, eta))
-
-
-def _counts(y: Expression, mean: Expression, shape: Expression) -> Expression:
+def _spread(y: Expression, mean: Expression, shape: Expression) -> Expression:
     spread = multiply(exp(shape), softplus(subtract(mean, shape)))
     missing = multiply(y, softplus(subtract(shape, mean)))
     return add(rising(exp(shape), y), negative(spread), negative(missing))
 
 
-@likelihood("negative binomial, free shape", (0.5, 0.7), _counts(COUNT, A, B))
-def free_shape(rng, eta):
-    return negative_binomial(rng, eta)
-
-
-def _with_zeros(rest: Expression, at_zero: Expression, logit: Expression) -> Expression:
+def _more_zeros(rest: Expression, at_zero: Expression, logit: Expression) -> Expression:
     """More zeros: a count is one of the rest with probability sigmoid(logit)."""
     present = negative(softplus(negative(logit)))
     zero = logaddexp(negative(softplus(logit)), add(present, at_zero))
     return select(forms.equal(COUNT, constant(0)), zero, add(present, rest))
-
-
-@likelihood(
-    "Poisson, more zeros", (0.5, 0.8), _with_zeros(subtract(multiply(COUNT, A), exp(A)), negative(exp(A)), B)
-)
-def zero_inflated(rng, eta):
-    return [poisson(rng, eta)[0] * (rng.random(len(eta)) < 0.7)]
-
-
-AT_ZERO = negative(multiply(exp(B), softplus(subtract(A, B))))
-
-
-@likelihood("negative binomial, more zeros", (0.5, 0.7, 0.8), _with_zeros(_counts(COUNT, A, B), AT_ZERO, C))
-def zero_inflated_spread(rng, eta):
-    return [negative_binomial(rng, eta)[0] * (rng.random(len(eta)) < 0.7)]
-
-
-GAMMA_SHAPE = exp(B)
-
-
-@likelihood(
-    "gamma, free shape",
-    (0.5, 1.0),
-    subtract(
-        multiply(
-            GAMMA_SHAPE, subtract(add(B, forms.log(POSITIVE)), add(A, multiply(POSITIVE, exp(negative(A)))))
-        ),
-        gammaln(GAMMA_SHAPE),
-    ),
-)
-def gamma_free(rng, eta):
-    return gamma(rng, eta)
-
-
-TOTAL = exp(B)
-FIRST, SECOND = multiply(TOTAL, sigmoid(A)), multiply(TOTAL, sigmoid(negative(A)))
-INSIDE = data(0, 1e-12, 1.0 - 1e-12, nonzero=True)
-
-
-@likelihood(
-    "beta",
-    (0.3, 2.3),
-    add(
-        gammaln(TOTAL),
-        negative(gammaln(FIRST)),
-        negative(gammaln(SECOND)),
-        multiply(FIRST, forms.log(INSIDE)),
-        multiply(SECOND, forms.log1p(negative(INSIDE))),
-    ),
-)
-def beta(rng, eta):
-    mean, total = _logistic(eta[:, 0]), np.exp(eta[:, 1])
-    return [np.clip(rng.beta(mean * total, (1.0 - mean) * total), 1e-9, 1.0 - 1e-9)]
-
-
-RATE = multiply(subtract(REAL, A), exp(B))
-EVENT = data(1, 0.0, 1.0)
-
-
-@likelihood("Weibull, censored", (0.5, 0.4), subtract(multiply(EVENT, add(B, RATE)), exp(RATE)))
-def weibull(rng, eta):
-    m = len(eta)
-    return [eta[:, 0] + np.log(rng.weibull(1.5, m)), rng.random(m) < 0.7]
-
-
-FREEDOM = multiply(HALF, exp(C))
-STANDARD = square(multiply(subtract(REAL, A), exp(negative(add(B, multiply(HALF, C))))))
-
-
-@likelihood(
-    "student t, free",
-    (0.5, 0.0, 1.6),
-    subtract(
-        subtract(rising(FREEDOM, HALF), add(B, multiply(HALF, C))),
-        multiply(add(FREEDOM, HALF), log1p(STANDARD)),
-    ),
-)
-def student_free(rng, eta):
-    return student(rng, eta)
 
 
 def _classes(first: Expression, last: Expression, between: Expression) -> Expression:
@@ -239,55 +128,128 @@ def _classes(first: Expression, last: Expression, between: Expression) -> Expres
     return select(forms.equal(CLASS, constant(0)), first, rest)
 
 
-def _ordered(rng, eta):
-    return [rng.integers(0, 5, len(eta))]
-
-
-BETWEEN = subtract(log1mexp(subtract(B, A)), add(softplus(negative(A)), softplus(B)))
-
-
-@likelihood(
-    "ordered logit", (1.0, -1.0), _classes(negative(softplus(negative(A))), negative(softplus(B)), BETWEEN)
-)
-def ordered_logit(rng, eta):
-    return _ordered(rng, eta)
-
-
-PROBIT_BETWEEN = add(log_ndtr(A), log1mexp(subtract(log_ndtr(B), log_ndtr(A))))
-
-
-@likelihood("ordered probit", (1.0, -1.0), _classes(log_ndtr(A), log_ndtr(negative(B)), PROBIT_BETWEEN))
-def ordered_probit(rng, eta):
-    return _ordered(rng, eta)
-
-
 def _indicator(k: int) -> Expression:
     return select(forms.equal(CLASS, constant(k)), constant(1), constant(0))
 
 
-@likelihood(
-    "categorical",
-    (0.3, -0.3),
-    subtract(
-        add(multiply(_indicator(1), A), multiply(_indicator(2), B)),
-        logaddexp(constant(0), logaddexp(A, B)),
-    ),
-)
-def categorical(rng, eta):
-    return [rng.integers(0, 3, len(eta))]
+IS_ONE, SHIFTED = forms.equal(SIGN, constant(1)), subtract(A, constant(math.log(2.0)))
+COUNTED = subtract(multiply(COUNT, A), exp(A))
+AT_ZERO = negative(multiply(exp(B), softplus(subtract(A, B))))
+EXCESS = subtract(add(B, forms.log(POSITIVE)), add(A, multiply(POSITIVE, exp(negative(A)))))
+FIRST, SECOND = multiply(exp(B), sigmoid(A)), multiply(exp(B), sigmoid(negative(A)))
+RATE = multiply(subtract(REAL, A), exp(B))
+FREEDOM = multiply(HALF, exp(C))
+STANDARD = square(multiply(subtract(REAL, A), exp(negative(add(B, multiply(HALF, C))))))
+BETWEEN = subtract(log1mexp(subtract(B, A)), add(softplus(negative(A)), softplus(B)))
+PROBIT_BETWEEN = add(log_ndtr(A), log1mexp(subtract(log_ndtr(B), log_ndtr(A))))
 
-
-@likelihood(
-    "mixture, shared scale",
-    (0.4, -1.0, 1.0, 0.0),
-    logaddexp(
-        add(negative(softplus(negative(A))), _gaussian(REAL, B, D)),
-        add(negative(softplus(A)), _gaussian(REAL, C, D)),
+# Row functions, typical predictors, and data.
+_LIKELIHOODS = {
+    "logistic": (
+        subtract(multiply(SIGN, A), softplus(A)),
+        (0.5,),
+        lambda rng, eta: [rng.random(len(eta)) < _logistic(eta[:, 0])],
     ),
-)
-def mixture(rng, eta):
-    first = rng.random(len(eta)) < _logistic(eta[:, 0])
-    return [np.where(first, eta[:, 1], eta[:, 2]) + np.exp(eta[:, 3]) * rng.normal(size=len(eta))]
+    "cloglog": (
+        select(IS_ONE, log1mexp(negative(exp(A))), negative(exp(A))),
+        (-0.5,),
+        lambda rng, eta: [rng.random(len(eta)) < -np.expm1(-np.exp(eta[:, 0]))],
+    ),
+    "probit": (
+        select(IS_ONE, log_ndtr(A), log_ndtr(negative(A))),
+        (0.3,),
+        lambda rng, eta: [rng.normal(size=len(eta)) < eta[:, 0]],
+    ),
+    "poisson": (COUNTED, (0.5,), _poisson),
+    "negative binomial": (
+        subtract(multiply(COUNT, A), multiply(add(COUNT, constant(2)), softplus(SHIFTED))),
+        (0.5,),
+        _counts,
+    ),
+    "gamma": (
+        multiply(constant(3), negative(add(A, multiply(POSITIVE, exp(negative(A)))))),
+        (0.5,),
+        _gamma,
+    ),
+    "student t": (
+        multiply(constant(-3), log1p(multiply(constant(0.2), square(subtract(REAL, A))))),
+        (0.5,),
+        _student,
+    ),
+    "normal": (
+        multiply(constant(-0.5), square(subtract(REAL, A))),
+        (0.5,),
+        lambda rng, eta: [eta[:, 0] + rng.normal(size=len(eta))],
+    ),
+    "normal, free scale": (_gaussian(REAL, A, B), (0.5, -0.3), _free_scale),
+    "lognormal": (
+        subtract(_gaussian(forms.log(POSITIVE), A, B), forms.log(POSITIVE)),
+        (0.5, -0.3),
+        lambda rng, eta: np.exp(_free_scale(rng, eta)),
+    ),
+    "negative binomial, free shape": (_spread(COUNT, A, B), (0.5, 0.7), _counts),
+    "Poisson, more zeros": (_more_zeros(COUNTED, negative(exp(A)), B), (0.5, 0.8), _with_zeros(_poisson)),
+    "negative binomial, more zeros": (
+        _more_zeros(_spread(COUNT, A, B), AT_ZERO, C),
+        (0.5, 0.7, 0.8),
+        _with_zeros(_counts),
+    ),
+    "gamma, free shape": (subtract(multiply(exp(B), EXCESS), gammaln(exp(B))), (0.5, 1.0), _gamma),
+    "beta": (
+        add(
+            gammaln(exp(B)),
+            negative(gammaln(FIRST)),
+            negative(gammaln(SECOND)),
+            multiply(FIRST, forms.log(INSIDE)),
+            multiply(SECOND, forms.log1p(negative(INSIDE))),
+        ),
+        (0.3, 2.3),
+        _beta,
+    ),
+    "Weibull, censored": (
+        subtract(multiply(EVENT, add(B, RATE)), exp(RATE)),
+        (0.5, 0.4),
+        lambda rng, eta: [eta[:, 0] + np.log(rng.weibull(1.5, len(eta))), rng.random(len(eta)) < 0.7],
+    ),
+    "student t, free": (
+        subtract(
+            subtract(rising(FREEDOM, HALF), add(B, multiply(HALF, C))),
+            multiply(add(FREEDOM, HALF), log1p(STANDARD)),
+        ),
+        (0.5, 0.0, 1.6),
+        _student,
+    ),
+    "ordered logit": (
+        _classes(negative(softplus(negative(A))), negative(softplus(B)), BETWEEN),
+        (1.0, -1.0),
+        _classes_of(5),
+    ),
+    "ordered probit": (
+        _classes(log_ndtr(A), log_ndtr(negative(B)), PROBIT_BETWEEN),
+        (1.0, -1.0),
+        _classes_of(5),
+    ),
+    "categorical": (
+        subtract(
+            add(multiply(_indicator(1), A), multiply(_indicator(2), B)),
+            logaddexp(constant(0), logaddexp(A, B)),
+        ),
+        (0.3, -0.3),
+        _classes_of(3),
+    ),
+    "mixture, shared scale": (
+        logaddexp(
+            add(negative(softplus(negative(A))), _gaussian(REAL, B, D)),
+            add(negative(softplus(A)), _gaussian(REAL, C, D)),
+        ),
+        (0.4, -1.0, 1.0, 0.0),
+        _two_normals,
+    ),
+}
+LIKELIHOODS = {
+    name: Likelihood(forms.finished(expression), level, columns)
+    for name, (expression, level, columns) in _LIKELIHOODS.items()
+}
 
 
 def rows(likelihood: Likelihood, rng, m: int, n_dim: int, n: float, spread: float = 0.3):

@@ -13,7 +13,7 @@ from pymc_austerity.bounds.jets.derivative_norms import Effort, covering, deriva
 from pymc_austerity.bounds.jets.efforts import row_bounds
 from pymc_austerity.bounds.jets.tape import multi_indices, tape_of
 from pymc_austerity.bounds.row_function import RowFunction
-from tests.bounds.closed_forms import curvature, normal_norms
+from tests.bounds.curvatures import curvature, normal_norms
 from tests.bounds.jets.likelihoods import LIKELIHOODS, rows
 from tests.bounds.jets.remainders import coefficients, distance, remainders, to_the_border
 

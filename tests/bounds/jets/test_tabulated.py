@@ -9,7 +9,7 @@ from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import constant, data, predictor
 from pymc_austerity.bounds.jets import efforts
 from pymc_austerity.bounds.jets.efforts import TabulatedBounds, separated
-from tests.bounds.closed_forms import curvature
+from tests.bounds.curvatures import curvature
 from tests.bounds.jets.likelihoods import LIKELIHOODS, rows
 from tests.bounds.jets.test_derivative_norms import bounds_of
 

@@ -70,3 +70,8 @@ def scale() -> Any:
 
 def bernoulli(eta: Any) -> Any:
     return pm.Bernoulli("y", logit_p=eta, observed=Y)
+
+
+def regression(effects: Callable[[], Any]) -> Callable[[], Any]:
+    """A logistic regression with these effects in the predictor."""
+    return lambda: bernoulli(X @ beta() + effects())

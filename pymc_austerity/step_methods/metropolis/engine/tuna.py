@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pymc_austerity.bounds.row_draws import BoundedRows
+from pymc_austerity.bounds.row_sampler import RowDraws
 from pymc_austerity.kernels.tuna import TunaRule, tuna_transitions
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
@@ -16,23 +16,18 @@ class TunaInputs(Inputs):
     ----------
     factorisation : Factorisation
         Whose local terms are remainders.
-    rows : BoundedRows
+    rows : RowDraws
     chi : float
     debug : bool
         Whether terms larger than their bounds are only counted.
-
-    Attributes
-    ----------
-    rows : RowDraws
-        The same as the kernel takes them.
     """
 
     kernel = staticmethod(tuna_transitions)
     functions = ("global_log_ratio", "log_ratios", "features")
 
-    def __init__(self, factorisation: Factorisation, rows: BoundedRows, chi: float, debug: bool) -> None:
+    def __init__(self, factorisation: Factorisation, rows: RowDraws, chi: float, debug: bool) -> None:
         self.n_local = self.n_others = factorisation.n_local
-        self.rows = rows.kernel(rows.state)
+        self.rows = rows
         self._chi, self._debug = chi, debug
         self.target = CompiledTarget(factorisation)
 
