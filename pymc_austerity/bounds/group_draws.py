@@ -33,9 +33,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.block_table import BLOCK, rounded_up
+from pymc_austerity.bounds.remainder import RowDraws, RowSampler
 from pymc_austerity.bounds.row_constants import INFLATION
 from pymc_austerity.bounds.row_function import RowFunction, chunks
-from pymc_austerity.bounds.row_sampler import RowDraws, RowSampler
 from pymc_austerity.bounds.sparsity import CoordinateGroups
 from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vector
@@ -166,13 +166,13 @@ _FAR = 1e30
 class GroupSampler(NamedTuple):
     """Bounds by groups, and how to draw rows by them. It has size N."""
 
-    # center, radii, totals: see `row_sampler.RowSampler`; the C of the c_i is for what is told of the bounds
+    # center, radii, totals: see `remainder.RowSampler`; the C of the c_i is for what is told of the bounds
     center: Vector
     radii: Vector
     totals: Vector
     constants: Singles  # (3, N): k_i of each tier
     tables: GroupTables
-    # rounding, most: see `row_sampler.RowSampler`
+    # rounding, most: see `remainder.RowSampler`
     rounding: float
     most: float
 

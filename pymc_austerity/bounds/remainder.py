@@ -30,24 +30,65 @@ holds word for word with phi(q) in place of q, and any W and V with V W = I in p
 
 The few rows with the largest c_i are left out, to be evaluated exactly. With c the largest of the others,
 their log ratios less the expansions of these are within +-c M, a range of 2 c M.
+
+*Rows drawn in proportion to their bounds.* The c_i of all rows are kept, at three radii, in single precision
+and rounded up, in memory or on disk, and a table for each draws rows with probability c_i / C, C = sum of the
+c_i that are kept:
+
+- the *local* tier, for pairs of states that are both where all but one in 10^4 draws of the fitted
+  distribution are;
+- the *wider* tier, twice as far;
+- the *global* tier, everywhere. If the derivatives of some row are not bounded everywhere, the tier reaches
+  eight times as far as the first, and nothing is known beyond.
+
+A pair belongs to the first tier that contains both of its states, whichever of the two the chain is in.
+
+Where rows have few entries that are not zero, the bounds are those of `group_draws`, which are much smaller
+and not the product of a part of the row and one of the move. In many dimensions rows that were drawn are
+tried against bounds of their own before they are evaluated, see `screened_draws`.
+
+The c_i are written in one pass. What was written is read again and compared with the numbers in double
+precision, in every row: a bound that is too low would make decisions wrong.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from pymc_austerity.bounds.row_constants import INFLATION, ExpansionCoordinates, bounded_term
+from pymc_austerity.bounds.block_table import (
+    BLOCK,
+    LONG_BLOCK,
+    BlockTable,
+    block_table,
+    draw_all_weighted,
+    rounded_up,
+)
+from pymc_austerity.bounds.row_constants import (
+    INFLATION,
+    BoundedTerm,
+    Curvature,
+    ExpansionCoordinates,
+    bounded_term,
+)
 from pymc_austerity.bounds.row_function import RowFunction
-from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Index, Matrix, Vector
+from pymc_austerity.compilation import entry, jitable
+from pymc_austerity.exceptions import SelfCheckError
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vector
 
 # Radii, in units of the typical one; rows are ranked by their constants at that.
 _RADII = np.array([0.5, 1.0, 1.5, 2.0, 4.0, math.inf])
 _TYPICAL = 1
 # Beyond this |w|^2 nothing is known, as powers may overflow.
 _FAR = 1e100
+# In units of sqrt(d) + 3. Where bounds for the last are infinite, the third tier has the one before.
+_TIERS = np.array([1.0, 2.0, 8.0, math.inf])
+# Constants that are looked at together, for the largest of all.
+_CHUNK = 100_000
 
 
 class RemainderCertificate(NamedTuple):
@@ -143,3 +184,219 @@ def remainder_range(certificate: RemainderCertificate, q_new: Vector, q: Vector)
             bound: float = 2.0 * (certificate.constants[r] * size * INFLATION + certificate.rounding)
             return bound
     return math.inf
+
+
+# Rows drawn in proportion to their bounds -------------------------------------------------
+
+
+class RowDraws(NamedTuple):
+    """Bounds b_i on the remainders of all rows, and how rows are drawn by them, as a kernel sees it.
+
+    There are three ways: bounds c_i M, bounds by groups of whitened coordinates (`group_draws`), and bounds
+    c_i M of which rows are tried against bounds of their own (`screened_draws`). What compiled code calls is
+    the way of one model, and nothing of the others.
+    """
+
+    # All that the functions need. It has size N. Every way has the attributes of `RowSampler`, but for
+    # `order`, `whitening` and `tables`.
+    state: Any
+    # ``(state, phi_new, phi) -> move``, what is known of a pair of states before any row is read.
+    # It has `tier`, and `expected`, how many rows will be drawn. It is the same if the states change places.
+    move: Callable[[Any, Vector, Vector], Any]
+    # ``(rng, state, move, n) -> rows``: of n rows, drawn independently, those that are evaluated
+    draw: Callable[[np.random.Generator, Any, Any, int], Index]
+    bounds: Callable[[Any, Any, Index], Vector]  # ``(state, move, rows) -> b_i`` of some rows
+
+
+class RowSampler(NamedTuple):
+    """Bounds on the remainders of all rows, and how to draw rows by them. It has size N."""
+
+    order: int  # Of the expansion, 1 or 2
+    center: Vector  # (D,)
+    whitening: Matrix  # (d, D): W, with w = W (q - center)
+    radii: Vector  # (3,): how far each tier reaches in |w|
+    totals: Vector  # (3,): C of each tier; may be infinite
+    constants: Singles  # (3, N): c_i of each tier. Read only, and perhaps mapped from a file.
+    tables: tuple[BlockTable, BlockTable, BlockTable]  # To draw rows in proportion to the c_i
+    rounding: float  # What rounding may add to a remainder, which is a difference of larger numbers
+    most: float  # Pairs with C M above this are decided on all rows
+
+
+def bounded_terms(
+    terms: Sequence[RowFunction | LinearPredictor],
+    coordinates: ExpansionCoordinates,
+    curvature: Mapping[str, Curvature],
+) -> list[BoundedTerm]:
+    """The terms with bounds of their derivatives, at the radii of a `RowSampler`.
+
+    `curvature` has bounds of the user, by the names of terms; linear predictors are enough for these. Raises
+    UnboundedError if nothing is known of the remainders of a term; the message names it.
+    """
+    radii = coordinates.typical_radius * _TIERS
+    return [bounded_term(term, coordinates, radii, curvature.get(term.name)) for term in terms]
+
+
+def row_sampler_of(
+    terms: Sequence[BoundedTerm],
+    coordinates: ExpansionCoordinates,
+    rounding: float,
+    most: float,
+    on_disk: ConstantsTable | None = None,
+) -> RowSampler:
+    """Make a `RowSampler` in one pass over the rows of some terms, from `bounded_terms`.
+
+    `on_disk` is an empty table (3, N) for the c_i. By default they are kept in memory.
+    """
+    shape = 3, sum(each.term.n_rows for each in terms)
+    table = InMemory(shape, np.float32) if on_disk is None else on_disk
+    last = write_constants(terms, table)
+    constants = table.values.view()
+    constants.flags.writeable = False
+    tables = tuple(block_table(each, BLOCK if on_disk is None else LONG_BLOCK) for each in constants)
+    return RowSampler(
+        order=coordinates.order,
+        center=np.ascontiguousarray(coordinates.center, dtype=np.float64),
+        whitening=np.ascontiguousarray(coordinates.whitening, dtype=np.float64),
+        radii=coordinates.typical_radius * _TIERS[[0, 1, last]],
+        totals=np.array([table.total for table in tables]),
+        constants=constants,
+        tables=(tables[0], tables[1], tables[2]),
+        rounding=rounding,
+        most=most,
+    )
+
+
+class ConstantsTable(Protocol):
+    """A table that numbers of rows are written to; `data.scratch.ScratchTable` is one on disk."""
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        """The numbers that have been written; constants have the shape (3, N)."""
+
+    def write(self, row: int, start: int, values: npt.NDArray[Any]) -> None:
+        """Write neighbours in one row of the table."""
+
+
+# Makes a table of a shape and a dtype.
+NewTable = Callable[[tuple[int, int], npt.DTypeLike], ConstantsTable]
+
+
+class InMemory:
+    """A table in memory."""
+
+    def __init__(self, shape: tuple[int, int], dtype: npt.DTypeLike) -> None:
+        self.values: npt.NDArray[Any] = np.empty(shape, dtype)
+
+    def write(self, row: int, start: int, values: npt.NDArray[Any]) -> None:
+        """Write neighbours in one row of the table."""
+        self.values[row, start : start + len(values)] = values
+
+
+def write_constants(terms: Sequence[BoundedTerm], table: ConstantsTable) -> int:
+    """Write the c_i of all rows for three tiers, and say which of the four radii the third one has.
+
+    That is number 3, or 2 if the c_i of some row are infinite at the last radius: all have that of the one
+    before then. Raises SelfCheckError if a number that was written is below the constant.
+    """
+    last, begun = 3, 0
+    for name, start, c in _pieces(terms):
+        if last == 3 and not np.all(c[3] < np.finfo(np.float32).max):
+            last, begun = 2, start
+        for tier, radius in enumerate((0, 1, last)):
+            _write(table, tier, name, start, c[radius])
+    for name, start, c in _pieces(terms) if last == 2 and begun else ():
+        if start >= begun:
+            break
+        _write(table, 2, name, start, c[2])
+    return last
+
+
+def _pieces(terms: Sequence[BoundedTerm]) -> Iterator[tuple[str, int, Matrix]]:
+    """Name of the term, position of the first row in the population, and c_i (4, m), of some neighbours."""
+    first = 0
+    for each in terms:
+        for positions, c in each.constants():
+            yield each.term.name, first + int(positions[0]), c * INFLATION
+        first += each.term.n_rows
+
+
+def _write(table: ConstantsTable, tier: int, name: str, start: int, c: Matrix) -> None:
+    table.write(tier, start, rounded_up(c))
+    written = table.values[tier, start : start + len(c)]
+    row = _first_below(written, c)
+    if row < len(c):
+        raise SelfCheckError(
+            f"Self-check failed for the term {name!r}: the bound of row {start + row:,} of all terms is "
+            f"{c[row]!r}, and {written[row]!r} was written, which is below it. This is a defect of "
+            "pymc_austerity, or of the disk: please report the model."
+        )
+
+
+def positions_of_largest(weights: Singles, most: int) -> Index:
+    """Positions of the largest weights, so many of them; of equal ones the first."""
+    best = np.empty(0, dtype=np.int64)
+    least = -np.inf
+    for start in range(0, len(weights), _CHUNK):
+        larger = start + np.flatnonzero(weights[start : start + _CHUNK] > least)
+        rows = np.concatenate([best, larger])
+        best = np.sort(rows[np.argsort(-weights[rows], kind="stable")[:most]])
+        least = float(weights[best].min()) if len(best) == most else -np.inf
+    return best
+
+
+@entry
+def _first_below(written: Singles, c: npt.NDArray[np.float64]) -> int:
+    """The first row whose number is below the constant; the number of rows, if all are as large."""
+    for i in range(c.shape[0]):
+        if written[i] < c[i]:
+            return i
+    return len(c)
+
+
+class Move(NamedTuple):
+    """Numbers of a pair of states that bounds need before any row is read; the same if they change places."""
+
+    tier: int  # Of the bounds
+    expected: float  # How many rows will be drawn: C M
+
+
+@jitable
+def tier_and_expected(radii: Vector, totals: Vector, radius: float, size: float) -> tuple[int, float]:
+    """The tier of a pair of states and its C M, from the larger of |w| and |w'|, and M."""
+    if not radius <= radii[2]:
+        return 2, math.inf
+    tier = 2
+    if radius <= radii[1]:
+        tier = 0 if radius <= radii[0] else 1
+    return tier, totals[tier] * size if size > 0.0 else 0.0
+
+
+@jitable
+def plain_move(sampler: RowSampler, q_new: Vector, q: Vector) -> Move:
+    """The tier of a pair of states, and how many rows are expected."""
+    radius, size = distances(sampler, q_new, q)
+    tier, expected = tier_and_expected(sampler.radii, sampler.totals, radius, size)
+    return Move(tier, expected)
+
+
+@jitable
+def plain_draw(rng: np.random.Generator, sampler: RowSampler, move: Move, n: int) -> Index:
+    """Draw n rows independently, each in proportion to its c_i."""
+    return draw_all_weighted(rng, sampler.tables[move.tier], sampler.constants[move.tier], n)
+
+
+@jitable
+def plain_bounds(sampler: RowSampler, move: Move, rows: Index) -> Vector:
+    """The c_i M of some rows."""
+    return multiples(sampler.constants[move.tier], rows, move.expected / sampler.totals[move.tier])
+
+
+@jitable
+def multiples(constants: Singles, rows: Index, size: float) -> Vector:
+    """`size` times the constants of some rows, in double precision."""
+    return np.float64(size) * constants[rows]  # Python calls it for thousands of rows, too
+
+
+def plain_draws(sampler: RowSampler) -> RowDraws:
+    """Rows drawn in proportion to c_i M."""
+    return RowDraws(sampler, plain_move, plain_draw, plain_bounds)

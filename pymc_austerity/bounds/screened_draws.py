@@ -36,17 +36,17 @@ import numpy.typing as npt
 
 from pymc_austerity import work
 from pymc_austerity.bounds.block_table import BlockTable, draw_all_weighted, rounded_up
-from pymc_austerity.bounds.remainder import distances_of
-from pymc_austerity.bounds.row_constants import INFLATION, ExpansionCoordinates
-from pymc_austerity.bounds.row_function import RowFunction, chunks
-from pymc_austerity.bounds.row_sampler import (
+from pymc_austerity.bounds.remainder import (
     InMemory,
     NewTable,
     RowDraws,
     RowSampler,
+    distances_of,
     multiples,
     tier_and_expected,
 )
+from pymc_austerity.bounds.row_constants import INFLATION, ExpansionCoordinates
+from pymc_austerity.bounds.row_function import RowFunction, chunks
 from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vector
 
@@ -167,14 +167,14 @@ def kept_shares(screen: ByteScreen, w_new: Vector, w: Vector, size: float, rows:
 class ScreenedSampler(NamedTuple):
     """Bounds c_i M, how to draw rows by them, and bounds of their own. It has size N."""
 
-    # center, radii, totals, constants, tables: see `row_sampler.RowSampler`. The order of the expansion is 2.
+    # center, radii, totals, constants, tables: see `remainder.RowSampler`. The order of the expansion is 2.
     center: Vector
     radii: Vector
     totals: Vector
     constants: Singles
     tables: tuple[BlockTable, BlockTable, BlockTable]
     screen: ByteScreen
-    # rounding, most: see `row_sampler.RowSampler`
+    # rounding, most: see `remainder.RowSampler`
     rounding: float
     most: float
 

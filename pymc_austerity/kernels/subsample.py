@@ -155,20 +155,3 @@ def restore_order(population: Index, n: int) -> None:
             population[moved] = moved
     for k in range(n):
         population[k] = k
-
-
-@jitable
-def sort_rows(rows: Index) -> None:
-    """Sort some positions in place, by a Shell sort.
-
-    NumPy's sort takes numba ten times as long to compile, and is faster from a thousand rows on only.
-    """
-    gap = rows.shape[0]
-    while gap > 1:
-        gap = 1 if gap < 5 else gap * 5 // 11
-        for k in range(gap, rows.shape[0]):
-            row, place = rows[k], k
-            while place >= gap and rows[place - gap] > row:
-                rows[place] = rows[place - gap]
-                place -= gap
-            rows[place] = row

@@ -17,7 +17,7 @@ To draw the counts, draw Poisson(B + chi B^2) rows, each with probability b_i / 
 probability [(1 - x_i) / 2 + chi B] / (1 + chi B). The chi = 0 of most uses draws the fewest rows.
 
 The b_i are the same for the move back. Mostly they are c_i M, with an M of the pair of states
-(`bounds.row_sampler`, which lists the ways to draw rows). Where remainders are bounded in
+(`bounds.remainder`, which lists the ways to draw rows). Where remainders are bounded in
 features phi of the state, M is that of phi(q) and phi(q').
 
 `docs/explanation/exact_subsampling.md` has the proof.
@@ -29,11 +29,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_austerity.acceptance.base import log_uniform
-from pymc_austerity.bounds.row_sampler import RowDraws
+from pymc_austerity.bounds.remainder import RowDraws
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.metropolis import Outcome, leaves_zero
-from pymc_austerity.kernels.subsample import sort_rows
 from pymc_austerity.proposals.base import ProposalKernel
 from pymc_austerity.target import CHUNK, Index, Target, Vector
 
@@ -152,6 +151,23 @@ def poisson_log_ratio(
                     return -math.inf, n_read
                 result += math.log((1.0 + x + 2.0 * extra) / (1.0 - x + 2.0 * extra))
     return result, n_read
+
+
+@jitable
+def sort_rows(rows: Index) -> None:
+    """Sort some positions in place, by a Shell sort.
+
+    NumPy's sort takes numba ten times as long to compile, and is faster from a thousand rows on only.
+    """
+    gap = rows.shape[0]
+    while gap > 1:
+        gap = 1 if gap < 5 else gap * 5 // 11
+        for k in range(gap, rows.shape[0]):
+            row, place = rows[k], k
+            while place >= gap and rows[place - gap] > row:
+                rows[place] = rows[place - gap]
+                place -= gap
+            rows[place] = row
 
 
 @jitable

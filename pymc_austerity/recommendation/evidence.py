@@ -17,14 +17,14 @@ from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedPlan, plan_groups
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, checked_options
-from pymc_austerity.step_methods.metropolis.plan import Survey, factorised, survey
+from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Survey, factorised, survey
 from pymc_austerity.step_methods.metropolis.plate_plan import PlatePlan
 from pymc_austerity.step_methods.metropolis.plate_search import plate_for
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
     EXACT,
     TAYLOR,
     NoBoundError,
-    TunaPlan,
+    TunaRecipe,
     checked_tuna_options,
     plan_tuna,
     scratch_folder,
@@ -53,7 +53,7 @@ class Evidence:
 
     factorisation: Factorisation | None = None  # the local terms,
     survey: Survey | None = None  # and the mode,
-    plan: TunaPlan | None = None  # and bounds on the remainders, if the normal distribution at the mode fits
+    plan: BlockPlan[TunaRecipe] | None = None  # and bounds on the remainders, if the normal distribution fits
     unsuitable: UnsuitableError | None = None  # why the model has no local terms or no mode
     no_bound: NoBoundError | SetUpBudgetError | None = None  # why there are no bounds
     certificate: str = "not looked for"  # which bounds are known, in words

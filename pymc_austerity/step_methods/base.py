@@ -1,7 +1,8 @@
 """The life of a step: built where it is made, again in workers, and anew for other data."""
 
+import inspect
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pymc as pm
@@ -11,15 +12,22 @@ from pymc.util import RandomGenerator
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import warn
-from pymc_austerity.model.checks import explained, refuse_data, require_some_sound_rows
+from pymc_austerity.model.checks import (
+    explained,
+    refuse_data,
+    require_some_sound_rows,
+    warn_of_long_deterministics,
+)
 from pymc_austerity.model.graph.log_density import Fingerprint, LogDensityGraph, fingerprint
 from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.stored_data import files_of, refuse_on_disk
+from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.step_methods.configuration import text
-from pymc_austerity.step_methods.keywords import refuse_unknown
 from pymc_austerity.step_methods.siblings import refuse_shared
-from pymc_austerity.validation import is_whole
+from pymc_austerity.validation import is_whole, nearest
+
+_PACKAGE = __name__.partition(".")[0]
 
 
 class RebuiltStep(BlockedStep):
@@ -121,6 +129,14 @@ class RebuiltStep(BlockedStep):
     def vars(self, given: list[Variable]) -> None:
         self._vars = given
 
+    def _build_first(self, initial_point: PointType | None, progressbar: bool) -> None:
+        """Build at a given point, or where chains begin, and show how far that is."""
+        with watched(type(self).__name__, checked_progressbar(progressbar)):
+            stage("reading the model")
+            point = default_point(self._model) if initial_point is None else initial_point
+            warn_of_long_deterministics(self._model, point)
+            self._build_anew(point)
+
     def _fingerprints(self) -> list[Fingerprint]:
         return [fingerprint(graph) for graph in self._graphs()]
 
@@ -147,9 +163,9 @@ class RebuiltStep(BlockedStep):
         """
         if self.is_built:
             for graph in self._graphs():
-                replaced = graph.replaced_data()
-                if replaced is not None:
-                    return self._follow_data(replaced, point)
+                for storage, value in graph.seen:  # takes a tenth of the time of `get_value`
+                    if storage[0] is not value:
+                        return self._follow_data(graph.replaced_data(), point)
             return False
         if self._data_seen is not None:
             with many_graphs():
@@ -167,7 +183,7 @@ class RebuiltStep(BlockedStep):
             graph.adopt_data()
         return True
 
-    def _follow_data(self, replaced: str, point: PointType) -> bool:
+    def _follow_data(self, replaced: str | None, point: PointType) -> bool:
         """Within a chain, build anew unless data were replaced by equal ones; were they others?"""
         if self._adopts_data():
             return False
@@ -253,3 +269,36 @@ def checked_steps_per_draw(given: Any) -> int:
     if not is_whole(given) or given < 1:
         raise ValueError(f"steps_per_draw must be a positive integer, got {given!r}.")
     return int(given)
+
+
+def keywords_of(step: type) -> list[str]:
+    """Names of the keywords of a step: those of `__init__`, and those that it hands on."""
+    names: dict[str, None] = {}
+    for owner in step.__mro__:
+        init: Any = vars(owner).get("__init__")
+        if init is None:
+            continue
+        parameters = list(inspect.signature(init).parameters.values())[1:]
+        others = [p.name for p in parameters if p.kind is p.VAR_KEYWORD]
+        names |= dict.fromkeys(
+            p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)
+        )
+        if not others:
+            break
+        # Annotations of a class of somebody else may not be known: what it hands on are those of its base.
+        hint = get_type_hints(init).get(others[0]) if owner.__module__.startswith(_PACKAGE) else None
+        if get_origin(hint) is Unpack:
+            names |= dict.fromkeys(get_type_hints(get_args(hint)[0]))
+            break
+    return list(names)
+
+
+def refuse_unknown(step: type, given: Iterable[str]) -> None:
+    """Raise `TypeError` naming the first keyword that a step does not have, and the nearest that it has."""
+    known = keywords_of(step)
+    for name in given:
+        if name not in known:
+            raise TypeError(
+                f"{step.__name__} has no option {name!r}.{nearest(name, known)} Its options: "
+                f"{', '.join(known)}."
+            )

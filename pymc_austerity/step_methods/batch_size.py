@@ -7,12 +7,7 @@ from pymc_austerity.validation import is_real, is_whole
 
 
 def checked_batch_size(given: Any) -> int | float | None:
-    """Check `batch_size` as far as that is possible without the data.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Check `batch_size` as far as that is possible without the data."""
     if given is None or (is_whole(given) and given >= 1):
         return None if given is None else int(given)
     if is_real(given) and not is_whole(given) and 0.0 < given < 1.0:
@@ -23,22 +18,7 @@ def checked_batch_size(given: Any) -> int | float | None:
 
 
 def batch_rows(given: Any, n_rows: int, variable: str, longest: tuple[str, int]) -> int | None:
-    """Rows of a minibatch; None for all.
-
-    Parameters
-    ----------
-    given : int, float or None
-    n_rows : int
-        N.
-    variable : str
-    longest : (str, int)
-        Name and length of the longest term that contains the variable.
-
-    Raises
-    ------
-    ValueError
-        Naming the variable and its longest term.
-    """
+    """Rows of a minibatch, None for all; `longest` is the longest term of the variable, and its length."""
     size = checked_batch_size(given)
     if size is None:
         return None

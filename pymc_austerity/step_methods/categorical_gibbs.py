@@ -1,7 +1,7 @@
 """`MinibatchCategoricalGibbs`: Gibbs updates of latent allocations, a minibatch of rows at a time."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import pymc as pm
@@ -17,25 +17,16 @@ from pymc_austerity.kernels.categorical_gibbs import (
     draw_category,
     gibbs_updates,
 )
-from pymc_austerity.model.checks import warn_of_long_deterministics
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.conjugacy.allocations import Allocations
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
-from pymc_austerity.model.starting_point import initial_point as default_point
-from pymc_austerity.progress import checked_progressbar, stage, watched
+from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
 from pymc_austerity.step_methods.messages import warn_of_given
 from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.target import Index
-
-
-class Counted(NamedTuple):
-    """An array of allocations whose rows are counted by category."""
-
-    z: np.ndarray
-    counts: Index
 
 
 class MinibatchCategoricalGibbs(RebuiltStep):
@@ -124,7 +115,8 @@ class MinibatchCategoricalGibbs(RebuiltStep):
     _allocations: Any = None
     _updates: Any = None
     _population: Any = None
-    _counted: Counted | None = None
+    # An array of allocations, and its number of rows in each category.
+    _counted: tuple[np.ndarray, Index] | None = None
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
         "n_used": (np.float64, []),
         "fraction_used": (np.float64, []),
@@ -144,7 +136,6 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
     ) -> None:
-        shown = checked_progressbar(progressbar)
         self._steps_per_draw = checked_steps_per_draw(steps_per_draw)
         warn_of_compile_kwargs(self, compile_kwargs)
         self._model = model_of(model)
@@ -157,12 +148,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
             )
         self._requested_size = checked_batch_size(batch_size)
         self.rng = get_random_generator(rng)
-        with watched(type(self).__name__, shown):
-            stage("reading the model")
-            if initial_point is None:
-                initial_point = default_point(self._model)
-            warn_of_long_deterministics(self._model, initial_point)
-            self._build_anew(initial_point)
+        self._build_first(initial_point, progressbar)
 
     # Building -------------------------------------------------------------------------------
 
@@ -216,7 +202,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         z = np.array(point[name], dtype=np.int64)
         outcome = self._run(z, counts, point)
         new = z.astype(self._vars[0].type.dtype, copy=False)
-        self._counted = Counted(new, counts)
+        self._counted = new, counts
         n_used = outcome.n_rows / self._steps_per_draw
         stats = {
             "n_used": n_used,
@@ -260,8 +246,8 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         self.require_built(point)
         z, last = point[self._vars[0].name], self._counted
         # Within one draw it is the same array; parallel chains copy it after each draw.
-        if last is not None and (z is last.z or np.array_equal(z, last.z)):
-            return last.counts.copy()
+        if last is not None and (z is last[0] or np.array_equal(z, last[0])):
+            return last[1].copy()
         n_local, n_categories = self._allocations.n_local, self._allocations.n_categories
         z = np.asarray(z)
         if z.shape != (n_local,):

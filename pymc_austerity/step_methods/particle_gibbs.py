@@ -22,12 +22,10 @@ from pymc_austerity.kernels.particle_gibbs import (
 )
 from pymc_austerity.model.chains.chain_model import ChainModel, check_chain
 from pymc_austerity.model.chains.found import find_chain
-from pymc_austerity.model.checks import warn_of_long_deterministics
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
-from pymc_austerity.model.starting_point import initial_point as default_point
-from pymc_austerity.progress import checked_progressbar, stage, watched
+from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, warn_of_compile_kwargs
 from pymc_austerity.step_methods.messages import refuse_discrete
 from pymc_austerity.step_methods.siblings import has_moved
@@ -138,7 +136,6 @@ class ParticleGibbs(RebuiltStep):
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
     ) -> None:
-        shown = checked_progressbar(progressbar)
         self._particles = _checked_particles(particles)
         self._steps_per_draw = checked_steps_per_draw(steps_per_draw)
         warn_of_compile_kwargs(self, compile_kwargs)
@@ -152,12 +149,7 @@ class ParticleGibbs(RebuiltStep):
             )
         refuse_discrete(self.vars)
         self.rng = get_random_generator(rng)
-        with watched(type(self).__name__, shown):
-            stage("reading the model")
-            if initial_point is None:
-                initial_point = default_point(self._model)
-            warn_of_long_deterministics(self._model, initial_point)
-            self._build_anew(initial_point)
+        self._build_first(initial_point, progressbar)
 
     # Building -------------------------------------------------------------------------------
 

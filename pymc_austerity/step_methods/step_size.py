@@ -62,19 +62,7 @@ class DecreasingStepSize:
 
 
 def step_size_of(given: Any, unit: str) -> DecreasingStepSize:
-    """Check `step_size`; a number is a step size that does not decrease.
-
-    Parameters
-    ----------
-    given : float or DecreasingStepSize
-    unit : str
-        A sentence on what it is measured in.
-
-    Raises
-    ------
-    ValueError
-        If it is neither a positive number nor a `DecreasingStepSize`.
-    """
+    """Check `step_size`; a number is one that does not decrease. `unit` says what it is measured in."""
     if isinstance(given, DecreasingStepSize):
         return given
     if not is_real(given) or not 0.0 < given < float("inf"):

@@ -27,7 +27,7 @@ def test_generic_kernel(benchmark, model):
     """200 transitions of the kernel compiled around a PyMC model."""
     step = one_batch(model, steps_per_draw=PER_CALL)
     point, _ = step.step(model.initial_point())
-    size = int(step._engine.inputs._schedule.ends[-1])
+    size = int(step._engine._schedule.ends[-1])
     benchmark.group = f"200 transitions at 500 rows, N = {size}"
     benchmark(step.step, point)
 
@@ -35,7 +35,7 @@ def test_generic_kernel(benchmark, model):
 def test_handwritten_kernel(benchmark, model):
     """The same work by a numba kernel written for this model."""
     step = one_batch(model, steps_per_draw=PER_CALL)
-    schedule, rng = step._engine.inputs._schedule, np.random.default_rng(1)
+    schedule, rng = step._engine._schedule, np.random.default_rng(1)
     X, y = logistic.data(int(schedule.ends[-1]))
     args = (rng, np.zeros(logistic.D), population_of(schedule), schedule, 0.001, X, y)
     logistic.transitions(1, *args)

@@ -70,7 +70,7 @@ step, set_up, idata = drawn(model)
 over.set()
 watcher.join()
 started = time.process_time()
-point = {"beta": step.engine.inputs.rows.state.center}
+point = {"beta": step.engine.rows.state.center}
 for _ in range(3000):
     point, _ = step.step(point)
 each = (time.process_time() - started) / 3000
@@ -121,7 +121,7 @@ def test_no_remainder_at_the_border_is_above_its_bound(tmp_path):
         stored = pma.stored_data("x", store["x"]), pma.stored_data("y", store["y"])
         pm.Bernoulli("o", logit_p=stored[0] @ pm.Normal("beta", 0, 1, shape=d), observed=stored[1])
         step = pma.TunaMH()
-    drawn, fact = step.engine.inputs.rows, step.factorisation
+    drawn, fact = step.engine.rows, step.factorisation
     terms, state, worst = LocalTerms(step.engine.target.factorisation), drawn.state, []
     for tier, radius in enumerate(state.radii):
         for _ in range(6):

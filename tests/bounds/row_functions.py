@@ -4,9 +4,9 @@ import numpy as np
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import constant, data, predictor
+from pymc_austerity.bounds.remainder import bounded_terms, row_sampler_of
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates, bounded_term
 from pymc_austerity.bounds.row_function import RowFunction
-from pymc_austerity.bounds.row_sampler import bounded_terms, row_sampler_of
 
 ETA, ZETA = predictor(0), predictor(1)
 

@@ -8,14 +8,14 @@ import pytest
 from scipy.special import expit
 
 from pymc_austerity.bounds import screened_draws as module
-from pymc_austerity.bounds.row_constants import ExpansionCoordinates
-from pymc_austerity.bounds.row_sampler import (
+from pymc_austerity.bounds.remainder import (
     bounded_terms,
     plain_bounds,
     plain_draw,
     plain_move,
     row_sampler_of,
 )
+from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.screened_draws import (
     kept_shares,
     mean_share,

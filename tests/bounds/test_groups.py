@@ -8,8 +8,8 @@ import pytest
 from scipy.special import expit
 
 from pymc_austerity.bounds.group_draws import bounds_by_groups, draw_by_groups, grouped, move_by_groups
+from pymc_austerity.bounds.remainder import bounded_terms, plain_bounds, plain_move, row_sampler_of
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
-from pymc_austerity.bounds.row_sampler import bounded_terms, plain_bounds, plain_move, row_sampler_of
 from pymc_austerity.bounds.sparsity import coordinate_groups, minimum_degree
 from tests.statistical.errors import p_of_counts
 

@@ -7,9 +7,8 @@ import pytest
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import constant, predictor
-from pymc_austerity.bounds.remainder import certify_remainders, remainder_range
+from pymc_austerity.bounds.remainder import certify_remainders, plain_move, remainder_range
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates, bounded_term
-from pymc_austerity.bounds.row_sampler import plain_move
 
 from .row_functions import row_function, sampler_of
 

@@ -7,7 +7,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_austerity.bounds.row_sampler import plain_move
+from pymc_austerity.bounds.remainder import plain_move
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.structure.fixed_variables import in_the_way
 from pymc_austerity.model.structure.term_structure import TermStructure

@@ -8,8 +8,8 @@ import pytest
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import constant
+from pymc_austerity.bounds.remainder import plain_move
 from pymc_austerity.bounds.row_constants import INFLATION
-from pymc_austerity.bounds.row_sampler import plain_move
 
 from .families import N, designs, predictor
 from .row_functions import logistic, poisson, row_function, term_of

@@ -17,7 +17,7 @@ from pymc.step_methods.compound import CompoundStep
 
 from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, sample_distributed, stored_data
 from pymc_austerity.cluster import running, sample, workers
-from tests.cluster.planted_steps import Slow, Talks, numba_files, set_store_root
+from tests.cluster.planted_steps import Slow, Talks, numba_files, one_worker, set_store_root
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 3}
 STARTS = pytest.mark.slow("starts processes that import PyMC")
@@ -36,13 +36,6 @@ def model_of(x, y):
         pm.Deterministic("odds", pm.math.exp(beta))
         pm.Bernoulli("y", logit_p=x @ beta, observed=y)
     return model
-
-
-@pytest.fixture(scope="module")
-def client():
-    options = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
-    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
-        yield client
 
 
 def equal(one, two):
@@ -127,15 +120,8 @@ class TestDraws:
         sent = []
         monkeypatch.setattr(sample, "_LARGE", 0)
         monkeypatch.setattr(sample._LOG, "warning", lambda text, size: sent.append(size * 1e6))
-        options = {
-            "draws": 50,
-            "tune": 20,
-            "chains": 2,
-            "step": step,
-            "client": client,
-            "model": model,
-            **QUIET,
-        }
+        shared = {"step": step, "client": client, "model": model}
+        options = {"draws": 50, "tune": 20, "chains": 2, **shared, **QUIET}
         with Killer(client):
             equal(sample_distributed(**options), own)
         assert sent[0] / 1e6 < 1.0
@@ -235,7 +221,7 @@ class TestTrouble:
 
         monkeypatch.setattr(running.Running, "_collect", collect)
         with (
-            LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+            one_worker() as cluster,
             pytest.warns(SubsamplingWarning, match="closed: 1 of 2 chains had finished, and are kept"),
         ):
             idata = sample_distributed(**self.options(Client(cluster), draws=200))
@@ -253,7 +239,7 @@ class TestTrouble:
 
         with (
             dask.config.set({"distributed.scheduler.allowed-failures": allowed}),
-            LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+            one_worker() as cluster,
             Client(cluster) as client,
         ):
             killer = threading.Thread(target=kill, args=[client], daemon=True)
@@ -277,8 +263,7 @@ class TestTrouble:
 
     def test_all_workers_are_lost_and_others_come(self):
         """Then what was sent to them is lost, too."""
-        cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
-        with cluster, Client(cluster) as client:
+        with one_worker() as cluster, Client(cluster) as client:
 
             def replace():
                 busy(client)
@@ -298,8 +283,7 @@ class TestTrouble:
                 equal(ours, pm.sample(step=[pm.Slice([model["beta"]])], cores=1, **options))
 
     def test_no_workers(self):
-        empty = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
-        with empty as cluster, Client(cluster) as client:
+        with one_worker() as cluster, Client(cluster) as client:
             options = self.options(client, wait_for_workers=0.5)
             stop = threading.Thread(target=lambda: (busy(client), cluster.scale(0)))
             stop.start()

@@ -9,12 +9,12 @@ import time
 import numpy as np
 import pymc as pm
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
 from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, stored_data
 from pymc_austerity.cluster import workers
 from pymc_austerity.step_methods.metropolis import crossed_plan, sums_elsewhere
-from tests.cluster.planted_steps import fails_once, goes_on_for_ever
+from tests.cluster.planted_steps import fails_once, goes_on_for_ever, one_worker
 
 N, D = 900_000, 3
 
@@ -30,19 +30,6 @@ def model_of(x, y):
     with pm.Model() as model:
         pm.Poisson("y", pm.math.exp(x @ pm.Normal("beta", shape=D)), observed=y)
     return model
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    options = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
-    with LocalCluster(n_workers=2, **options) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def client(cluster):
-    with Client(cluster) as client:
-        yield client
 
 
 def found(step):
@@ -123,8 +110,7 @@ class TestSums:
     def test_all_workers_die_and_others_come(self, arrays, monkeypatch):
         """Then what was sent to them is lost, too."""
         model = model_of(*arrays)
-        cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
-        with cluster, Client(cluster) as client:
+        with one_worker() as cluster, Client(cluster) as client:
             own, replaced = workers.Calls._wait_for, []
 
             def replace_first(self, futures):
@@ -141,8 +127,7 @@ class TestSums:
 
     def test_no_workers(self, arrays, monkeypatch):
         monkeypatch.setattr(sums_elsewhere, "_WAIT", 1.5)
-        empty = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
-        with empty as cluster, Client(cluster) as client:
+        with one_worker() as cluster, Client(cluster) as client:
             content = workers.Calls(client, b"", sums_elsewhere.Inspection(client, [], 1.5), "Test")
             stop = threading.Thread(target=lambda: (time.sleep(1.0), cluster.scale(0)))
             stop.start()

@@ -1,6 +1,5 @@
 """Steps for other variables than real ones, those that need bounds, and what `recommend` returns."""
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -149,13 +148,11 @@ class HalfOfTheRows(TunaMH):
     """Draws half as many rows as their bounds ask for: remainders count half."""
 
     def _compile(self, plan, point):
-        def inputs(q):
-            made = plan.inputs(q)
-            state = made.rows.state
-            made.rows = made.rows._replace(state=state._replace(totals=0.5 * state.totals))
-            return made
-
-        super()._compile(replace(plan, inputs=inputs), point)
+        super()._compile(plan, point)
+        engine = self.engine
+        state = engine.rows.state
+        engine.rows = engine.rows._replace(state=state._replace(totals=0.5 * state.totals))
+        engine.restart()
 
 
 class OfThePrior(VariableChain):

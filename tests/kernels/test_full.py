@@ -567,7 +567,7 @@ def test_the_sum_is_not_used_again_after_another_step_moved(name, model, start):
     step = make(
         [model["slope"]], model=model, proposal=RandomWalk(SCALE), rng=np.random.default_rng(15), **rule
     )
-    assert step._engine.inputs.full
+    assert step._engine.full
     slopes, sigmas, flags = chain_beside_slice(step, model, start, 400)
     assert len(set(sigmas)) == 400
     rng = np.random.default_rng(15)
@@ -607,12 +607,12 @@ def test_the_sum_is_kept_from_draw_to_draw(per_draw, model, start):
     engine, point = step._engine, start
     logp, plain = model.compile_logp(vars=[model["y"]]), engine.target.interpreted()
     point, _ = step.step(point)
-    current = engine.inputs._current
+    current = engine._current
     for _ in range(50):
         point, (stats,) = step.step(point)
         assert stats["n_used"] == N
         assert stats["n_stages"] == stats["exhausted"] == 1
-        assert engine.inputs._current is current
+        assert engine._current is current
         q = vector_of(step.factorisation, point)
         np.testing.assert_array_equal(current.q, q)
         assert current.total[0] == pytest.approx(total(q, engine.target.args(point), N, plain), rel=1e-14)
@@ -631,16 +631,16 @@ def test_copies_and_chains_do_not_share_a_sum(model, start):
     step = joint_step(model)
     expected, last = positions(step, start, 30)
     step.setup_chain(np.random.default_rng(17), 0, 30)
-    assert step._engine.inputs._current is None
+    assert step._engine._current is None
     again, _ = positions(step, start, 30)
     np.testing.assert_array_equal(expected, again)
     other = deepcopy(step)
-    assert other._engine.inputs._current is None
-    kept = step._engine.inputs._current.q.copy(), step._engine.inputs._current.total.copy()
+    assert other._engine._current is None
+    kept = step._engine._current.q.copy(), step._engine._current.total.copy()
     elsewhere = {**last, "slope": last["slope"] + 0.05}
     moved, _ = positions(other, elsewhere, 30)
-    np.testing.assert_array_equal(step._engine.inputs._current.q, kept[0])
-    np.testing.assert_array_equal(step._engine.inputs._current.total, kept[1])
+    np.testing.assert_array_equal(step._engine._current.q, kept[0])
+    np.testing.assert_array_equal(step._engine._current.total, kept[1])
     # From a point that is not where it stopped: as a fresh chain does.
     step.rng = np.random.default_rng(18)
     jumped, _ = positions(step, elsewhere, 30)

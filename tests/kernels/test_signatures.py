@@ -13,8 +13,8 @@ from pymc_austerity import kernels
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
 from pymc_austerity.kernels.subsample import rows_of
-from pymc_austerity.model.compile.backend import InterpretedKernel
-from pymc_austerity.model.compile.records import call_parameters, constructor, filled, open_fields
+from pymc_austerity.model.compile.backend import InterpretedKernel, filled
+from pymc_austerity.model.compile.records import call_parameters, constructor, open_fields
 from pymc_austerity.proposals import RandomWalk
 from pymc_austerity.target import TARGET_PARAMETERS, Target
 from tests.kernels.engines import REGRESSION, normal_prior

@@ -16,8 +16,8 @@ from pymc_austerity.kernels.subsample import (
     positions,
     random_offset,
     restore_order,
-    sort_rows,
 )
+from pymc_austerity.kernels.tuna import sort_rows
 from tests.kernels.engines import ScriptedRng, compiled_test
 from tests.statistical.errors import LIMIT, z_of_count
 from tests.statistical.theory import sequential_test_law

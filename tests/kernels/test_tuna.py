@@ -15,10 +15,9 @@ from numba.core.dispatcher import Dispatcher
 from numba.extending import register_jitable
 from scipy import stats
 
-from pymc_austerity.bounds import group_draws, row_sampler, screened_draws
+from pymc_austerity.bounds import group_draws, remainder, screened_draws
 from pymc_austerity.bounds.block_table import block_table, rounded_up
-from pymc_austerity.bounds.remainder import distances
-from pymc_austerity.bounds.row_sampler import Move, RowSampler
+from pymc_austerity.bounds.remainder import Move, RowSampler, distances
 from pymc_austerity.compilation import entry
 from pymc_austerity.kernels import tuna
 from pymc_austerity.kernels.tuna import TunaRule
@@ -67,7 +66,7 @@ def sampler_of(center, whitening, radii, constants, rounding, most):
 
 def drawn_by(sampler):
     """Rows drawn in proportion to these bounds, for a kernel."""
-    return row_sampler.plain_draws(sampler)
+    return remainder.plain_draws(sampler)
 
 
 def make_sampler(terms, *, most=np.inf, slack=1.0, rounding=1e-12):
@@ -282,7 +281,7 @@ TOO_FEW = ("rng.poisson(move.expected * (1.0 + extra))", "rng.poisson(move.expec
 BUGS = {
     "keeps with the other probability": (tuna, mended(tuna.poisson_log_ratio, KEEPS_WRONGLY)),
     "log ratio of the wrong sign": (tuna, mended(tuna.poisson_log_ratio, WRONG_SIGN)),
-    "tier of one state": (row_sampler, plain_move),
+    "tier of one state": (remainder, plain_move),
     "bounds that are not those it draws by": (tuna, mended(tuna.poisson_log_ratio, BOUNDS_ALIKE)),
     "draws too few for chi": (tuna, mended(tuna.poisson_log_ratio, TOO_FEW)),
 }
@@ -617,14 +616,14 @@ def test_without_a_bound_all_rows_are_read_whatever_was_asked_for(data, total):
 def test_plain_draws_compile_nothing_of_other_ways():
     """What is compiled is known by its modules, and what these import."""
     modules = modules_of([tuna.__name__])
-    assert row_sampler.__name__ in modules
+    assert remainder.__name__ in modules
     assert not {group_draws.__name__, screened_draws.__name__} & set(modules)
 
 
 def test_a_kernel_can_be_kept_on_disk():
     """Records have no function with an address of its own, which numba would refuse to keep."""
     ways = {
-        row_sampler: ["plain_move", "plain_draw", "plain_bounds"],
+        remainder: ["plain_move", "plain_draw", "plain_bounds"],
         group_draws: ["group_move", "group_draw", "group_bounds"],
         screened_draws: ["screened_move", "screened_draw", "screened_bounds"],
     }

@@ -54,6 +54,20 @@ def test_a_large_epsilon_is_noticed(comparison):
     assert row_of(comparison, "sloppy <b>")["sd_ratio"] > 1.5
 
 
+def test_normal_batch_means_are_not_called_safe(comparison):
+    """Nor cheap: what is too wide has no effective draws of the posterior."""
+    row, (_, judgement, probe) = row_of(comparison, "sloppy <b>"), comparison.results[2]
+    assert row["normality"] == "normal enough"
+    assert row["too_wide"]
+    assert not row["safe"]
+    assert judgement.largest_ratio > row["sd_ratio"]
+    assert "safe" not in probe.reason
+    assert "By a heuristic of the design theory" in probe.reason
+    for text in (comparison.to_markdown(), comparison._repr_html_(), repr(comparison)):
+        assert "safe here" not in text
+    assert not row_of(comparison, "right")["too_wide"]
+
+
 def test_a_step_that_fails_is_part_of_the_result(comparison):
     assert comparison.verdicts["failing"] == "failed"
     assert comparison.failures == {"failing": "RuntimeError: planted <failure> & more"}

@@ -25,8 +25,7 @@ from pymc_austerity import (
 from pymc_austerity.diagnostics import normality
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.report import probe
-from pymc_austerity.report.probe import spread, states_of_result
-from pymc_austerity.step_methods.metropolis.single_moves import SingleMoves
+from pymc_austerity.report.probe import SingleMoves, spread, states_of_result
 
 pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended while the chain was still drifting")
 

@@ -23,7 +23,7 @@ def test_statistics_of_a_sweep():
     assert stats["n_used"] == stats["fraction_used"] * 10  # of the 20 triples, 10 contain a site
     assert 0.0 < stats["fraction_used"] <= 1.0
     assert stats["changed"] in np.arange(D + 1) / D
-    assert step.engine.inputs.n_tested == D
+    assert step.engine.n_tested == D
 
 
 @pytest.mark.parametrize(("min_terms", "tested"), [(None, 0), (10, D), (11, 0)])
@@ -33,7 +33,7 @@ def test_sites_with_few_terms_read_them_all(min_terms, tested, recwarn):
     step = AusterityGibbs(epsilon=0.3, batch_size=6, min_terms=min_terms, rng=1, model=field(D, 0.5, 3))
     assert any("more than 10 rows" in str(one.message) for one in recwarn) == (tested == 0)
     step.step(field(D, 0.5, 3).initial_point())
-    assert step.engine.inputs.n_tested == tested
+    assert step.engine.n_tested == tested
 
 
 @pytest.mark.slow("builds and compiles several steps")

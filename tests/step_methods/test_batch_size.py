@@ -26,7 +26,7 @@ DEFAULTS = {"AusterityMH": 500, "MinibatchBarker": 100, "MHSubLhd": 1, "TTest": 
 def uncompiled(monkeypatch):
     """Steps with all that they decide, and no engine."""
     engine = SimpleNamespace(restart=lambda: None)
-    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.Engine", lambda *args: engine)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.BlockPlan.compile", lambda *args: engine)
 
 
 def model_of(n):

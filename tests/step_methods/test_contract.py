@@ -193,8 +193,8 @@ class TestCopies:
         assert other._model is line
         for shared in ("_transitions", "target"):
             assert getattr(other._engine, shared) is getattr(step._engine, shared)
-        assert other._engine.inputs._schedule is step._engine.inputs._schedule
-        assert other._engine.inputs._rows.population is not step._engine.inputs._rows.population
+        assert other._engine._schedule is step._engine._schedule
+        assert other._engine.given["rows"].population is not step._engine.given["rows"].population
 
     def test_the_old_name_of_the_mode_fit_warns(self, step):
         with pytest.warns(FutureWarning, match="mode_fit"):
@@ -345,4 +345,4 @@ class TestChains:
                 move(step, near, 1)
         step.setup_chain(np.random.default_rng(8), 0, 10)
         assert_same_path(expected, move(step, near, 3))
-        assert np.array_equal(np.sort(step._engine.inputs._rows.population), np.arange(N))
+        assert np.array_equal(np.sort(step._engine.given["rows"].population), np.arange(N))

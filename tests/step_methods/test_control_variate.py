@@ -172,7 +172,7 @@ def remainders(q_new, q, center):
 @pytest.mark.slow("builds and compiles several steps")
 def test_certified_remainders(model, near):
     step = MHSubLhd(model=model, control_variate=TAYLOR, rng=np.random.default_rng(7))
-    assert step._engine.inputs._range_bound.function is certified_remainder_range
+    assert step._engine._range_bound.function is certified_remainder_range
     certificate, center = step.recipe.mode_fit.certificate, step.recipe.mode_fit.expansion.center
     assert isinstance(certificate, RemainderCertificate)
     others = np.setdiff1d(np.arange(N), step.recipe.mode_fit.exact)
@@ -194,7 +194,7 @@ def test_the_exact_range_of_remainders(model, near):
         step = MHSubLhd(
             model=model, control_variate=TAYLOR, range_bound="exact", rng=np.random.default_rng(7)
         )
-    assert step._engine.inputs._range_bound.function is exact_range
+    assert step._engine._range_bound.function is exact_range
     _, stats_ = move(step, near, 200)
     assert np.mean([s["fraction_used"] for s in stats_]) < 0.5
 
@@ -347,15 +347,15 @@ def test_the_default_proposal(model):
 @pytest.mark.covering(1)
 def test_the_number_of_exact_rows(model, given, expected):
     step = AusterityMH(model=model, control_variate=given)
-    rows = step._engine.inputs.exact_rows
+    rows = step._engine.exact_rows
     assert len(np.unique(rows)) == len(rows) == step.configuration["n_exact"] == expected
-    assert step._engine.inputs._schedule.ends[-1] == step._engine.n_others == N - expected
+    assert step._engine._schedule.ends[-1] == step._engine.n_others == N - expected
 
 
 def test_the_name_of_a_term_does_not_choose_the_kernel():
     """Sums of all terms are kept unless the terms are remainders, whatever a potential is called."""
     with logistic_model() as named:
         pm.Potential("Taylor polynomial", -(named["beta"] ** 2).sum())
-    assert MetropolisHastings(model=named)._engine.inputs.full
+    assert MetropolisHastings(model=named)._engine.full
     expanded = MetropolisHastings(model=named, control_variate=Taylor(exact_rows=0))
-    assert not expanded._engine.inputs.full
+    assert not expanded._engine.full

@@ -73,7 +73,7 @@ def test_small_groups_read_all_and_large_ones_do_not():
     point = model.initial_point()
     for _ in range(20):
         point, (stats,) = step.step(point)
-    assert step.engine.inputs.n_tested == 2  # of 250 and 900 rows; 60 are fewer than two batches
+    assert step.engine.n_tested == 2  # of 250 and 900 rows; 60 are fewer than two batches
     least = (SIZES[:5].sum() + 2 * 50) / N
     assert least <= stats["fraction_used"] < 1.0
 
@@ -143,7 +143,7 @@ def test_blocks_are_for_many_rows():
         with groups().model as model:
             step = AusterityMH(elementwise=True, batch_size=50, subsample=subsample, rng=1)
         step.step(model.initial_point())
-        assert step.engine.inputs._made[2].block == block
+        assert step.engine._made[2].block == block
 
 
 def test_a_number_has_no_elements():

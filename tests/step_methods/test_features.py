@@ -19,7 +19,7 @@ from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.step_methods.metropolis.engine.tuna import TunaInputs
+from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
 from pymc_austerity.testing.steps import check_points, check_state, move
 from tests.model.features import (
     data,
@@ -64,7 +64,7 @@ def mean(stats, name):
 
 @pytest.mark.slow("75 interpreted moves of a surrogate")
 def test_it_reads_few_rows(model, built):
-    assert isinstance(built._engine.inputs, TunaInputs)
+    assert isinstance(built._engine, TunaEngine)
     assert isinstance(built.proposal_state, SurrogateState)
     assert built.prediction.terms < 1.0
     _, stats = move(fresh(built), model.initial_point(), 75)
@@ -96,9 +96,9 @@ def test_a_wrong_whitening_is_noticed(model, monkeypatch, without_c):
 def test_too_small_constants_are_noticed(model, built):
     """Planted fault: constants of a thousandth."""
     step = fresh(built)
-    state = built._engine.inputs.rows.state
+    state = built._engine.rows.state
     small = state._replace(constants=state.constants * 1e-3)
-    step._engine.inputs.given["rows"] = built._engine.inputs.rows._replace(state=small)
+    step._engine.given["rows"] = built._engine.rows._replace(state=small)
     with pytest.raises(ValueError, match="the bound is wrong"):
         move(step, model.initial_point(), 2000)
 
@@ -146,7 +146,7 @@ def test_whitening(define):
 def test_a_certificate_of_the_range(model):
     step = MHSubLhd(control_variate=Taylor(), proposal=Surrogate(), model=model, rng=1)
     assert isinstance(step.recipe.mode_fit.certificate, RemainderCertificate)
-    assert step._engine.inputs._range_bound.function is certified_remainder_range
+    assert step._engine._range_bound.function is certified_remainder_range
     _, stats = move(fresh(step), model.initial_point(), 50)
     assert mean(stats, "mean_tree_accept") > 0.9
 

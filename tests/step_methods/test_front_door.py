@@ -22,7 +22,7 @@ from pymc_austerity import (
     restricted_nuts,
     restricted_slice,
 )
-from pymc_austerity.step_methods.keywords import keywords_of
+from pymc_austerity.step_methods.base import keywords_of
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 

@@ -11,7 +11,7 @@ from pymc_austerity import Laplace, TunaMH
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.exceptions import UnsuitableError
-from pymc_austerity.model.factorisation import vector_of
+from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.recommendation.choice import why_costly
 from pymc_austerity.recommendation.evidence import Asked, Evidence, gather, why_not_normal
 from pymc_austerity.step_methods.metropolis import plan as plans
@@ -54,7 +54,7 @@ def test_nothing_is_compiled_and_nothing_changes_afterwards(model, monkeypatch):
     def compiles(*args, **kwargs):
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(plans, "Engine", compiles)
+    monkeypatch.setattr(plans.BlockPlan, "compile", compiles)
     options = checked_options(None, TTest(0.05), proposal=Laplace(), model=model)
     plan = plan_metropolis(options, model.initial_point())
     with pytest.raises(AssertionError, match="compiled"):
@@ -95,8 +95,9 @@ def test_the_same_plan_is_made_of_a_recipe(model):
     plan = plan_tuna(asked, point)
     again = plan_tuna(asked, point, plan.recipe)
     assert again.recipe is plan.recipe
-    q = vector_of(plan.factorisation, point)
-    for ours, theirs in zip(again.inputs(q).rows.state, plan.inputs(q).rows.state, strict=True):
+    with interpreted():
+        engines = [each.compile(point) for each in (again, plan)]
+    for ours, theirs in zip(*(each.rows.state for each in engines), strict=True):
         np.testing.assert_equal(ours, theirs)
 
 

@@ -24,8 +24,8 @@ def model():
 
 def width(step):
     q = np.zeros(1)
-    return step._engine.inputs._range_bound.function(
-        step._engine.inputs._range_bound.at(step._model.initial_point()), q + 0.01, q, (), N, None
+    return step._engine._range_bound.function(
+        step._engine._range_bound.at(step._model.initial_point()), q + 0.01, q, (), N, None
     )
 
 
@@ -61,7 +61,7 @@ def test_an_interrupted_rebuild_leaves_nothing_of_the_old_data(model, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("pymc_austerity.step_methods.metropolis.plan.Engine", interrupted)
+        patch.setattr("pymc_austerity.step_methods.metropolis.plan.BlockPlan.compile", interrupted)
         with pytest.raises(KeyboardInterrupt):
             step.setup_chain(np.random.default_rng(2), 0, 10)
     step.setup_chain(np.random.default_rng(2), 0, 10)

@@ -27,14 +27,14 @@ from pymc_austerity import (
 )
 from pymc_austerity.exceptions import SelfCheckError, warn
 from pymc_austerity.mode import mode_fit
+from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.recommendation import choice, evidence
 from pymc_austerity.recommendation.evidence import as_clause, first_sentence
-from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs
-from pymc_austerity.step_methods.metropolis.engine.tuna import TunaInputs
-from pymc_austerity.step_methods.metropolis.options import mode_fit_for
+from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine
+from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
 from pymc_austerity.step_methods.recommendation import Recommendation
 
 # The process is multi-threaded, says Python 3.12 when it forks.
@@ -178,7 +178,7 @@ def said(step):
 
 def test_few_rows_decide(tuna):
     assert type(tuna) is TunaMH
-    assert isinstance(tuna._engine.inputs, TunaInputs)
+    assert isinstance(tuna._engine, TunaEngine)
     why = tuna.recommendation
     assert why.step == "TunaMH()"
     assert (why.n_local, why.n_dim, why.vars, why.others) == (20_000, 2, ("beta",), ("count",))
@@ -198,7 +198,7 @@ def test_it_is_as_if_it_had_been_built_by_hand(tuna):
 
 def test_no_bound_is_known(exact):
     assert type(exact) is MetropolisHastings
-    assert isinstance(exact._engine.inputs, RuleInputs)
+    assert isinstance(exact._engine, RuleEngine)
     why = exact.recommendation
     assert why.step == "MetropolisHastings(proposal=Laplace())"
     assert why.certificate.startswith("none: 'a' and 'b' enter the term 'y' through GammaIncC")
@@ -358,11 +358,11 @@ def test_a_part_of_the_likelihood():
 
 
 def test_warnings_of_the_chosen_step_are_given(monkeypatch):
-    def telling(*args):
+    def telling(*args, **options):
         warn("Told.")
-        return mode_fit_for(*args)
+        return fit_mode(*args, **options)
 
-    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.mode_fit_for", telling)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.fit_mode", telling)
     with pytest.warns(SubsamplingWarning, match="Told.") as caught:
         recommend(logistic())
     assert [w.filename for w in caught] == [__file__]
@@ -452,7 +452,7 @@ DEEP = [
     "pymc_austerity.mode.newton.newton_steps",
     "pymc_austerity.mode.fit.expand",
     "pymc_austerity.bounds.row_constants.BoundsByJets",
-    "pymc_austerity.step_methods.metropolis.plan.Engine",
+    "pymc_austerity.step_methods.metropolis.plan.BlockPlan.compile",
 ]
 
 
@@ -542,7 +542,7 @@ def test_impossible_data_are_refused_before_anything_is_compiled(define, said, m
         raise AssertionError("compiled")
 
     monkeypatch.setattr(pm, "NUTS", compiles)
-    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.Engine", compiles)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.BlockPlan.compile", compiles)
     with pytest.raises(ValueError, match=said):
         recommend(model_with(define))
 

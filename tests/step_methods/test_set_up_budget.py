@@ -189,7 +189,7 @@ def test_a_move_that_may_draw_more_rows_than_there_are_is_told_and_has_an_end():
     with pytest.warns(SubsamplingWarning, match=r"TunaMH draws about [\d,]+ of 24 rows for a transition"):
         step = TunaMH(model=mixture(), threshold=10, switch_above=np.inf)
     assert not step.reads_all
-    assert step._engine.inputs.rows.state.most == tuna_plan._MOST_DRAWN < np.inf
+    assert step._engine.rows.state.most == tuna_plan._MOST_DRAWN < np.inf
     assert 24 < step.prediction.terms < tuna_plan._MOST_DRAWN
 
 

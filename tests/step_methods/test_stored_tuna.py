@@ -12,7 +12,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import RowStore, TunaMH, recommend, stored_data
-from pymc_austerity.bounds import row_sampler
+from pymc_austerity.bounds import remainder
 from pymc_austerity.bounds.block_table import BLOCK, LONG_BLOCK, block_table, draw_all_weighted
 from pymc_austerity.bounds.row_constants import INFLATION
 from pymc_austerity.exceptions import SelfCheckError
@@ -59,9 +59,9 @@ def store(tmp_path_factory):
 def plans(store):
     """Steps that are not compiled, on disk and in memory; and constants in double precision."""
     seen = []
-    usual = row_sampler.rounded_up
+    usual = remainder.rounded_up
     with pytest.MonkeyPatch.context() as patch, backend.interpreted():
-        patch.setattr(row_sampler, "rounded_up", lambda c: seen.append(c) or usual(c))
+        patch.setattr(remainder, "rounded_up", lambda c: seen.append(c) or usual(c))
         disk = TunaMH(model=on_disk(store))
         exact = np.concatenate([np.stack(seen[k : k + 3]) for k in range(0, len(seen), 3)], axis=1)
         memory = TunaMH(model=in_memory())
@@ -73,9 +73,7 @@ def test_bytes_of_rows_in_many_dimensions(interpreted, monkeypatch, store):
     """They are beside the store, too, and are those of rows in memory."""
     monkeypatch.setattr(tuna_plan, "_MANY_DIMENSIONS", D - 1)
     monkeypatch.setattr(tuna_plan, "_MANY_ROWS", 0.0)
-    disk, memory = (
-        TunaMH(model=model).engine.inputs.rows.state.screen for model in (on_disk(store), in_memory())
-    )
+    disk, memory = (TunaMH(model=model).engine.rows.state.screen for model in (on_disk(store), in_memory()))
     assert disk.bytes.shape == (N, D)
     for name in ("bytes", "numbers"):
         np.testing.assert_array_equal(getattr(disk, name), getattr(memory, name))
@@ -96,14 +94,14 @@ class TestLaw:
         disk, memory, _ = plans
         assert disk.mode_fit._replace(seconds=0.0) == pytest.approx(memory.mode_fit._replace(seconds=0.0))
         assert disk.prediction.terms == pytest.approx(memory.prediction.terms, rel=1e-12)
-        state, other = disk.engine.inputs.rows.state, memory.engine.inputs.rows.state
+        state, other = disk.engine.rows.state, memory.engine.rows.state
         np.testing.assert_array_equal(state.center, other.center)
         np.testing.assert_array_equal(state.whitening, other.whitening)
 
     @pytest.mark.slow("builds and compiles several steps")
     def test_constants_are_the_same_numbers(self, plans):
         disk, memory, exact = plans
-        state, other = disk.engine.inputs.rows.state, memory.engine.inputs.rows.state
+        state, other = disk.engine.rows.state, memory.engine.rows.state
         np.testing.assert_array_equal(state.constants, other.constants)
         np.testing.assert_allclose(state.totals, other.totals, rtol=1e-13)
         assert [state.tables[0].length, other.tables[0].length] == [LONG_BLOCK, BLOCK]
@@ -120,7 +118,7 @@ class TestLaw:
             for step in (disk, memory):
                 terms, center = (
                     LocalTerms(step.engine.target.factorisation),
-                    step.engine.inputs.rows.state.center,
+                    step.engine.rows.state.center,
                 )
                 new, old = (
                     terms(point_of(step.factorisation, q, POINT), rows) for q in (center + away, center)
@@ -130,7 +128,7 @@ class TestLaw:
 
     def test_rows_are_drawn_in_proportion_to_exact_constants(self, plans):
         disk, _, exact = plans
-        state = disk.engine.inputs.rows.state
+        state = disk.engine.rows.state
         for tier in range(3):
             assert p_of_drawn(state.constants[tier], exact[tier]) > P_LIMIT
         low = state.constants[0].copy()
@@ -138,14 +136,14 @@ class TestLaw:
         assert p_of_drawn(low, exact[0]) < P_LIMIT
 
     def test_a_block_that_is_rounded_down_is_noticed(self, interpreted, monkeypatch, store):
-        usual = row_sampler.rounded_up
+        usual = remainder.rounded_up
         n_pieces = [0]
 
         def rounded(c):
             n_pieces[0] += 1
             return usual(c) * np.float32(0.9 if n_pieces[0] > 6 else 1.0)
 
-        monkeypatch.setattr(row_sampler, "rounded_up", rounded)
+        monkeypatch.setattr(remainder, "rounded_up", rounded)
         with pytest.raises(SelfCheckError, match="bound of row 16,384 of all terms is .* below it"):
             TunaMH(model=on_disk(store))
 
@@ -198,18 +196,18 @@ def test_constants_that_are_infinite_far_away():
         def constants(self):
             return ((np.arange(a, a + 25), c[:, a : a + 25]) for a in range(0, 100, 25))
 
-    table = row_sampler.InMemory((3, 100), np.float32)
-    assert row_sampler.write_constants([Bounded()], table) == 2
+    table = remainder.InMemory((3, 100), np.float32)
+    assert remainder.write_constants([Bounded()], table) == 2
     np.testing.assert_allclose(table.values, c[:3] * INFLATION, rtol=2e-7)
     c[3, 60] = 1.0
-    assert row_sampler.write_constants([Bounded()], table) == 3
+    assert remainder.write_constants([Bounded()], table) == 3
     np.testing.assert_allclose(table.values, c[[0, 1, 3]] * INFLATION, rtol=2e-7)
 
 
 def test_positions_of_the_largest(monkeypatch):
-    monkeypatch.setattr(row_sampler, "_CHUNK", 7)
+    monkeypatch.setattr(remainder, "_CHUNK", 7)
     weights = np.random.default_rng(1).integers(20, size=100).astype(np.float32)
-    found = row_sampler.positions_of_largest(weights, 30)
+    found = remainder.positions_of_largest(weights, 30)
     np.testing.assert_array_equal(found, np.sort(np.argsort(-weights, kind="stable")[:30]))
 
 

@@ -24,16 +24,16 @@ from pymc_austerity import (
     restricted_nuts,
 )
 from pymc_austerity.acceptance import Exact
+from pymc_austerity.bounds.remainder import plain_draws, plain_move
 from pymc_austerity.bounds.row_constants import BoundsByJets
-from pymc_austerity.bounds.row_sampler import plain_draws, plain_move
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.step_methods.messages import few_digits
-from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs
-from pymc_austerity.step_methods.metropolis.engine.tuna import TunaInputs
+from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine
+from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
 from pymc_austerity.testing.steps import (
     move,
     require_same_path,
@@ -134,7 +134,7 @@ def test_it_reads_a_handful_of_rows(step, near):
 @INTERPRETED
 def test_an_unpickled_step_does_not_search_or_predict_again(step, near, monkeypatch):
     other = cloudpickle.loads(cloudpickle.dumps(step))
-    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.mode_fit_for", None)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.fit_mode", None)
     monkeypatch.setattr(module, "predict", None)
     require_same_path("A pickle", move(other, near, 10), move(step, near, 10), "It differs.")
 
@@ -142,7 +142,7 @@ def test_an_unpickled_step_does_not_search_or_predict_again(step, near, monkeypa
 def test_copies_count_on_their_own(built, near):
     """Violations of one chain are not those of another."""
     one, other = fresh(built), fresh(built)
-    one._engine.inputs.violations[0] = 7
+    one._engine.violations[0] = 7
     assert move(other, near, 1)[1][0]["bound_violations"] == 0.0
     assert move(one, near, 1)[1][0]["bound_violations"] == 7.0
     assert move(one, near, 1)[1][0]["bound_violations"] == 0.0
@@ -242,13 +242,13 @@ def test_wrong_curvatures_are_refused(model, wrong):
 def test_options_that_are_right(model, options):
     step = TunaMH(model=model, **options)
     assert len(step.recipe.mode_fit.exact) == 0
-    assert step._engine.inputs.rows.state.order == options.get("control_variate", Taylor()).order
+    assert step._engine.rows.state.order == options.get("control_variate", Taylor()).order
 
 
 def test_the_default_is_without_exact_rows(built):
     assert len(built.recipe.mode_fit.exact) == 0
     assert built._engine.n_local == built._engine.n_others == N
-    assert built._engine.inputs.rows.state.most == N
+    assert built._engine.rows.state.most == N
     tuna = built.options
     assert (tuna.chi, tuna.switch_above, tuna.debug, tuna.curvature) == (0.0, 0.25, False, {})
 
@@ -283,7 +283,7 @@ def remainders(model, step, q):
 
 
 def test_the_bounds_hold_on_the_model(model, built):
-    sampler, rng = built._engine.inputs.rows.state, np.random.default_rng(8)
+    sampler, rng = built._engine.rows.state, np.random.default_rng(8)
     for size in (0.01, 0.05, 0.3, 2.0):
         for _ in range(30):
             q, q_new = sampler.center + size * rng.standard_normal((2, 3))
@@ -303,7 +303,7 @@ def test_a_users_curvature_is_used(model, near):
     step = TunaMH(model=model, curvature={"y": smooth}, rng=1)
     _, stats_ = move(fresh(step), near, 300)
     assert total(stats_, "bound_violations") == 0.0
-    sampler = step._engine.inputs.rows.state
+    sampler = step._engine.rows.state
     np.testing.assert_array_equal(sampler.totals, sampler.totals[0])
     other = cloudpickle.loads(cloudpickle.dumps(fresh(step)))  # the function travels
     require_same_path("A pickle", move(other, near, 20), move(fresh(step), near, 20), "It differs.")
@@ -461,7 +461,7 @@ def test_the_prediction_comes_true(model, built, near, proposal, chi):
 def test_the_prediction_in_words(built):
     p = built.prediction
     assert p.n_dim == 3
-    assert p.total == pytest.approx(built._engine.inputs.rows.state.totals[0])
+    assert p.total == pytest.approx(built._engine.rows.state.totals[0])
     assert p.terms == pytest.approx(p.total * p.size, rel=0.05)
     assert str(p) == f"{few_digits(p.terms)} rows for a transition (C = {p.total:.3g}, M = {p.size:.3g})"
 
@@ -501,7 +501,7 @@ def test_few_positives_are_decided_on_all_rows(rare, draw):
     assert len(said) == 1
     assert "far from the normal distribution at its mode" in said[0]
     assert "pm.NUTS" in said[0]
-    assert isinstance(step._engine.inputs, RuleInputs)
+    assert isinstance(step._engine, RuleEngine)
     exact = MetropolisHastings(model=rare, acceptance=Exact(), proposal=Laplace(), rng=1)
     near = mode_of(step)
     ours, theirs = (move(fresh(s), near, 200) for s in (step, exact))
@@ -541,8 +541,8 @@ def test_a_surrogate_on_all_rows(rare):
 @FAR
 def test_it_is_never_switched_if_nobody_wants_it(rare):
     step = TunaMH(model=rare, switch_above=math.inf)
-    assert isinstance(step._engine.inputs, TunaInputs)
-    assert step._engine.inputs.rows.state.most == 1e6  # more would take long for a move
+    assert isinstance(step._engine, TunaEngine)
+    assert step._engine.rows.state.most == 1e6  # more would take long for a move
     assert step.prediction.terms > N / 4
     with pytest.warns(SubsamplingWarning, match="exact test on all data"):
         TunaMH(model=rare, switch_above=0.01)
@@ -661,10 +661,10 @@ def test_several_terms(several):
 def test_rows_of_another_term_are_noticed(several, monkeypatch):
     """A planted fault: the terms come in the other order than their bounds."""
     step = fresh(several[0])
-    sampler = step._engine.inputs.rows.state
+    sampler = step._engine.rows.state
     turned = np.concatenate([sampler.constants[:, 1500:], sampler.constants[:, :1500]], axis=1)
     draws = plain_draws(sampler._replace(constants=0.2 * turned, totals=0.2 * sampler.totals))
-    step._engine.inputs.given["rows"] = draws.kernel(draws.state)
+    step._engine.given["rows"] = draws.kernel(draws.state)
     with pytest.raises(ValueError, match="the bound is wrong"):
         move(step, mode_of(step), 2000)
 

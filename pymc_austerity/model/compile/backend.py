@@ -16,7 +16,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.model.compile.numba_backend import NumbaBackend
 from pymc_austerity.model.compile.protocol import Backend, pytensor_function
-from pymc_austerity.model.compile.records import Records, filled
+from pymc_austerity.model.compile.records import Records
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
 from pymc_austerity.target import Target
 
@@ -33,6 +33,11 @@ def target_function(entry: Callable[..., Any]) -> Callable[..., Any]:
         return result if result.ndim else result.item()
 
     return call
+
+
+def filled(record: Any, values: Iterator[Any]) -> Any:
+    """The record with its open fields taken from `values`."""
+    return type(record)(*(next(values) if value is ... else value for value in record))
 
 
 class InterpretedKernel:

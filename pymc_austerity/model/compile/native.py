@@ -11,6 +11,7 @@ alone. Arrays are written to, not returned. The interrupt is then raised after t
 
 import ctypes
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -27,8 +28,12 @@ Addresses = npt.NDArray[np.uintp]
 _FIELDS = ("state_address", "state", "fnptr_next_uint64", "fnptr_next_uint32", "fnptr_next_double")
 
 
+@lru_cache(maxsize=8)
 def addresses_of(rng: np.random.Generator) -> Addresses:
-    """Addresses of state and functions of a generator, for `generator_at`; valid as long as `rng` exists."""
+    """Addresses of state and functions of a generator, for `generator_at`; valid as long as `rng` exists.
+
+    They are kept: to find them takes as long as a transition.
+    """
     interface: Any = rng.bit_generator.ctypes
     functions = (interface.next_uint64, interface.next_uint32, interface.next_double)
     pointers = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
@@ -85,8 +90,6 @@ class NativeKernel:
         self._args_at = own.index("args")
         self._table_of = table_of
         self._q_at = own.index("q") if returns_state(kernel) else None
-        # The last generator, and its addresses: to find these takes as long as a transition.
-        self._generator: tuple[Any, Any] = (None, None)
         # Machine code for each of the types that arguments have had; kernels of other models use it, too.
         self._entry_points: dict[tuple[Any, ...], Any] = {}
 
@@ -115,12 +118,8 @@ class NativeKernel:
 
     def _given(self, args: tuple[Any, ...]) -> list[Any]:
         """Arguments of the machine code: addresses in place of the generator and of the model's arguments."""
-        rng = args[self._rng_at]
-        generator = self._generator
-        if generator[0] is not rng:
-            generator = self._generator = (rng, addresses_of(rng))
         given = list(args)
-        given[self._rng_at] = generator[1]
+        given[self._rng_at] = addresses_of(args[self._rng_at])
         given[self._args_at] = self._table_of(args[self._args_at])
         return given
 

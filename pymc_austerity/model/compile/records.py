@@ -12,7 +12,7 @@ args, rows, rule_schedule, rule_bound, proposal_state.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pytensor.link.numba.cache import compile_numba_function_src
@@ -40,11 +40,6 @@ def open_fields(record: Any) -> list[str]:
 def functions_of(record: Any) -> list[Callable[..., Any]]:
     """The functions in a record."""
     return [value for value in record if value is not ...]
-
-
-def filled(record: Any, values: Iterator[Any]) -> Any:
-    """The record with its open fields taken from `values`."""
-    return type(record)(*(next(values) if value is ... else value for value in record))
 
 
 def call_parameters(kernel: Callable[..., Any], records: Records) -> list[str]:

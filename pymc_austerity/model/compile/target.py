@@ -103,6 +103,8 @@ class CompiledTarget:
             name: [*(own[parameter] for parameter in parameters[:-1]), *args]
             for name, parameters in TARGET_PARAMETERS.items()
         }
+        # The arguments, where they are the same at every point.
+        self.fixed_args = None if self._others or self.given else self.leaf_values
         self._functions: dict[str, Any] = {}
 
     def _take_arguments(

@@ -16,12 +16,10 @@ from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.stochastic_gradient import DivergedError, LangevinOutcome
 from pymc_austerity.mode.mode_fit import ModeReport
-from pymc_austerity.model.checks import warn_of_long_deterministics
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
-from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
-from pymc_austerity.progress import checked_progressbar, stage, watched
+from pymc_austerity.progress import stage
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.configuration import plain
@@ -175,7 +173,6 @@ class SGLD(RebuiltStep):
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
     ) -> None:
-        shown = checked_progressbar(progressbar)
         warn_of_compile_kwargs(self, compile_kwargs)
         self._options = checked_options(
             vars,
@@ -190,11 +187,7 @@ class SGLD(RebuiltStep):
         self._model, self.vars = self._options.model, list(self._options.vars)
         self.rng, self.tune = get_random_generator(rng), False
         self.n_transitions = 0
-        with watched(type(self).__name__, shown):
-            stage("reading the model")
-            point = default_point(self._model) if initial_point is None else initial_point
-            warn_of_long_deterministics(self._model, point)
-            self._build_anew(point)
+        self._build_first(initial_point, progressbar)
         self._warn_of_no_test()
 
     # Building -------------------------------------------------------------------------------

@@ -11,16 +11,15 @@ from pymc_austerity.acceptance.base import ExactBarker
 from pymc_austerity.acceptance.ttest import BarkerTTest, check_stages
 from pymc_austerity.model.categories import number_of_values
 from pymc_austerity.proposals.elements import BoundElements, OtherCategory, other_category, stay
-from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
 from pymc_austerity.step_methods.metropolis.element_plan import (
     element_terms,
     planned,
     require_elements,
 )
-from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows
+from pymc_austerity.step_methods.metropolis.engine.elements import fewest_rows
 from pymc_austerity.step_methods.metropolis.options import GibbsOptions
 from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe
-from pymc_austerity.step_methods.metropolis.statistics import DTYPES_SHAPES
 from pymc_austerity.validation import is_real, is_whole
 
 
@@ -120,7 +119,7 @@ class AusterityGibbs(SubsampledStep):
         rule = BarkerTTest(epsilon, batch_size, growth, boundary) if epsilon > 0.0 else ExactBarker()
         super().__init__(vars, rule, elementwise=True, **options)
 
-    def _planned(self, point: PointType, recipe: Recipe | None = None) -> BlockPlan:
+    def _planned(self, point: PointType, recipe: Recipe | None = None) -> BlockPlan[Recipe]:
         options = self._options
         fewest = fewest_rows(options.acceptance, self._min_terms)
         if recipe is None:

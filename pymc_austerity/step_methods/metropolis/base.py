@@ -10,22 +10,25 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
 
+import numpy as np
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import RandomGenerator, get_random_generator
+from rich.progress import TextColumn
+from rich.table import Column
 
 from pymc_austerity.acceptance.base import AcceptanceRule, never_clipped
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.mode.mode_fit import ModeReport
-from pymc_austerity.model.checks import explained, warn_of_long_deterministics
+from pymc_austerity.model.checks import explained
 from pymc_austerity.model.compile.backend import NUMBA
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
-from pymc_austerity.progress import checked_progressbar, stage, watched
+from pymc_austerity.progress import stage
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.configuration import plain
@@ -39,14 +42,6 @@ from pymc_austerity.step_methods.metropolis.options import (
     checked_options,
 )
 from pymc_austerity.step_methods.metropolis.plan import OtherDataError, Plan, Recipe
-from pymc_austerity.step_methods.metropolis.statistics import (
-    CLIPPED_DTYPES_SHAPES,
-    DTYPES_SHAPES,
-    also_report,
-    progress_columns,
-    progress_updates,
-    statistics,
-)
 from pymc_austerity.step_methods.metropolis.watch import (
     DriftWatch,
     Expected,
@@ -64,6 +59,21 @@ from pymc_austerity.work import budgeted
 if TYPE_CHECKING:
     from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
 
+DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
+    # A float, as in pm.Metropolis: equal names must have equal types.
+    "accepted": (np.float64, []),
+    # The name that PyMC's traces show as `acceptance_rate`, of NUTS too: equal names stack.
+    "mean_tree_accept": (np.float64, []),
+    "n_used": (np.float64, []),
+    "fraction_used": (np.float64, []),
+    "n_stages": (np.float64, []),
+    "exhausted": (np.float64, []),
+    "log_ratio_mean": (np.float64, []),
+    "log_ratio_se": (np.float64, []),
+    "psi": (np.float64, []),
+    "scale": (np.float64, []),
+}
+
 
 @dataclass_state
 class SubsampledState(StepMethodState):
@@ -80,23 +90,9 @@ class SubsampledStep(RebuiltStep):
 
     It is a plan with a compiled engine. A subclass sets `name`, and hands a decision rule to `__init__`. What
     differs between a block and a plate of effects is answered by the recipe of the plan.
-
-    Parameters
-    ----------
-    vars : variables or their names, or None
-    acceptance : AcceptanceRule
-    range_bound : "exact" or callable, optional
-    default_batch : int, optional
-        Batch size if the rule has none, instead of the rule's own default.
-    **options
-        Keywords that all steps take; see `MetropolisHastings`.
-
-    Attributes
-    ----------
-    mixing : Mixing or None
-        What a pilot run said of the draws of the step, if there was one.
     """
 
+    # What a pilot run said of the draws of the step, if there was one.
     mixing: Mixing | None = None
     _reads_disk = True
     _rebuilt = ("_factorisation", "_engine")
@@ -125,7 +121,6 @@ class SubsampledStep(RebuiltStep):
         progressbar: bool = True,
         **options: Unpack[PlanOptions],
     ) -> None:
-        shown = checked_progressbar(progressbar)
         warn_of_compile_kwargs(self, compile_kwargs)
         asked = checked_options(
             vars,
@@ -138,13 +133,9 @@ class SubsampledStep(RebuiltStep):
         )
         if asked.temperature != 1.0:
             warn_of_temperature(asked.model, list(asked.vars))
-        with watched(type(self).__name__, shown):
-            stage("reading the model")
-            point = default_point(asked.model) if initial_point is None else initial_point
-            warn_of_long_deterministics(asked.model, point)
-            self._begin(asked, rng)
-            self._build_anew(point)
-            self._begin_chain(n_tune=0)
+        self._begin(asked, rng)
+        self._build_first(initial_point, progressbar)
+        self._begin_chain(n_tune=0)
 
     @classmethod
     def from_plan(cls, plan: Plan, point: PointType) -> Self:
@@ -160,14 +151,9 @@ class SubsampledStep(RebuiltStep):
         vars, model = list(plan.options.vars), plan.options.model
         step: Self = BlockedStep.__new__(cls, vars, model=model, blocked=True)
         step._begin(plan.options, None)
-        step._take(plan, point)
+        step._compile(plan, point)
+        step._begin_chain(n_tune=0)
         return step
-
-    def _take(self, plan: Plan, point: PointType) -> None:
-        """Compile a plan that was made before the step."""
-        self._compile(plan, point)
-        self._data_seen = [plan.recipe.data]
-        self._begin_chain(n_tune=0)
 
     def _begin(self, options: MetropolisOptions, rng: Any) -> None:
         self._options, self._model = options, options.model
@@ -175,7 +161,13 @@ class SubsampledStep(RebuiltStep):
         self.rng = get_random_generator(rng)
         self.tune = options.tune
         if options.acceptance.functions.clipped is not never_clipped:
-            also_report(self, CLIPPED_DTYPES_SHAPES)
+            self._also_report({"clipped": (np.float64, [])})  # takes a variance for smaller than it is
+
+    def _also_report(self, more: dict[str, tuple[type, list[int]]]) -> None:
+        """Announce sample statistics that this step has, and not every step of its class."""
+        own = {**self.stats_dtypes_shapes, **more}
+        kinds = {name: kind for name, (kind, _) in own.items()}
+        self.__dict__.update(stats_dtypes_shapes=own, stats_dtypes=[kinds])
 
     # Building -------------------------------------------------------------------------------
 
@@ -217,9 +209,10 @@ class SubsampledStep(RebuiltStep):
         # The plan goes: the designs that it holds have the size of the data. The engine comes last: it tells
         # that the step is built, also after an interrupt.
         self._options, self._factorisation, self._recipe = plan.options, plan.factorisation, recipe
+        self._data_seen = [recipe.data]
         self._engine = engine
         if recipe.columns:
-            also_report(self, recipe.columns)
+            self._also_report(recipe.columns)
 
     @property
     def is_built(self) -> bool:
@@ -398,9 +391,33 @@ class SubsampledStep(RebuiltStep):
         )
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
-        """Sample statistics of a draw of n transitions."""
-        clips, engine = "clipped" in self.stats_dtypes_shapes, self.engine
-        found = statistics(outcome, n, engine.n_local, self.proposal_state, clips)
+        """Means over n transitions; from `log_ratio_mean` to `psi` those of the last transition.
+
+        `fraction_used` is `n_used` / N: passes over the data. A sweep over a plate may need more than one, as
+        each of its moves is decided on up to N rows. Of moves of single elements it is a share of the rows
+        that contain them, and `scale` the mean over the elements.
+        """
+        engine, state, n_used = self.engine, self.proposal_state, outcome.n_used
+        n_read = getattr(state, "n_read", None)  # since the last draw, by a proposal that reads local terms
+        if n_read is not None:
+            n_used += int(n_read[0])
+            n_read[0] = 0
+        n_possible: int | None = getattr(outcome, "n_possible", None)  # of single elements
+        passes = n_used / n / engine.n_local if n_possible is None else n_used / max(1, n_possible)
+        found = {
+            "accepted": float(outcome.accepted),
+            "mean_tree_accept": outcome.n_accepted / n,
+            "n_used": n_used / n,
+            "fraction_used": passes,
+            "n_stages": outcome.n_stages / n,
+            "exhausted": outcome.n_exhausted / n,
+            "log_ratio_mean": outcome.log_ratio_mean,
+            "log_ratio_se": outcome.log_ratio_se,
+            "psi": outcome.psi,
+            "scale": state.scale[0] if n_possible is None else float(np.mean(state.scale)),
+        }
+        if "clipped" in self.stats_dtypes_shapes:
+            found["clipped"] = outcome.n_clipped / n
         if self._recipe.columns:
             self._recipe.statistics(found, outcome, n, engine)
         if "bound_violations" in self.stats_dtypes_shapes:
@@ -431,5 +448,23 @@ class SubsampledStep(RebuiltStep):
 
     # Progress bar ---------------------------------------------------------------------------
 
-    _progressbar_config = staticmethod(progress_columns)
-    _make_progressbar_update_functions = staticmethod(progress_updates)
+    @staticmethod
+    def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
+        """Columns of the progress bar, and what they begin with."""
+        columns = [
+            TextColumn("{task.fields[acceptance_rate]:0.2f}", table_column=Column("Acceptance", ratio=1)),
+            TextColumn("{task.fields[fraction_used]:0.3f}", table_column=Column("Share of data", ratio=1)),
+        ]
+        return columns, {"acceptance_rate": [0.0] * n_chains, "fraction_used": [0.0] * n_chains}
+
+    @staticmethod
+    def _make_progressbar_update_functions() -> tuple[Any, ...]:
+        """Functions from the statistics of a draw to the fields of the columns."""
+
+        def update_stats(step_stats: dict[str, Any]) -> dict[str, Any]:
+            return {
+                "acceptance_rate": step_stats["mean_tree_accept"],
+                "fraction_used": step_stats["fraction_used"],
+            }
+
+        return (update_stats,)

@@ -6,15 +6,15 @@ import numpy as np
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance.base import AcceptanceRule, all_seen
+from pymc_austerity.acceptance.base import all_seen
 from pymc_austerity.exceptions import UnboundedError, warn
 from pymc_austerity.model.element_terms import ElementTerms
 from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.proposals.elements import BoundElements, ElementWalk, learn_scale, stay, walk
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk, RandomWalk
-from pymc_austerity.step_methods.metropolis.engine.elements import ElementInputs
+from pymc_austerity.step_methods.metropolis.engine.base import Bound
+from pymc_austerity.step_methods.metropolis.engine.elements import ElementEngine, fewest_rows
 from pymc_austerity.step_methods.metropolis.engine.sequential import range_bound_for
-from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe, require_same_data
 
@@ -22,19 +22,12 @@ from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe, requi
 _THRESHOLD = MetropolisOptions.threshold
 
 
-def plan_elements(options: MetropolisOptions, point: PointType, recipe: Recipe | None = None) -> BlockPlan:
+def plan_elements(
+    options: MetropolisOptions, point: PointType, recipe: Recipe | None = None
+) -> BlockPlan[Recipe]:
     """Find the rows of each element, and decide how it will be moved.
 
     With a recipe nothing is checked, and nothing told.
-
-    Raises
-    ------
-    ValueError
-        If an option has no meaning for single elements, or a variable has none.
-    FactorisationError
-        If a term uses a variable in another way than element by element.
-    OtherDataError
-        If the recipe was made for other data.
     """
     if recipe is None:
         _refuse(options)
@@ -52,27 +45,23 @@ def element_terms(
         options.model, options.vars, point, check=recipe is None, temperature=options.temperature
     )
     require_same_data(recipe, terms.factorisation.graph)
-    if recipe is None:
-        tell_if_all_is_read(terms, options.acceptance, fewest, point)
-    return terms
-
-
-def tell_if_all_is_read(terms: ElementTerms, rule: AcceptanceRule, fewest: int, point: PointType) -> None:
-    """Say so where no element has enough rows for a test."""
+    if recipe is not None:
+        return terms
     largest = int(np.diff(terms.rows(point).tested.starts).max(initial=0))
     terms.forget()
-    tests = rule.functions.decide is not all_seen and not terms.followed
+    tests = options.acceptance.functions.decide is not all_seen and not terms.followed
     if tests and 0 < largest < fewest:
         names = ", ".join(terms.factorisation.var_names)
         warn(
             f"No element of {names} has more than {largest:,} rows, and a test begins at {fewest:,}: all "
             "rows are read, and every decision is exact. A smaller batch_size tests elements with fewer rows."
         )
+    return terms
 
 
 def planned(
     options: MetropolisOptions, terms: ElementTerms, bound: BoundElements, fewest: int, *, in_order: bool
-) -> BlockPlan:
+) -> BlockPlan[Recipe]:
     """The plan of a step for these terms.
 
     Elements with fewer rows than `fewest` read all of them. A sweep goes through the elements `in_order`, or
@@ -92,11 +81,11 @@ def planned(
     uniform = getattr(rule, "uniform", False)
     in_blocks = None if options.subsample is None and not uniform else options.subsample == "block"
 
-    def inputs(q: np.ndarray) -> ElementInputs:
+    def engine(bound: Bound, q: np.ndarray, point: PointType) -> ElementEngine:
         range_bound = range_bound_for(rule, options.range_bound, None, None, q)
-        return ElementInputs(terms, rule, fewest, in_blocks, in_order, range_bound)
+        return ElementEngine(bound, q, point, terms, rule, fewest, in_blocks, in_order, range_bound)
 
-    return BlockPlan(options, terms.factorisation, recipe, bound, inputs)
+    return BlockPlan(options, terms.factorisation, recipe, bound, engine)
 
 
 def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:

@@ -18,8 +18,8 @@ from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, proposed_move
 from pymc_austerity.proposals.jumps import Jumps, JumpState, SubmodelExpansion, bound_jumps, slab_precision
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
-from pymc_austerity.step_methods.metropolis.engine.base import RangeBound
-from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs, range_bound_for
+from pymc_austerity.step_methods.metropolis.engine.base import Bound, RangeBound
+from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import (
     BlockPlan,
@@ -39,20 +39,8 @@ def of_coefficients(range_bound: RangeBound, n_coefficients: int) -> RangeBound:
 
 def plan_jumps(
     options: MetropolisOptions, point: PointType, jumps: Jumps, recipe: Recipe | None = None
-) -> BlockPlan:
-    """Find indicators and coefficients, and the mode of the full model, if no recipe has it.
-
-    Raises
-    ------
-    ValueError
-        If the variables are not those of a variable selection, or an option has no meaning for them.
-    FactorisationError
-        If rows of a term cannot be computed one by one.
-    UnsuitableError
-        If no term is long enough, or the full model has no mode.
-    OtherDataError
-        If the recipe was made for other data.
-    """
+) -> BlockPlan[Recipe]:
+    """Find indicators and coefficients, and the mode of the full model, if no recipe has it."""
     selection = find_selection(
         options.model,
         options.vars,
@@ -101,18 +89,18 @@ def _block_plan(
     structure: TermStructure,
     bound: BoundProposal,
     recipe: Recipe,
-) -> BlockPlan:
+) -> BlockPlan[Recipe]:
     """The plan of transitions that are counted by their kind; `structure` is that of the full model."""
     fact, rule, certificates = selection.factorisation, recipe.rule, recipe.certificates
 
-    def inputs(q: np.ndarray) -> RuleInputs:
+    def engine(bound: Bound, q: np.ndarray, point: PointType) -> RuleEngine:
         range_bound = range_bound_for(rule, options.range_bound, certificates, structure, q)
         if certificates is not None:
             range_bound = of_coefficients(range_bound, selection.n_coefficients)
         kernels = counted_full_transitions, counted_transitions
-        return RuleInputs(fact, rule, range_bound, NO_ROWS, options.subsample, kernels)
+        return RuleEngine(bound, q, point, fact, rule, range_bound, NO_ROWS, options.subsample, kernels)
 
-    return BlockPlan(options, fact, recipe, bound, inputs)
+    return BlockPlan(options, fact, recipe, bound, engine)
 
 
 def _expansion(selection: Selection, mode_fit: ModeFit, point: PointType) -> SubmodelExpansion:

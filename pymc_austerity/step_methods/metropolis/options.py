@@ -13,14 +13,10 @@ from pytensor.graph.traversal import ancestors
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.bounds.row_constants import Curvature
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.mode.fit import fit_mode
-from pymc_austerity.mode.mode_fit import FittedTerms
 from pymc_austerity.model.factorisation import FEWEST_GROUPS
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.stored_data import refuse_evaluated, refuse_on_disk
-from pymc_austerity.model.structure.log_likelihood import Elsewhere
 from pymc_austerity.model.structure.term_structure import TermStructure
-from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
 from pymc_austerity.proposals.surrogate import Surrogate
@@ -83,20 +79,6 @@ class StepOptions(PlanOptions, ContractOptions, total=False):
     """Keywords of steps with a decision rule."""
 
 
-class JumpOptions(ContractOptions, total=False):
-    """Keywords of steps that move between sub-models."""
-
-    proposal: Any
-    range_bound: RangeOption
-    subsample: Subsample | None
-    steps_per_draw: int | None
-    threshold: int
-    temperature: float
-    tune: bool
-    set_up_budget: float
-    model: pm.Model | None
-
-
 class GibbsOptions(ContractOptions, total=False):
     """Keywords of steps that update discrete variables, one site at a time."""
 
@@ -110,6 +92,13 @@ class TunaKeywords(ChainOptions, ContractOptions, total=False):
     """Keywords of `TunaMH`, which has no decision rule."""
 
     temperature: float
+
+
+class JumpOptions(TunaKeywords, total=False):
+    """Keywords of steps that move between sub-models."""
+
+    range_bound: RangeOption
+    subsample: Subsample | None
 
 
 class TunaFields(TypedDict):
@@ -173,6 +162,8 @@ def checked_options(
     """
     if not is_real(temperature) or not 0.0 < temperature < np.inf:
         raise ValueError(f"temperature must be a positive number, got {temperature!r}.")
+    if subsample is not None and subsample not in get_args(Subsample):
+        raise ValueError(f'subsample must be "gather", "block" or None, got {subsample!r}.')
     steps = 0 if steps_per_draw is None else checked_steps_per_draw(steps_per_draw)
     for name, given in (("tune", tune), ("elementwise", elementwise)):
         if not isinstance(given, bool | np.bool_):
@@ -192,7 +183,7 @@ def checked_options(
         default_batch=default_batch,
         proposal=proposal,
         control_variate=control_variate_of(control_variate),
-        subsample=subsample_of(subsample),
+        subsample=subsample,
         range_bound=range_bound,
         steps_per_draw=steps,
         threshold=threshold,
@@ -227,14 +218,6 @@ def control_variate_of(given: Any) -> Taylor | None:
     return given
 
 
-def subsample_of(given: Any) -> Subsample | None:
-    """Check the option `subsample`."""
-    if given is not None and given not in get_args(Subsample):
-        raise ValueError(f'subsample must be "gather", "block" or None, got {given!r}.')
-    chosen: Subsample | None = given
-    return chosen
-
-
 def proposal_for(given: Any, taylor: Taylor | None, structure: TermStructure) -> Any:
     """The proposal that was given, or one that suits the block.
 
@@ -257,33 +240,3 @@ def proposal_for(given: Any, taylor: Taylor | None, structure: TermStructure) ->
     if taylor.order == 1 or (all_used and structure.features is None):
         return Laplace()
     return Surrogate()
-
-
-def mode_fit_for(
-    model: pm.Model,
-    structure: TermStructure,
-    point: PointType,
-    taylor: Taylor | None,
-    proposal: Any,
-    bounds_together: bool,
-    elsewhere: Elsewhere | None = None,
-) -> FittedTerms | None:
-    """Where terms are expanded and proposals are fitted, if anything is."""
-    if taylor is None and not is_fitted(proposal):
-        return None
-    whole_block = isinstance(proposal, Laplace)
-    return fit_mode(
-        model,
-        structure,
-        point,
-        taylor,
-        whole_block=whole_block,
-        certify=bounds_together,
-        elsewhere=elsewhere,
-    )
-
-
-def share_of_independent_moves(proposal: Any) -> float:
-    """Share of moves that do not depend on where the chain is."""
-    is_independent = isinstance(proposal, Laplace) and proposal.kind == "independence"
-    return 1.0 - proposal.mix if is_independent else 0.0

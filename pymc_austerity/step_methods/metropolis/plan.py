@@ -23,7 +23,7 @@ from pymc_austerity.acceptance.base import AcceptanceRule, log_uniform, with_bat
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.subsample import NO_ROWS
-from pymc_austerity.mode.fit import expanded_again
+from pymc_austerity.mode.fit import expanded_again, fit_mode
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, start_near
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.factorise import build
@@ -33,17 +33,15 @@ from pymc_austerity.model.structure.log_likelihood import Elsewhere
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, is_fitted
-from pymc_austerity.proposals.elements import BoundElements
+from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel, Engine, Inputs
-from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs, range_bound_for
+from pymc_austerity.step_methods.metropolis.engine.base import Bound, CompiledKernel, Engine
+from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.options import (
     MetropolisOptions,
     ProposalOption,
-    mode_fit_for,
     proposal_for,
-    share_of_independent_moves,
 )
 from pymc_austerity.step_methods.metropolis.orthonormal import matrices_of
 from pymc_austerity.target import Index, QuadraticProxy, Vector
@@ -108,7 +106,9 @@ class Recipe:
     @property
     def independent_moves(self) -> float:
         """Share of moves that are independent draws of the fitted distribution, and decided by the data."""
-        share = share_of_independent_moves(self.proposal)
+        given, share = self.proposal, 0.0
+        if isinstance(given, Laplace) and given.kind == "independence":
+            share = 1.0 - given.mix
         # Barker's rule accepts every other move of no change.
         return share if self.rule.functions.draw is log_uniform else 0.5 * share
 
@@ -158,18 +158,8 @@ class Recipe:
     ) -> PointType:
         """Where a chain begins that was told to begin at `point`.
 
-        Parameters
-        ----------
-        fact : Factorisation
-            The terms of the block.
-        engine : CompiledKernel
-        point : dict
-            Values of all variables.
-        default : callable
-            ``() -> point``: where chains begin if nobody says where, the model's initial point.
-        rng : numpy.random.Generator
-        names : str
-            Of the variables of the block, for warnings.
+        `default` returns the model's initial point, where chains begin if nobody says where; `names` are the
+        variables of the block, for warnings.
         """
         if self.mode_fit is None or not is_fitted(self.proposal):
             return point
@@ -197,17 +187,17 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class BlockPlan(Plan):
+class BlockPlan[R: Recipe](Plan):
     """A step that moves a block, or elements of it, ready to be compiled. It has size N."""
 
-    bound: BoundProposal | BoundElements  # The proposal, ready for the block
-    # callable: ``(q) -> Inputs``: what the kernel is handed, which is made for a state of the block
-    inputs: Callable[[Vector], Inputs]
+    recipe: R
+    bound: Bound  # The proposal, ready for the block
+    # ``(bound, q, point) -> Engine``: compiles the transitions of a proposal
+    engine: Callable[[Bound, Vector, PointType], Engine]
 
     def compile(self, point: PointType) -> CompiledKernel:
         """Compile the transitions, which takes seconds if they are not in the cache on disk."""
-        q = vector_of(self.factorisation, point)
-        return Engine(self.inputs(q), self.bound, q, point)
+        return self.engine(self.bound, vector_of(self.factorisation, point), point)
 
 
 def certificates_for(
@@ -254,21 +244,10 @@ def survey(
     factorisation: Factorisation | None = None,
     elsewhere: Elsewhere | None = None,
 ) -> Survey:
-    """Find the local terms, and the mode if it is needed.
+    """Find the local terms, unless they are known, and the mode if it is needed.
 
-    Parameters
-    ----------
-    options : MetropolisOptions
-    point : dict
-        Values of all variables.
-    recipe : Recipe, optional
-        Of the same plan in another process: then nothing is checked or searched for.
-    certify : bool, default True
-        Look for a bound on all Taylor remainders together, and for the rows with the largest ones.
-    factorisation : Factorisation, optional
-        The local terms, if they are known already.
-    elsewhere : callable, optional
-        Computes sums over all rows in other processes.
+    With a recipe nothing is checked or searched for. `certify` asks for a bound on all Taylor remainders
+    together, and for the rows with the largest ones. `elsewhere` sums over all rows in other processes.
 
     Raises
     ------
@@ -290,8 +269,12 @@ def survey(
     gc.collect()  # graphs that were compared are cycles, and hold vectors of all rows
     structure = TermStructure(fact)
     proposal = proposal_for(options.proposal, options.control_variate, structure)
-    found = mode_fit_for(
-        options.model, structure, point, options.control_variate, proposal, certify, elsewhere
+    taylor = options.control_variate
+    if taylor is None and not is_fitted(proposal):
+        return Survey(structure, proposal, None)
+    whole = isinstance(proposal, Laplace)
+    found = fit_mode(
+        options.model, structure, point, taylor, whole_block=whole, certify=certify, elsewhere=elsewhere
     )
     return Survey(structure, proposal, found)
 
@@ -301,7 +284,7 @@ def plan_metropolis(
     point: PointType,
     recipe: Recipe | None = None,
     surveyed: Survey | None = None,
-) -> BlockPlan:
+) -> BlockPlan[Recipe]:
     """Decide how the block will be updated: a survey, unless there is one, then rule, proposal and bounds."""
     surveyed = survey(options, point, recipe) if surveyed is None else surveyed
     rule = rule_for(options, surveyed) if recipe is None else recipe.rule
@@ -323,21 +306,21 @@ def plan_metropolis(
     return block_plan(options, surveyed, terms, bound, recipe)
 
 
-def block_plan(
+def block_plan[R: Recipe](
     options: MetropolisOptions,
     surveyed: Survey,
     terms: Factorisation,
     bound: BoundProposal,
-    recipe: Recipe,
-) -> BlockPlan:
+    recipe: R,
+) -> BlockPlan[R]:
     """The plan of a decision rule on some terms: those of the model, or Taylor remainders."""
 
-    def inputs(q: Vector) -> RuleInputs:
-        given, structure = options.range_bound, surveyed.structure
-        range_bound = range_bound_for(recipe.rule, given, recipe.certificates, structure, q)
-        return RuleInputs(terms, recipe.rule, range_bound, recipe.exact_rows, options.subsample)
+    def engine(bound: Bound, q: Vector, point: PointType) -> RuleEngine:
+        given, structure, rule = options.range_bound, surveyed.structure, recipe.rule
+        range_bound = range_bound_for(rule, given, recipe.certificates, structure, q)
+        return RuleEngine(bound, q, point, terms, rule, range_bound, recipe.exact_rows, options.subsample)
 
-    return BlockPlan(options, surveyed.factorisation, recipe, bound, inputs)
+    return BlockPlan(options, surveyed.factorisation, recipe, bound, engine)
 
 
 def mode_fit_of(surveyed: Survey) -> ModeFit | None:

@@ -163,14 +163,7 @@ def announced(
 ) -> PlatePrediction:
     """What a fresh run finds, in which nothing was chosen: rows, acceptance and effective draws of theta.
 
-    Parameters
-    ----------
-    engine : PlateEngine
-    prediction : PlatePrediction
-        Of the run that chose the number of rows.
-    start : callable
-        ``(rng) -> q``, where a chain starts.
-    point : dict
+    `prediction` is that of the run that chose the number of rows; `start` says where a chain starts.
     """
     n_draws, n_chains = _COUNTED, 1  # where Python itself runs the sweeps
     if engine.backend is NUMBA:

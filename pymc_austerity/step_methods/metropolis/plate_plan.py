@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import AcceptanceRule, Exact, with_batch_size
 from pymc_austerity.bounds.jets.tape import tape_of
-from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.plates.crossing import no_crossing
 from pymc_austerity.kernels.plates.cubic import no_cubic
 from pymc_austerity.kernels.plates.records import (
@@ -47,7 +46,6 @@ from pymc_austerity.step_methods.metropolis.plate_pilot import (
     with_kappa,
 )
 from pymc_austerity.step_methods.metropolis.plate_start import start_of_plate, tell_of_plate
-from pymc_austerity.step_methods.metropolis.statistics import PLATE_DTYPES_SHAPES, plate_statistics
 from pymc_austerity.target import Vector
 
 _SEED = 2021
@@ -69,7 +67,11 @@ class PlateRecipe(Recipe):
     """What of the plan travels to other processes: constants of size G, none of size N."""
 
     is_plate: ClassVar[bool] = True
-    columns: ClassVar[dict[str, tuple[type, list[int]]]] = PLATE_DTYPES_SHAPES
+    columns: ClassVar[dict[str, tuple[type, list[int]]]] = {
+        "shared_n_used": (np.float64, []),
+        "plate_n_used": (np.float64, []),
+        "plate_acceptance": (np.float64, []),
+    }
 
     proposal: PlateSweeps
     fit: SharedFit
@@ -134,12 +136,17 @@ class PlateRecipe(Recipe):
         )
         return point_of(fact, q, point)
 
-    def statistics(self, found: dict[str, float], outcome: Outcome, n: int, engine: CompiledKernel) -> None:
+    def statistics(self, found: dict[str, float], outcome: Any, n: int, engine: CompiledKernel) -> None:
         """Add rows and acceptance of either move to the sample statistics `found` of n sweeps."""
         assert isinstance(engine, PlateEngine)
         if "clipped" in found:  # a share of the decisions of a sweep
             found["clipped"] /= 1 + self.prediction.n_groups
-        found |= plate_statistics(outcome, n, engine.n_readings)
+        found |= {
+            "exhausted": outcome.whole_groups / n / engine.n_readings,  # share of groups that were read whole
+            "shared_n_used": outcome.shared_n_used / n,
+            "plate_n_used": outcome.plate_n_used / n,
+            "plate_acceptance": outcome.plate_accepted / n,
+        }
 
     @property
     def rate(self) -> float:

@@ -30,19 +30,9 @@ def start_of_plate(
 ) -> Vector:
     """A first state: a draw of the fitted distribution, or q if somebody has chosen it.
 
-    Parameters
-    ----------
-    fit : SharedFit
-    q : ndarray
-        Where the chain is to begin.
-    theta : ndarray
-        The shared variables there, as the chain has them.
-    default : callable
-        Returns the model's initial point, where chains begin if nobody says where.
-    drawn : callable
-        Returns a draw of the fitted distribution.
-    names : str
-        Of the variables, for the warning.
+    The chain is to begin at `q`, and `theta` are the shared variables there, as the chain has them. `default`
+    returns the model's initial point, where chains begin if nobody says where; `names` are those of the
+    variables, for the warning.
     """
     if np.allclose(q, default()):
         logger.info("%s: the chain starts from a draw of the distribution fitted to the plate.", names)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_austerity.bounds.row_sampler import RowDraws
+from pymc_austerity.bounds.remainder import RowDraws
 from pymc_austerity.bounds.screened_draws import mean_share
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeReport
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation

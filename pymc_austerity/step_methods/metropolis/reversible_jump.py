@@ -10,11 +10,10 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.acceptance.base import AcceptanceRule, Exact
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.proposals.jumps import COUNTS, KINDS, Jumps, Redraw
-from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
 from pymc_austerity.step_methods.metropolis.jump_plan import plan_jumps
 from pymc_austerity.step_methods.metropolis.options import JumpOptions, checked_rule
 from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe
-from pymc_austerity.step_methods.metropolis.statistics import DTYPES_SHAPES
 from pymc_austerity.validation import is_real
 
 _EXACT = Exact()
@@ -149,7 +148,7 @@ class ReversibleJump(SubsampledStep):
         options.setdefault("threshold", _THRESHOLD)
         super().__init__(vars, checked_rule(acceptance), **options)
 
-    def _planned(self, point: PointType, recipe: Recipe | None = None) -> BlockPlan:
+    def _planned(self, point: PointType, recipe: Recipe | None = None) -> BlockPlan[Recipe]:
         return plan_jumps(self._options, point, self._jumps, recipe)
 
     def _begin_chain(self, n_tune: int) -> None:

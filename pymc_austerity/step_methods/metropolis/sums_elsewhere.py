@@ -26,13 +26,6 @@ class SumsElsewhere:
     """Sums over blocks of rows of a model, on workers; called as `Elsewhere`.
 
     Workers get the model once, as a pickled step does: with its data, or with the path of rows on disk.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    options : MetropolisOptions
-    point : dict
-        Values of all variables.
     """
 
     def __init__(self, client: Any, options: MetropolisOptions, point: PointType) -> None:
@@ -63,18 +56,9 @@ _BUILT: dict[str, LogLikelihood] = {}
 
 
 def sums_of_blocks(content: bytes, key: str, phi: Vector, first: int, last: int) -> list[Derivatives]:
-    """Sums over some blocks, computed by a worker.
+    """Sums over the blocks from `first` to before `last`, computed by a worker.
 
-    Parameters
-    ----------
-    content : bytes
-        Pickled options and point of a step.
-    key : str
-        Of this set-up.
-    phi : ndarray
-        Features.
-    first, last : int
-        Numbers of blocks, the last one not included.
+    `content` has options and point of a step, pickled; `key` is that of this set-up.
     """
     if key not in _BUILT:
         _BUILT.clear()
@@ -85,11 +69,5 @@ def sums_of_blocks(content: bytes, key: str, phi: Vector, first: int, last: int)
 
 
 def forget(key: str) -> None:
-    """Drop the terms that a worker has built for a set-up.
-
-    Parameters
-    ----------
-    key : str
-        Of this set-up.
-    """
+    """Drop the terms that a worker has built for a set-up."""
     _BUILT.pop(key, None)

@@ -14,19 +14,18 @@ from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.proposals.langevin import Langevin
 from pymc_austerity.proposals.stiefel_walk import StiefelWalk
 from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.exact_plan import plan_exact
+from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
 from pymc_austerity.step_methods.metropolis.mixing_pilot import warn_of_poor_mixing
 from pymc_austerity.step_methods.metropolis.options import TunaKeywords
 from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe
 from pymc_austerity.step_methods.metropolis.prediction import Prediction
-from pymc_austerity.step_methods.metropolis.statistics import DTYPES_SHAPES
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
     EXACT,
     TAYLOR,
     TunaRecipe,
     checked_control_variate,
     checked_tuna_options,
+    plan_exact,
 )
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""The plan of `TunaMH` for a block: bounds on Taylor remainders, and how many rows they make it draw."""
+"""The plan of `TunaMH`: sweeps over a plate of effects, if the model has one; else moves of the whole block.
+
+For a block: bounds on Taylor remainders, and how many rows they make it draw.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,9 +15,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.bounds.group_draws import grouped
-from pymc_austerity.bounds.row_constants import ExpansionCoordinates
-from pymc_austerity.bounds.row_function import have_one_predictor
-from pymc_austerity.bounds.row_sampler import (
+from pymc_austerity.bounds.remainder import (
     ConstantsTable,
     InMemory,
     NewTable,
@@ -25,12 +26,16 @@ from pymc_austerity.bounds.row_sampler import (
     positions_of_largest,
     row_sampler_of,
 )
+from pymc_austerity.bounds.row_constants import ExpansionCoordinates
+from pymc_austerity.bounds.row_function import have_one_predictor
 from pymc_austerity.bounds.screened_draws import screened
 from pymc_austerity.bounds.sparsity import coordinate_groups, typical_length
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.data.files import ScratchTable
-from pymc_austerity.exceptions import UnboundedError, warn
+from pymc_austerity.exceptions import UnboundedError, UnsuitableError, warn
+from pymc_austerity.kernels.tuna import TunaRule, tuna_transitions
 from pymc_austerity.mode.mode_fit import FittedTerms
+from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.structure.fixed_variables import in_the_way
@@ -38,7 +43,7 @@ from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.messages import few_digits
-from pymc_austerity.step_methods.metropolis.engine.tuna import TunaInputs
+from pymc_austerity.step_methods.metropolis.engine.base import Bound, Engine
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, TunaFields
 from pymc_austerity.step_methods.metropolis.plan import (
     BlockPlan,
@@ -47,10 +52,12 @@ from pymc_austerity.step_methods.metropolis.plan import (
     Survey,
     block_plan,
     bound_proposal,
+    factorised,
     mode_fit_of,
     survey,
 )
 from pymc_austerity.step_methods.metropolis.prediction import Prediction, predict
+from pymc_austerity.step_methods.metropolis.which_plan import find_plate, plan_sweeps
 from pymc_austerity.target import Vector
 from pymc_austerity.validation import is_real
 
@@ -135,11 +142,43 @@ class TunaRecipe(Recipe):
             )
 
 
-@dataclass(frozen=True)
-class TunaPlan(BlockPlan):
-    """A `TunaMH`, ready to be compiled. It has size N."""
+def plan_exact(
+    options: MetropolisOptions, point: PointType, recipe: Recipe | None = None, client: object = None
+) -> Plan:
+    """The plan of `TunaMH`: sweeps over a plate, if the model has one; else moves of the whole block.
 
-    recipe: TunaRecipe
+    With a `distributed.Client` sums over all rows, which the search for the mode needs, are computed there.
+    """
+    if isinstance(recipe, TunaRecipe):
+        return plan_tuna(options, point, recipe)
+    if recipe is not None:
+        return plan_sweeps(options, point, recipe)
+    fact = factorised(options, point)
+    scratch_folder(fact)  # an error before a long search
+    plate, why_not = (None, "") if options.chi or options.curvature else find_plate(options, fact, point)
+    if plate is not None:
+        if client is not None:
+            warn("The set-up of a plate of effects is not distributed: client= has had no effect.")
+        return plan_sweeps(options, point, found=plate)
+    elsewhere = None
+    if client is not None:
+        # The cluster is imported where there is one.
+        from pymc_austerity.step_methods.metropolis.sums_elsewhere import SumsElsewhere
+
+        elsewhere = SumsElsewhere(client, options, point)
+    try:
+        surveyed = survey(options, point, certify=False, factorisation=fact, elsewhere=elsewhere)
+        plan = plan_tuna(options, point, surveyed=surveyed)
+    except UnsuitableError as error:
+        if why_not:
+            error.add_note(f"The model has effects of many groups, which are no plate: {why_not}.")
+        raise
+    finally:
+        if elsewhere is not None:
+            elsewhere.close()
+    if why_not and plan.recipe.reads_all:
+        warn(f"The model has effects of many groups, which could not be moved as a plate: {why_not}.")
+    return plan
 
 
 def plan_tuna(
@@ -147,21 +186,11 @@ def plan_tuna(
     point: PointType,
     recipe: TunaRecipe | None = None,
     surveyed: Survey | None = None,
-) -> TunaPlan:
+) -> BlockPlan[TunaRecipe]:
     """Find mode and expansion, unless there is a survey, and bound what is left of each row.
 
-    With a recipe nothing is searched for; bounds, which have size N, are computed anew.
-
-    Raises
-    ------
-    FactorisationError
-        If rows of a term cannot be computed one by one.
-    UnsuitableError
-        If there is no mode.
-    NoBoundError
-        If no bound is known for the remainders of a term.
-    OtherDataError
-        If the recipe was made for other data.
+    With a recipe nothing is searched for; bounds, which have size N, are computed anew. Beside the errors of
+    `survey` there is `NoBoundError`, if no bound is known for the remainders of a term.
     """
     surveyed = survey(options, point, recipe, certify=False) if surveyed is None else surveyed
     bound = bound_proposal(options, surveyed, EXACT, point)
@@ -195,20 +224,50 @@ def _with_rows(  # type: ignore[explicit-any]
     bound: BoundProposal,
     recipe: TunaRecipe,
     rows: RowDraws | None,
-) -> TunaPlan:
+) -> BlockPlan[TunaRecipe]:
     """The plan with drawn rows, or with the exact test on all of them."""
     fact, found = surveyed.factorisation, surveyed.found
     assert found is not None
     if rows is None:
         # A surrogate moves on the Taylor polynomial, others on the terms of the model.
         terms = found.expanded if bound.is_surrogate else fact
-        plan = block_plan(options, surveyed, terms, bound, recipe)
-        return TunaPlan(options, fact, recipe, bound, plan.inputs)
+        return block_plan(options, surveyed, terms, bound, recipe)
 
-    def inputs(q: Vector) -> TunaInputs:
-        return TunaInputs(found.expanded, rows, options.chi, options.debug)
+    def engine(bound: Bound, q: Vector, point: PointType) -> TunaEngine:
+        return TunaEngine(bound, q, point, found.expanded, rows, options.chi, options.debug)
 
-    return TunaPlan(options, fact, recipe, bound, inputs)
+    return BlockPlan(options, fact, recipe, bound, engine)
+
+
+class TunaEngine(Engine):
+    """Transitions of `kernels.tuna`: the local terms are remainders.
+
+    The sample statistic `bound_violations` counts terms larger than their bounds, if `debug`.
+    """
+
+    kernel = staticmethod(tuna_transitions)
+    functions = ("global_log_ratio", "log_ratios", "features")
+
+    def __init__(  # type: ignore[explicit-any]
+        self,
+        proposal: Bound,
+        q: Vector,
+        point: PointType,
+        factorisation: Factorisation,
+        rows: RowDraws,
+        chi: float,
+        debug: bool,
+    ) -> None:
+        self.n_local = self.n_others = factorisation.n_local
+        self.rows = rows
+        self._chi, self._debug = chi, debug
+        self.target = CompiledTarget(factorisation)
+        self._compile(proposal, q, point)
+
+    def restart(self) -> None:
+        """Begin to count violations."""
+        self.violations = np.zeros(1, dtype=np.int64)
+        self.given = {"rows": self.rows, "rule": TunaRule(self._chi, self.violations, self._debug)}
 
 
 class NoBoundError(UnboundedError):
@@ -236,15 +295,7 @@ class NoBoundError(UnboundedError):
 
 
 def bounded_rows(options: MetropolisOptions, surveyed: Survey, point: PointType) -> tuple[RowDraws, str]:  # type: ignore[explicit-any]
-    """Bounds on the remainders of all local terms, with rows drawn in proportion to them; and their sources.
-
-    Raises
-    ------
-    NoBoundError
-        If none is known for a term.
-    ValueError
-        If `curvature` is given for something else.
-    """
+    """Bounds on the remainders of all local terms, with rows drawn by them; and the sources of these."""
     fact, found, curvature = surveyed.factorisation, surveyed.found, options.curvature
     folder = scratch_folder(fact)
     assert found is not None

@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
 
 def plan(options: MetropolisOptions, point: PointType, recipe: Recipe | None = None) -> Plan:
-    """The plan of a step with a decision rule; with a recipe, the same plan in another process.
-
-    Raises
-    ------
-    OtherDataError
-        If the recipe was made for other data.
-    """
+    """The plan of a step with a decision rule; with a recipe, the same plan in another process."""
     if options.elementwise:
         from pymc_austerity.step_methods.metropolis.element_plan import plan_elements
 

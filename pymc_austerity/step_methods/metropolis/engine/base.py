@@ -37,6 +37,8 @@ def nothing(point: PointType) -> int:
 
 
 NO_RANGE = RangeBound(no_range, nothing)
+# A proposal, ready for a block or for its elements.
+Bound = BoundProposal | BoundElements
 # Parameters that every kernel has first: how many transitions, whether it tunes, generator, state, data.
 N_COMMON = 5
 
@@ -45,19 +47,12 @@ class CompiledKernel:
     """Transitions of one step, compiled. It has size N: it is made anew in every process.
 
     A subclass says in `_given` what its kernel is handed, by the names of the kernel's parameters.
-
-    Attributes
-    ----------
-    n_local : int
-        Local terms.
-    n_others : int
-        Those that are subsampled.
-    reads_all, needs_range : bool
-        Whether the decision rule reads all terms anyway, and whether it depends on a bound of their range.
     """
 
+    # Local terms, and those that are subsampled.
     n_local: int
     n_others: int
+    # Whether the decision rule reads all terms anyway, and whether it depends on a bound of their range.
     reads_all = False
     needs_range = False
     target: CompiledTarget
@@ -73,7 +68,7 @@ class CompiledKernel:
 
     def take_violations(self) -> float:
         """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
-        return np.nan
+        raise NotImplementedError
 
     @property
     def backend(self) -> Backend:
@@ -104,7 +99,10 @@ class CompiledKernel:
         Only the proposal's state may come from elsewhere: as long as it is the one of the last call, all
         arguments have the types that they had.
         """
-        given, values = self._given(q, point, proposal_state), [n, tune, rng, q, self.target.args(point)]
+        args = self.target.fixed_args
+        if args is None:
+            args = self.target.args(point)
+        given, values = self._given(q, point, proposal_state), [n, tune, rng, q, args]
         for name, places in self._open:
             value = given[name]
             if places is None:
@@ -140,54 +138,51 @@ class CompiledKernel:
         return records
 
 
-class Inputs:
-    """What a kernel for a block is handed besides the state of a chain. It has size N.
+class Engine(CompiledKernel):
+    """Transitions of a block, of whatever kernel.
 
-    Attributes
-    ----------
-    kernel : callable
-    functions : sequence of str
-        Those of the target that it calls, besides those that the proposal does.
-    target : CompiledTarget
-    n_local, n_others : int
-        Local terms, and those that are subsampled.
-    reads_all, needs_range : bool
-        See `CompiledKernel`.
-    tells_given : bool
-        Whether work in proportion to the data, once for a draw, is worth a warning.
-    suspects : str
-        Functions of a user, which may not compile.
-    compilable : bool
-        Whether all but the proposal is known to compile.
-    given : dict
-        What the kernel is handed, if that does not depend on the state.
-    violations : ndarray of int, shape (1,), or None
-        Terms larger than their bounds.
+    A subclass names the kernel, and says what it is handed: in `given` if that does not depend on the state,
+    else in `at`. When all is there it calls `_compile`.
     """
 
     kernel: Callable[..., Any]
+    # Functions of the target that the kernel calls, besides those that the proposal does.
     functions: Sequence[str]
-    target: CompiledTarget
-    n_local: int
-    n_others: int
-    reads_all = False
-    needs_range = False
+    # Whether work in proportion to the data, once for a draw, is worth a warning.
     tells_given = True
-    suspects = "proposal"
-    compilable = True
-    given: dict[str, Any]
+    # Functions of a user, which may not compile; and whether all but the proposal is known to compile.
+    suspects, compilable = "proposal", True
+    given: dict[str, Any] | None = None
+    # Terms larger than their bounds, shape (1,).
     violations: Index | None = None
 
-    def restart(self) -> None:
-        """Forget the last state, and what an interrupted decision left in disorder."""
-
-    def copy(self) -> Self:
-        """Copy of the kernel for another chain, which begins with `restart`."""
-        return copy(self)
+    def _compile(self, proposal: Bound, q: np.ndarray, point: PointType) -> None:
+        """Compile with a state, and the values of all variables."""
+        self._proposal = proposal
+        self._record: Any = proposal.kernel(proposal.state)
+        if self.tells_given:
+            warn_of_given(self.target)
+        self.restart()
+        functions = dict.fromkeys([*self.functions, *proposal.target_functions])
+        with exact_arithmetic():
+            given = self._given(q, point, proposal.state)
+        records = self._put_around(self.kernel, given, functions)
+        try:
+            with exact_arithmetic():  # the first call compiles, and makes no transition
+                self.run(0, False, np.random.default_rng(0), q, point, proposal.state)
+        except Exception as error:  # numba passes some errors of the code it compiles through
+            if self.compilable and proposal.compilable:
+                raise
+            warn(
+                f"numba cannot compile the {self.suspects} ({first_line(error)}); it runs interpreted, "
+                "which is many times slower."
+            )
+            self._seen_state = None
+            self._transitions = self.target.interpret(self.kernel, records)
 
     def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
         """What the kernel is handed in a state, by the names of its parameters, but for the proposal."""
-        return self.given
+        raise NotImplementedError
 
     def take_violations(self) -> float:
         """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
@@ -197,62 +192,8 @@ class Inputs:
         self.violations[0] = 0
         return count
 
-
-class Engine(CompiledKernel):
-    """Transitions of a block, of whatever kernel.
-
-    Parameters
-    ----------
-    inputs : Inputs
-    proposal : BoundProposal or BoundElements
-    q, point : ndarray, dict
-        A state, and the values of all variables, to compile with.
-    """
-
-    def __init__(
-        self, inputs: Inputs, proposal: BoundProposal | BoundElements, q: np.ndarray, point: PointType
-    ) -> None:
-        self.inputs, self.target, self._proposal = inputs, inputs.target, proposal
-        self._record: Any = proposal.kernel(proposal.state)
-        self.n_local, self.n_others = inputs.n_local, inputs.n_others
-        self.reads_all, self.needs_range = inputs.reads_all, inputs.needs_range
-        if inputs.tells_given:
-            warn_of_given(self.target)
-        self.restart()
-        functions = dict.fromkeys([*inputs.functions, *proposal.target_functions])
-        with exact_arithmetic():
-            given = self._given(q, point, proposal.state)
-        records = self._put_around(inputs.kernel, given, functions)
-        try:
-            with exact_arithmetic():  # the first call compiles, and makes no transition
-                self.run(0, False, np.random.default_rng(0), q, point, proposal.state)
-        except Exception as error:  # numba passes some errors of the code it compiles through
-            if inputs.compilable and proposal.compilable:
-                raise
-            warn(
-                f"numba cannot compile the {inputs.suspects} ({first_line(error)}); it runs interpreted, "
-                "which is many times slower."
-            )
-            self._seen_state = None
-            self._transitions = self.target.interpret(inputs.kernel, records)
-
-    def restart(self) -> None:
-        """Forget the last state, and what an interrupted decision left in disorder."""
-        self.inputs.restart()
-
-    def copy(self) -> Self:
-        """An engine that shares what is compiled, with a state of its own."""
-        clone = copy(self)
-        clone._seen_state, clone.inputs = None, self.inputs.copy()
-        clone.restart()
-        return clone
-
-    def take_violations(self) -> float:
-        """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
-        return self.inputs.take_violations()
-
     def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
-        given = self.inputs.at(q, point)
+        given = self.given or self.at(q, point)
         if self._record.state is not proposal_state:
             self._record = self._proposal.kernel(proposal_state)
         given["proposal"] = self._record

@@ -17,17 +17,7 @@ from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine, Pl
 
 
 class CrossedEngine(PlateEngine):
-    """A sweep is a turn of either plate.
-
-    Parameters
-    ----------
-    survey : CrossedSurvey
-    arrays : sequence of Plate
-        Of either turn.
-    fits : sequence of SharedFit
-    point : dict
-        Values of all variables, to compile with.
-    """
+    """A sweep is a turn of either plate, each with its arrays and its fit. `point` is to compile with."""
 
     def __init__(
         self, survey: CrossedSurvey, arrays: list[Plate], fits: list[SharedFit], point: PointType

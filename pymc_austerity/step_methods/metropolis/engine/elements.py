@@ -1,48 +1,59 @@
-"""What the kernel of single elements is handed: the rows of each, and the stages of all tests."""
+"""Transitions of single elements: the rows of each, and the stages of tests of several populations."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
+from pymc_austerity.acceptance.base import AcceptanceRule, all_seen, with_batch_size
 from pymc_austerity.kernels.elements import READS_ALL, Elements, element_transitions
 from pymc_austerity.kernels.metropolis import Rule
 from pymc_austerity.kernels.subsample import SMALLEST_POPULATION, longest_block
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.element_terms import ElementRows, ElementTerms
 from pymc_austerity.model.structure.incidence_table import shuffle
-from pymc_austerity.step_methods.metropolis.engine.base import Inputs, RangeBound
-from pymc_austerity.step_methods.metropolis.engine.stages import joined
+from pymc_austerity.step_methods.metropolis.engine.base import Bound, Engine, RangeBound
+from pymc_austerity.target import Index
 
 _SEED = 2014
 # Sizes of populations whose stages are kept; these follow latent variables, and change.
 _MOST_KEPT = 10_000
+# Where there are fewer rows than this many first batches, a test would save nothing.
+_BATCHES = 2
 
 
-class ElementInputs(Inputs):
-    """What `kernels.elements` is handed.
+def fewest_rows(rule: AcceptanceRule, chosen: int | None = None) -> int:
+    """Rows below which all are read and nothing is tested."""
+    if rule.functions.decide is all_seen:
+        return int(np.iinfo(np.int64).max)
+    given: int | None = getattr(rule, "batch_size", None)
+    batch: int = getattr(rule, "default_batch_size", 1) if given is None else given
+    return max(2, _BATCHES * batch if chosen is None else max(chosen, batch))
 
-    Parameters
-    ----------
-    terms : ElementTerms
-    rule : AcceptanceRule
-        With its batch size.
-    fewest : int
-        Elements with fewer rows read all of them.
-    in_blocks : bool or None
-        Whether the rows of an element are put in a random order once, of which neighbours are read; None
-        chooses.
-    in_order : bool
-        Whether a sweep goes through the elements in order, or at random.
-    range_bound : RangeBound
 
-    Attributes
-    ----------
-    n_tested : int
-        Elements of which rows are subsampled, at the last run.
+def joined(schedules: Sequence[Any], rule: AcceptanceRule) -> tuple[Any, Index]:
+    """The stages of several populations as one schedule, and where those of each begin."""
+    if not schedules:
+        return rule.bind(int(getattr(rule, "batch_size", None) or 2)), np.empty(0, dtype=np.int64)
+    lengths = [len(schedule.ends) for schedule in schedules]
+    first = schedules[0]
+    whole = {
+        name: np.concatenate([getattr(schedule, name) for schedule in schedules])
+        for name, value in first._asdict().items()
+        if isinstance(value, np.ndarray) and value.shape == first.ends.shape
+    }
+    return first._replace(**whole), np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+
+
+class ElementEngine(Engine):
+    """Transitions of single elements: those with fewer rows than `fewest` read all of them.
+
+    With `in_blocks` the rows of an element are put in a random order once, of which neighbours are read; None
+    chooses. A sweep goes through the elements `in_order`, or at random. It is compiled with `q` and
+    `point`.
     """
 
     kernel = staticmethod(element_transitions)
@@ -52,6 +63,9 @@ class ElementInputs(Inputs):
 
     def __init__(
         self,
+        proposal: Bound,
+        q: np.ndarray,
+        point: PointType,
         terms: ElementTerms,
         rule: AcceptanceRule,
         fewest: int,
@@ -66,6 +80,7 @@ class ElementInputs(Inputs):
         self._stages: dict[int, Any] = {}
         self._made: tuple[ElementRows, Elements, Any] | None = None
         self.target = CompiledTarget(terms.factorisation)
+        self._compile(proposal, q, point)
 
     @property
     def n_tested(self) -> int:
@@ -73,18 +88,13 @@ class ElementInputs(Inputs):
         assert self._made is not None
         return int(np.count_nonzero(self._made[1].first_stage != READS_ALL))
 
-    def copy(self) -> ElementInputs:
-        """Copy of the engine with work space of its own."""
-        clone = super().copy()
-        clone._order, clone._made = self._order.copy(), None
-        return clone
-
     def restart(self) -> None:
         """Forget what an interrupted transition left in disorder."""
-        self._order[:] = np.arange(len(self._order))
+        self._order = np.arange(len(self._order))
         if self._made is not None:
-            population = self._made[1].population
-            population[:] = np.arange(len(population))
+            rows, elements, schedule = self._made
+            population = np.arange(len(elements.population))
+            self._made = rows, elements._replace(population=population, order=self._order), schedule
 
     def _stages_of(self, size: int) -> Any:
         """The stages of the test of an element with so many rows."""

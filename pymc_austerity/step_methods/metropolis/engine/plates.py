@@ -24,7 +24,7 @@ from pymc_austerity.model.plates.inner_effects import Scaled
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows, joined
+from pymc_austerity.step_methods.metropolis.engine.elements import fewest_rows, joined
 from pymc_austerity.target import Index, Vector
 
 
@@ -38,17 +38,8 @@ class PlateProposalState(NamedTuple):
 class PlateEngine(CompiledKernel):
     """Transitions of `kernels.plates`: what is compiled of a model is its prior alone.
 
-    Parameters
-    ----------
-    shared : Factorisation
-        The terms of theta, with features; see `PlateSurvey.of_kernel`.
-    plate : Plate
-    q, point : ndarray, dict
-        A state, and the values of all variables, to compile with.
-    rule : AcceptanceRule, optional
-        Decides on a subsample of remainders. Default: moves are decided exactly.
-    kernel : callable, default plate_sweeps
-        What runs where they are decided exactly.
+    `shared` are the terms of theta, with features; see `PlateSurvey.of_kernel`. A `rule` decides on a
+    subsample of remainders; without one the `kernel` decides exactly. It is compiled with `q` and `point`.
     """
 
     # Which of the plates of a chain it moves.

@@ -23,13 +23,7 @@ from pymc_austerity.step_methods.metropolis.engine.base import RangeBound, nothi
 
 
 def range_bound_of(given: Any, q: np.ndarray) -> RangeBound:
-    """Make sense of what a user gave as `range_bound`: "exact", or a function.
-
-    Raises
-    ------
-    ValueError
-        If it is neither, or the function returns anything but a finite number that is not negative.
-    """
+    """Make sense of what a user gave as `range_bound`: "exact", or a function."""
     if isinstance(given, str) and given == "exact":
         warn(
             'range_bound="exact" evaluates all terms at each transition to find the range of their log '
@@ -47,11 +41,6 @@ def certificates_of(
     """Certificates for all local terms, or those of their remainders.
 
     What has size N is left out, so that they travel to other processes.
-
-    Raises
-    ------
-    UnboundedError
-        If none is known for a term.
     """
     if mode_fit is not None and mode_fit.expansion is not None:
         if mode_fit.certificate is None:

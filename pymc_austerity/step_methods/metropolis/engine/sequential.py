@@ -17,10 +17,10 @@ from pymc_austerity.kernels.metropolis import (
     transitions,
     unknown_sum,
 )
-from pymc_austerity.kernels.subsample import Rows, in_blocks, rows_of
+from pymc_austerity.kernels.subsample import in_blocks, rows_of
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.step_methods.metropolis.engine.base import NO_RANGE, Inputs, RangeBound
+from pymc_austerity.step_methods.metropolis.engine.base import NO_RANGE, Bound, Engine, RangeBound
 from pymc_austerity.step_methods.metropolis.options import RangeOption, Subsample
 from pymc_austerity.target import Index
 
@@ -50,34 +50,19 @@ def range_bound_for(
     return certified(certificates, structure)
 
 
-class RuleInputs(Inputs):
-    """What the kernels of a decision rule are handed.
+class RuleEngine(Engine):
+    """Transitions of a decision rule.
 
-    A rule that is decided only when all terms are seen has `full_transitions`, others `transitions`.
-
-    Parameters
-    ----------
-    factorisation : Factorisation
-    rule : AcceptanceRule
-    range_bound : RangeBound
-        For rules that need the range of the log ratios.
-    exact_rows : ndarray of int
-        Positions of the population that are evaluated at every step.
-    subsample : "gather", "block" or None
-        Draw single rows, or blocks of neighbours of shuffled rows; None chooses.
-    kernels : (callable, callable), optional
-        The transitions of a rule that reads all terms, and those of any other.
-
-    Attributes
-    ----------
-    full : bool
-        Whether it is the kernel of all terms.
-    exact_rows : ndarray of int
-        Where these rows are stored, in order.
+    A rule that is decided only when all terms are seen has the first of the `kernels`, others the second.
+    Terms at `exact_rows` are evaluated at every step. `subsample` is to draw single rows, or blocks of
+    neighbours of shuffled rows; None chooses. It is compiled with `q` and `point`.
     """
 
     def __init__(
         self,
+        proposal: Bound,
+        q: np.ndarray,
+        point: PointType,
         factorisation: Factorisation,
         rule: AcceptanceRule,
         range_bound: RangeBound,
@@ -99,11 +84,13 @@ class RuleInputs(Inputs):
         if self.full:
             self.kernel, self._functions = kernels[0], rule.functions
             self.functions = ["log_terms", "global_log_ratio"]
-            return
-        self.kernel, self._rule = kernels[1], Rule(self._schedule, 0, *rule.functions, range_bound.function)
-        self.functions = ["global_log_ratio", "log_ratios", *range_bound.functions]
-        self.compilable = range_bound.compilable
-        self.suspects = "proposal" if range_bound.compilable else "proposal or range_bound"
+        else:
+            self.kernel = kernels[1]
+            self._rule = Rule(self._schedule, 0, *rule.functions, range_bound.function)
+            self.functions = ["global_log_ratio", "log_ratios", *range_bound.functions]
+            self.compilable = range_bound.compilable
+            self.suspects = "proposal" if range_bound.compilable else "proposal or range_bound"
+        self._compile(proposal, q, point)
 
     def _in_blocks(
         self, subsample: Subsample | None, rule: AcceptanceRule, factorisation: Factorisation
@@ -132,8 +119,11 @@ class RuleInputs(Inputs):
 
     def restart(self) -> None:
         """Forget the last state, and what an interrupted decision left in disorder."""
-        self._rows: Rows | None = None if self.full else rows_of(self._schedule, self.exact_rows)
         self._current: Current | None = None
+        if not self.full:
+            rows = rows_of(self._schedule, self.exact_rows)
+            self._decision = {"rows": rows, "rule": self._rule}
+            self.given = None if self.needs_range else self._decision
 
     def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
         """What the kernel is handed in a state, but for the proposal."""
@@ -141,7 +131,4 @@ class RuleInputs(Inputs):
             if self._current is None or self.target.other_names:  # others may have moved since
                 self._current = unknown_sum(self.n_local, q)
             return {"current": self._current, "rule": self._functions}
-        rule = self._rule
-        if self.needs_range:
-            rule = rule._replace(bound=self._range_bound.at(point))
-        return {"rows": self._rows, "rule": rule}
+        return {**self._decision, "rule": self._rule._replace(bound=self._range_bound.at(point))}
