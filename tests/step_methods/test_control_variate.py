@@ -359,3 +359,19 @@ def test_the_name_of_a_term_does_not_choose_the_kernel():
     assert MetropolisHastings(model=named)._engine.full
     expanded = MetropolisHastings(model=named, control_variate=Taylor(exact_rows=0))
     assert not expanded._engine.full
+
+
+FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def compiled(model):
+    return AusterityMH(model=model, control_variate=TAYLOR, rng=1)
+
+
+@FORK
+def test_parallel_chains_are_those_in_sequence(model, compiled, draw, same):
+    one = draw(model, deepcopy(compiled), tune=30, draws=30)
+    other = draw(model, deepcopy(compiled), tune=30, draws=30, cores=2, mp_ctx="fork")
+    assert same(one, other)
+    assert np.unique(one["posterior"]["beta"].to_numpy()[..., 0]).size > 20

@@ -527,3 +527,26 @@ def score(one, other):
         found.append((batches.mean(axis=0), batches.std(axis=0, ddof=1) / np.sqrt(len(batches))))
     (a, s), (b, t) = found
     return np.max(np.abs((a - b) / np.hypot(s, t)))
+
+
+@FORK
+@pytest.mark.slow("samples in processes, which build the step again")
+def test_draws_are_equal_in_other_processes(draw, same):
+    model = model_of(is_centered=False)
+    step = TunaMH(model=model)
+    one = draw(model, step, chains=2, cores=1)
+    assert same(draw(model, step, chains=2, cores=2, mp_ctx="forkserver"), one)
+    with model:
+        pm.set_data(OTHER)
+    other = draw(model, step, chains=2, cores=1)
+    assert not same(other, one)
+    assert same(draw(model, step, chains=2, cores=2, mp_ctx="fork"), other)
+
+
+@pytest.mark.slow("samples in processes, which build the step again")
+def test_draws_by_a_test_are_equal_in_other_processes(draw, same):
+    model = model_of()
+    step = AusterityMH(model=model, batch_size=10, **TESTED)
+    one = draw(model, step, chains=2, cores=1)
+    assert same(draw(model, step, chains=2, cores=2, mp_ctx="forkserver"), one)
+    assert one.sample_stats["plate_n_used"].mean() < N

@@ -337,18 +337,22 @@ class TestCopies:
 
 
 class TestSample:
-    @INTERPRETED
+    @pytest.mark.slow("compiles NUTS, and samples in two processes")
     @pytest.mark.filterwarnings("ignore:Tuning ended")
     def test_beside_a_subsampled_step(self, models, draw):
-        """tests/conformance has such a run in other processes."""
+        """One seed gives the same draws, bit by bit, in sequence and in parallel."""
         model = models("groups")
-        steps = [
-            AusterityMH([model["effect"]], proposal=RandomWalk(0.02), model=model),
-            restricted_slice([model["alone"], model["w"]], model=model),
-            restricted_nuts([model["tau"], model["mu"]], model=model),
-        ]
         start = {"effect": np.random.default_rng(1).normal(size=20)}
-        stats = draw(model, steps, initvals=start)["sample_stats"]
+        results = []
+        for parallel in ({}, {"cores": 2, "mp_ctx": "forkserver"}):
+            steps = [
+                AusterityMH([model["effect"]], proposal=RandomWalk(0.02), model=model),
+                restricted_slice([model["alone"], model["w"]], model=model),
+                restricted_nuts([model["tau"], model["mu"]], model=model),
+            ]
+            results.append(draw(model, steps, initvals=start, **parallel))
+        assert results[0]["posterior"].to_dataset().equals(results[1]["posterior"].to_dataset())
+        stats = results[0]["sample_stats"]
         assert np.isnan(stats["lp"]).all()
         assert np.isfinite(stats["energy"]).all()
 

@@ -259,3 +259,11 @@ def test_other_data_make_no_machine_code(monkeypatch):
     monkeypatch.setattr(native, "_made", type(native._made)())
     TunaMH(model=model)
     assert "engine" in made  # the check sees what is made
+
+
+@FORK
+@pytest.mark.slow("samples in several processes")
+def test_new_data_in_a_parallel_run(draw, same):
+    """Forked; see `test_a_latent_vector_that_changes_its_length_in_workers` for fresh workers."""
+    change = lambda: pm.set_data(NEW["fewer rows"])  # noqa: E731
+    check(draw, same, regression(), change, cores=2, mp_ctx="fork")
