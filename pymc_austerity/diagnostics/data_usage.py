@@ -64,18 +64,17 @@ def data_usage_summary(idata: Any) -> pd.DataFrame:
     names = ("fraction_used", "n_stages", "exhausted", "acceptance_rate", "accepted")
     stats = aligned(idata, "n_used", *names)
     rates = stats["acceptance_rate"].fillna(stats["accepted"])
-    draws = ("chain", "draw")
     used = stats["n_used"]
     table = {
         "n_local": n_local(idata, stats),
-        "n_used": used.mean(draws),
-        "median": used.median(draws),
-        "q95": used.quantile(0.95, draws).drop_vars("quantile"),
-        "max": used.max(draws),
-        "fraction_used": stats["fraction_used"].mean(draws),
-        "n_stages": stats["n_stages"].mean(draws),
-        "exhausted": stats["exhausted"].mean(draws),
-        "acceptance_rate": rates.mean(draws),
+        "n_used": used.mean(SAMPLE),
+        "median": used.median(SAMPLE),
+        "q95": used.quantile(0.95, SAMPLE).drop_vars("quantile"),
+        "max": used.max(SAMPLE),
+        "fraction_used": stats["fraction_used"].mean(SAMPLE),
+        "n_stages": stats["n_stages"].mean(SAMPLE),
+        "exhausted": stats["exhausted"].mean(SAMPLE),
+        "acceptance_rate": rates.mean(SAMPLE),
     }
     return pd.DataFrame({k: v.values for k, v in table.items()}, index=list(stats["sampler"].values))
 
@@ -87,8 +86,8 @@ def n_local(idata: Any, stats: xr.Dataset) -> xr.DataArray:
     the mean number of terms of an element is returned.
     """
     read = stats["fraction_used"] > 0.0
-    used = stats["n_used"].where(read).sum(("chain", "draw"))
-    share = stats["fraction_used"].where(read).sum(("chain", "draw"))
+    used = stats["n_used"].where(read).sum(SAMPLE)
+    share = stats["fraction_used"].where(read).sum(SAMPLE)
     found: xr.DataArray = (used / share.where(share > 0.0)).round()
     steps = stamped_steps(idata, "n_used") or ()
     by_element = [step["n_local"] if step.get("elementwise") else np.nan for step in steps]

@@ -8,6 +8,7 @@ import xarray as xr
 from scipy.special import ndtr
 
 from pymc_austerity.diagnostics.samplers import aligned, stamped_steps
+from pymc_austerity.diagnostics.scalars import SAMPLE
 from pymc_austerity.validation import is_real
 
 # Rules whose decision is random given the mean: there is no right one to miss.
@@ -138,14 +139,13 @@ def decision_summary(idata: Any, *, near_tie: float = 3.0) -> pd.DataFrame:
     step          2      0.0114     0.0228        0.5        0.5
     """
     found = decisions(idata, near_tie=near_tie)
-    draws = ("chain", "draw")
     known = found["z"].notnull()
-    number = known.sum(draws)
+    number = known.sum(SAMPLE)
     table = {
         "decisions": number,
-        "mean_error": found["error_estimate"].mean(draws),
-        "max_error": found["error_estimate"].max(draws),
-        "near_ties": found["near_tie"].sum(draws) / number.where(number > 0),
-        "exhausted": found["exhausted"].mean(draws),
+        "mean_error": found["error_estimate"].mean(SAMPLE),
+        "max_error": found["error_estimate"].max(SAMPLE),
+        "near_ties": found["near_tie"].sum(SAMPLE) / number.where(number > 0),
+        "exhausted": found["exhausted"].mean(SAMPLE),
     }
     return pd.DataFrame({k: v.values for k, v in table.items()}, index=list(found["sampler"].values))

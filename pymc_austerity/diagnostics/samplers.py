@@ -188,7 +188,7 @@ def _check_sizes(stats: xr.Dataset, records: list[dict[str, Any]]) -> None:
     """Are the steps of the data that the statistics are of?"""
     if "fraction_used" not in stats:
         return
-    sums = [_columns(stats, name).sum(("chain", "draw")).values for name in ("n_used", "fraction_used")]
+    sums = [_columns(stats, name).sum(SAMPLE).values for name in ("n_used", "fraction_used")]
     for record, used, share in zip(records, *sums, strict=True):
         if record.get("elementwise"):
             continue  # shares are of the rows of an element

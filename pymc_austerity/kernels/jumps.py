@@ -7,14 +7,8 @@ import numpy as np
 
 from pymc_austerity.acceptance.base import RuleFunctions
 from pymc_austerity.compilation import jitable
-from pymc_austerity.kernels.metropolis import (
-    Current,
-    Outcome,
-    Rule,
-    certified_range,
-    full_transitions,
-    transitions,
-)
+from pymc_austerity.kernels.log_ratio_range import certified_range
+from pymc_austerity.kernels.metropolis import Current, Outcome, Rule, full_transitions, transitions
 from pymc_austerity.kernels.subsample import Rows
 from pymc_austerity.proposals.base import ProposalKernel
 from pymc_austerity.proposals.jumps import OTHER

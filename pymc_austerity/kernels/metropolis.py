@@ -27,8 +27,6 @@ from pymc_austerity.acceptance.base import (
     nothing_read,
     standard_error,
 )
-from pymc_austerity.bounds.log_ratio_range import certified_range as range_of_certificates
-from pymc_austerity.bounds.remainder import remainder_range
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.subsample import (
@@ -42,8 +40,6 @@ from pymc_austerity.kernels.subsample import (
 from pymc_austerity.proposals.base import ProposalKernel
 from pymc_austerity.target import CHUNK, Target, Vector
 
-# ``(bound, q_new, q, args, rows, target) -> float``: a number that max_i l_i - min_i l_i over the rows that
-# are sampled from does not exceed, for rules whose guarantee needs it; `bound` is whatever it needs.
 RangeOf = Callable[[Any, Vector, Vector, tuple[Any, ...], Rows, Target], float]
 
 # Rounding of log ratios, which are differences of larger numbers.
@@ -71,7 +67,7 @@ class Rule(NamedTuple):
     accept: Accept
     others: Others
     clipped: Clipped
-    range_of: RangeOf
+    range_of: RangeOf  # see `kernels.log_ratio_range`
 
 
 class Outcome(NamedTuple):
@@ -268,38 +264,6 @@ def no_range(
 ) -> float:
     """NaN as the range, for rules that do not ask for it."""
     return math.nan
-
-
-@jitable
-def certified_range(
-    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
-) -> float:
-    """Range of the log ratios from certificates, in O(D^2)."""
-    return range_of_certificates(bound, q_new, q)
-
-
-@jitable
-def certified_remainder_range(
-    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
-) -> float:
-    """Range from certificates of Taylor remainders, in O(D^2), or O(p^2) in p features of the state."""
-    return remainder_range(bound, target.features(q_new, args), target.features(q, args))
-
-
-@jitable
-def exact_range(
-    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
-) -> float:
-    """Evaluate all log ratios, as the authors of MHSubLhd do."""
-    low, high = math.inf, -math.inf
-    for start in range(0, rows.n_others, CHUNK):
-        index = among_others(np.arange(start, min(start + CHUNK, rows.n_others)), rows)
-        for x in target.log_ratios(q_new, q, index, args):
-            if math.isnan(x):
-                return math.inf  # nothing is known of the others' order, so all are read
-            low = min(low, x)
-            high = max(high, x)
-    return high - low
 
 
 @jitable

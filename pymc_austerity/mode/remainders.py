@@ -139,12 +139,8 @@ class Departures:
 
     def _at(self, step: Vector) -> tuple[float, float]:
         """The sum of remainders, and the log posterior, less that of the normal distribution."""
-        there = self._state(step)
-        total = (
-            self._fact.n_local
-            / len(self._rows)
-            * float((self._terms(there, self._rows) - self._at_mode).sum())
-        )
+        there, weight = self._state(step), self._fact.n_local / len(self._rows)
+        total = weight * float((self._terms(there, self._rows) - self._at_mode).sum())
         prior = float(self._prior(*self._fact.point_values(there), *self._fact.leaf_values))
         return total, prior + total + 0.5 * float(step @ self._precision @ step)
 

@@ -117,10 +117,8 @@ def stored_data(
 
 def _require_equal_lengths(model: pm.Model, name: str, rows: Rows) -> None:
     for var in model.named_vars.values():
-        if var.owner is None or not isinstance(var.owner.op, RowsOnDisk):
-            continue
-        other = var.owner.op
-        if len(other.rows) != len(rows):
+        other = getattr(var.owner, "op", None)
+        if isinstance(other, RowsOnDisk) and len(other.rows) != len(rows):
             raise ValueError(
                 f"{name!r} has {len(rows):,} rows ({rows.path}), and {other.name!r} has "
                 f"{len(other.rows):,} ({other.rows.path}). Data on disk of one model must have equally many: "

@@ -21,8 +21,8 @@ Move = Callable[[Any, Vector, np.random.Generator, tuple[Any, ...], Target], tup
 
 
 @jitable
-def no_adaptation(state: Any, q: Vector, accepted: bool) -> None:
-    """Leave the proposal as it is."""
+def no_adaptation(state: Any, moved: Any, accepted: bool) -> None:
+    """Leave the proposal as it is; what has moved is a state, or the number of an element."""
 
 
 class ProposalKernel(NamedTuple):

@@ -68,11 +68,6 @@ def learn_scale(state: ElementWalk, e: int, accepted: bool) -> None:
 
 
 @jitable
-def stay(state: Any, e: int, accepted: bool) -> None:
-    """Learn nothing from a move of an element."""
-
-
-@jitable
 def other_category(
     state: OtherCategory, rng: np.random.Generator, e: int, q_new: npt.NDArray[Any], start: int, stop: int
 ) -> None:

@@ -129,13 +129,14 @@ class RebuiltStep(BlockedStep):
     def vars(self, given: list[Variable]) -> None:
         self._vars = given
 
-    def _build_first(self, initial_point: PointType | None, progressbar: bool) -> None:
-        """Build at a given point, or where chains begin, and show how far that is."""
+    def _build_first(self, initial_point: PointType | None, progressbar: bool) -> PointType:
+        """Build at a given point, or where chains begin, and show how far that is; returns the point."""
         with watched(type(self).__name__, checked_progressbar(progressbar)):
             stage("reading the model")
             point = default_point(self._model) if initial_point is None else initial_point
             warn_of_long_deterministics(self._model, point)
             self._build_anew(point)
+        return point
 
     def _fingerprints(self) -> list[Fingerprint]:
         return [fingerprint(graph) for graph in self._graphs()]

@@ -30,6 +30,18 @@ def designs(rng):
     }
 
 
+USUAL = {k: v for k, v in designs(np.random.default_rng(1)).items() if k not in ("scales", "zero column")}
+
+
+def whitened(rows):
+    """V and W of a metric in the span of the rows, about as long as that of a posterior."""
+    x = rows[:, :-1]
+    _, singular, right = np.linalg.svd(x, full_matrices=False)
+    kept = singular > 1e-8 * singular[0]
+    scale = singular[kept] / 2
+    return right[kept].T / scale, right[kept] * scale[:, None]
+
+
 def states(rng, n_dim, scale=1.0):
     """Pairs of states: near, far, and along one coordinate."""
     q = scale * rng.normal(size=n_dim) / np.sqrt(n_dim)

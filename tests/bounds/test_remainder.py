@@ -13,7 +13,7 @@ from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remain
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 
 from .curvatures import binomial, poisson
-from .families import N, designs
+from .families import USUAL, N, whitened
 from .row_functions import ETA, row_function, term_of
 from .test_families import (
     AllOnes,
@@ -40,16 +40,6 @@ def second(family, eta):
 
 # Families of `test_families` with enough derivatives.
 SMOOTH = [Logistic, AllOnes, Binomial, Normal, Student, Poisson, Probit, Cloglog, NegativeBinomial, Gamma]
-USUAL = {k: v for k, v in designs(np.random.default_rng(1)).items() if k not in ("scales", "zero column")}
-
-
-def whitened(rows):
-    """V and W of a metric in the span of the rows."""
-    x = rows[:, :-1]
-    _, singular, right = np.linalg.svd(x, full_matrices=False)
-    kept = singular > 1e-8 * singular[0]
-    scale = singular[kept] / 2
-    return right[kept].T / scale, right[kept] * scale[:, None]
 
 
 def setting(make, design, order, seed=0, n_exact=5):

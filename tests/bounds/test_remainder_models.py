@@ -11,7 +11,8 @@ from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.structure.term_structure import TermStructure
 
-from .test_remainder import moves, whitened
+from .families import whitened
+from .test_remainder import moves
 
 N = 1100
 RNG = np.random.default_rng(0)

@@ -11,14 +11,13 @@ from pymc_austerity.bounds.expressions.node import constant
 from pymc_austerity.bounds.remainder import plain_move
 from pymc_austerity.bounds.row_constants import INFLATION
 
-from .families import N, designs, predictor
+from .families import USUAL, N, predictor, whitened
 from .row_functions import logistic, poisson, row_function, term_of
 from .row_functions import sampler_of as made_of
 from .test_block_table import recovered
 from .test_families import Binomial, Huber, Laplace, Logistic, Normal, Poisson, Student
 
 LONG = np.longdouble
-USUAL = {k: v for k, v in designs(np.random.default_rng(1)).items() if k not in ("scales", "zero column")}
 
 
 # Remainders, with formulas of their own in extended precision ---------------------------------------
@@ -56,15 +55,6 @@ def remainders(family, rows, center, order, q):
 # Settings ---------------------------------------------------------------------------------------------
 
 MODELS = [Logistic, Binomial, Poisson, Student]
-
-
-def whitened(rows):
-    """V and W of a metric in the span of the rows, about as long as that of a posterior."""
-    x = rows[:, :-1]
-    _, singular, right = np.linalg.svd(x, full_matrices=False)
-    kept = singular > 1e-8 * singular[0]
-    scale = singular[kept] / 2
-    return right[kept].T / scale, right[kept] * scale[:, None]
 
 
 def setting(make, design="dense with offset", order=2, seed=0):

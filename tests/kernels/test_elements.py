@@ -11,12 +11,12 @@ from pymc_austerity.acceptance.base import ExactBarker, RuleFunctions, above
 from pymc_austerity.acceptance.ttest import BarkerTTest
 from pymc_austerity.kernels.elements import READS_ALL, ElementProposal, Elements, element_transitions
 from pymc_austerity.kernels.metropolis import Rule, no_range
+from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.proposals.elements import (
     ElementWalk,
     OtherCategory,
     learn_scale,
     other_category,
-    stay,
     walk,
 )
 from pymc_austerity.target import Target
@@ -58,7 +58,9 @@ def field(first_stage, in_order=True):
 def trace(rule, n_draws, elements, seed=1, functions=None):
     schedule = rule.bind(len(PAIRS))
     functions = rule.functions if functions is None else functions
-    proposal = ElementProposal(OtherCategory(np.array([math.nan]), np.full(D, K)), other_category, stay)
+    proposal = ElementProposal(
+        OtherCategory(np.array([math.nan]), np.full(D, K)), other_category, no_adaptation
+    )
     whole = Rule(schedule, 0, *functions, no_range)
     rng, q, states = np.random.default_rng(seed), np.zeros(D, dtype=int), []
     for _ in range(n_draws):
@@ -113,7 +115,7 @@ def test_each_element_has_one_turn_in_a_sweep():
         seen.append(e)
         q_new[start] = (q_new[start] + 1) % K
 
-    proposal = ElementProposal(OtherCategory(np.array([math.nan]), np.full(D, K)), propose, stay)
+    proposal = ElementProposal(OtherCategory(np.array([math.nan]), np.full(D, K)), propose, no_adaptation)
     elements = field(READS_ALL, in_order=False)
     rule = Rule(ExactBarker().bind(2), 0, *ExactBarker().functions, no_range)
     for _ in range(3):
@@ -142,7 +144,9 @@ def test_stages_of_one_element_among_those_of_others():
         np.array([0, 25, 65]), np.arange(n, dtype=np.int32), np.array([0, len(first.ends)]), np.arange(40),
         np.empty(0, dtype=int),
     )  # fmt: skip
-    proposal = ElementProposal(OtherCategory(np.array([math.nan]), np.array([2, 2])), other_category, stay)
+    proposal = ElementProposal(
+        OtherCategory(np.array([math.nan]), np.array([2, 2])), other_category, no_adaptation
+    )
     outcome = element_transitions(
         2, False, np.random.default_rng(1), np.zeros(2, dtype=int), (), elements,
         Rule(joined, 0, *rule.functions, no_range), proposal, Target(log_ratios=log_ratios),

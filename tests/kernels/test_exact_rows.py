@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri, stdtr
 
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.kernels import metropolis
-from pymc_austerity.kernels.metropolis import exact_range
+from pymc_austerity.kernels.log_ratio_range import exact_range
 from pymc_austerity.kernels.subsample import (
     NO_ROWS,
     among_others,

@@ -28,6 +28,8 @@ from tests.kernels.three_states import (
     WRONG_WAY_ROUND,
     counts_of_moves,
     jump,
+    matrix_by_bisection,
+    metropolis_matrix,
     table_terms,
     worst_p,
 )
@@ -42,13 +44,7 @@ N_LOCAL = TERMS.shape[1]
 
 def metropolis(log_density, jumps):
     """Transition matrix that is reversible for a log density."""
-    density = np.exp(log_density)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = density[None, :] * jumps.T / (density[:, None] * jumps)
-    matrix = np.where(jumps > 0, jumps * np.minimum(1, np.nan_to_num(ratio)), 0)
-    np.fill_diagonal(matrix, 0)
-    np.fill_diagonal(matrix, 1 - matrix.sum(axis=1))
-    return matrix
+    return metropolis_matrix(np.exp(log_density), jumps)
 
 
 def exchange(i, j):
@@ -109,27 +105,8 @@ def one_transition(
 
 
 def outer_matrix(inner, **kwargs):
-    """Transition probabilities, by bisection for the u at which acceptance ends."""
-    matrix = np.zeros((3, 3))
-    for i, j in itertools.permutations(range(3), 2):
-        if inner[i, j] == 0:
-            continue
-        into_j = inner[i, :j].sum() + 0.5 * inner[i, j]
-
-        def accepted(u, i=i, j=j, into_j=into_j):
-            out = one_transition(inner, ScriptedRng([into_j, u]), np.array([float(i)]), **kwargs)
-            assert not out.accepted or out.q[0] == j
-            return out.accepted
-
-        low, high = 0.0, 1.0
-        if accepted(np.nextafter(1, 0)):
-            low = 1.0
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if accepted(middle) else (low, middle)
-        matrix[i, j] = inner[i, j] * low
-    np.fill_diagonal(matrix, 1 - matrix.sum(axis=1))
-    return matrix
+    """Transition probabilities where moves of an inner kernel are tested."""
+    return matrix_by_bisection(lambda rng, q: one_transition(inner, rng, q, **kwargs), inner)
 
 
 def error_of_law(inner, **kwargs):
@@ -244,22 +221,16 @@ class Staying(ScriptedRng):
         super().__init__([0.5 * INNER[0, 0], u])
 
 
+@pytest.mark.parametrize("exact_rows", [[], [1, 4]], ids=str)
 @pytest.mark.parametrize("rule", [Exact(), TTest(0.05, 2)], ids=["exact", "ttest"])
 @pytest.mark.parametrize("u", [0.0, 0.5, np.nextafter(1, 0)])
-def test_a_surrogate_that_stays_reads_nothing_and_is_accepted(u, rule):
-    target = Target(TABLE.global_log_ratio, Unread())
-    out = one_transition(INNER, Staying(u), np.zeros(1), rule=rule, target=target)
+def test_a_surrogate_that_stays_reads_nothing_and_is_accepted(u, rule, exact_rows):
+    rows = {"target": Target(TABLE.global_log_ratio, Unread()), "exact_rows": np.array(exact_rows, int)}
+    out = one_transition(INNER, Staying(u), np.zeros(1), rule=rule, **rows)
     assert out.accepted
     assert (out.q[0], out.n_accepted) == (0.0, 1)
     assert (out.n_used, out.n_stages, out.n_exhausted) == (0, 0, 0)
     assert out.log_ratio_mean == out.log_ratio_se == 0.0
-
-
-def test_a_surrogate_that_stays_does_not_read_the_exact_rows():
-    target = Target(TABLE.global_log_ratio, Unread())
-    out = one_transition(INNER, Staying(0.5), np.zeros(1), target=target, exact_rows=np.array([1, 4]))
-    assert out.accepted
-    assert out.n_used == 0
 
 
 def test_a_surrogate_that_goes_somewhere_is_tested():

@@ -13,7 +13,6 @@ from pymc_austerity.kernels.elements import ElementProposal, Elements, element_t
 from pymc_austerity.kernels.metropolis import sequential_test, transitions
 from pymc_austerity.kernels.subsample import NO_ROWS, in_blocks, population_of, rows_of
 from pymc_austerity.proposals.base import no_adaptation
-from pymc_austerity.proposals.elements import stay
 from pymc_austerity.target import Target
 from tests.kernels.engines import by, rule_of
 from tests.statistical.errors import LIMIT
@@ -176,7 +175,7 @@ def test_elements_have_pilots_of_their_own():
 
     out = element_transitions(
         2, False, np.random.default_rng(10), np.zeros(2), (), elements, rule_of(rule, joined),
-        ElementProposal(None, propose, stay), reading.target,
+        ElementProposal(None, propose, no_adaptation), reading.target,
     )  # fmt: skip
     assert [len(index) for index in reading.read[::2]] == [20, 20]
     assert all(index.max() < 400 for index in reading.read[:2])

@@ -36,6 +36,7 @@ from tests.kernels.three_states import (
     WITHOUT,
     counts_of_moves,
     jump,
+    with_rest,
     worst_p,
 )
 
@@ -109,8 +110,7 @@ def matrix_by_formula(terms, sampler, chi):
             weight = [np.where(n > 0, (back[k] / there[k]) ** n, 1.0) for k in range(2)]
             accept = np.minimum(1.0, math.exp(base) * np.outer(*weight))
         matrix[i, j] = JUMPS[i, j] * np.nansum(np.outer(*p) * accept)
-    np.fill_diagonal(matrix, 1 - matrix.sum(axis=1))
-    return matrix
+    return with_rest(matrix)
 
 
 # Transition probabilities by enumeration -----------------------------------------------------------------
@@ -219,8 +219,7 @@ class Kernel(NamedTuple):
         matrix = np.zeros((3, 3))
         for i, j in PAIRS:
             matrix[i, j] = JUMPS[i, j] * self.acceptance(i, j)
-        np.fill_diagonal(matrix, 1 - matrix.sum(axis=1))
-        return matrix
+        return with_rest(matrix)
 
 
 def errors(matrix, law):

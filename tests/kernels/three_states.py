@@ -51,9 +51,9 @@ def table_rows(q, index, args):
 TABLE = Target(table_global, table_terms, table_rows)
 
 
-def metropolis_matrix():
+def metropolis_matrix(law=LAW, jumps=JUMPS):
     """Transition probabilities of the textbook chain."""
-    return chain_matrix(lambda ratio: np.minimum(1, ratio))
+    return chain_matrix(lambda ratio: np.minimum(1, ratio), law, jumps)
 
 
 def barker_matrix():
@@ -61,39 +61,44 @@ def barker_matrix():
     return chain_matrix(lambda ratio: ratio / (1 + ratio))
 
 
-def chain_matrix(acceptance):
-    matrix = JUMPS * acceptance((LAW[None, :] * JUMPS.T) / (LAW[:, None] * JUMPS))
+def chain_matrix(acceptance, law=LAW, jumps=JUMPS):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = (law[None, :] * jumps.T) / (law[:, None] * jumps)
+    return with_rest(np.where(jumps > 0, jumps * acceptance(ratio), 0.0))
+
+
+def with_rest(matrix):
+    """The matrix with what is left of each row on its diagonal."""
     np.fill_diagonal(matrix, 0)
     np.fill_diagonal(matrix, 1 - matrix.sum(axis=1))
     return matrix
 
 
-def matrix_by_bisection(transition):
+def matrix_by_bisection(transition, jumps=JUMPS):
     """Transition probabilities of a kernel, by bisection for the u at which acceptance ends.
 
-    ``transition(rng, q)`` makes one transition from q with `jump`, and accepts for all u below some value.
+    ``transition(rng, q)`` makes one transition from q with proposals from a row of `jumps`, and accepts for
+    all u below some value.
     """
 
     def accepted(i, j, u):
-        into_j = JUMPS[i, :j].sum() + 0.5 * JUMPS[i, j]
+        into_j = jumps[i, :j].sum() + 0.5 * jumps[i, j]
         out = transition(ScriptedRng([into_j, u]), np.array([float(i)]))
         assert not out.accepted or out.q[0] == j
         return out.accepted
 
     matrix = np.zeros((3, 3))
     for i, j in itertools.permutations(range(3), 2):
+        if jumps[i, j] == 0:
+            continue
         low, high = 0.0, 1.0
         if accepted(i, j, np.nextafter(1, 0)):
             low = 1.0
         for _ in range(60):
             middle = (low + high) / 2
-            if accepted(i, j, middle):
-                low = middle
-            else:
-                high = middle
-        matrix[i, j] = JUMPS[i, j] * low
-    np.fill_diagonal(matrix, 1 - matrix.sum(axis=1))
-    return matrix
+            low, high = (middle, high) if accepted(i, j, middle) else (low, middle)
+        matrix[i, j] = jumps[i, j] * low
+    return with_rest(matrix)
 
 
 def counts_of_moves(states):

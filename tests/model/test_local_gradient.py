@@ -5,11 +5,11 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_austerity import SGLD, Taylor, factorise
+from pymc_austerity import SGLD, DecreasingStepSize, Taylor, factorise
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import vector_of
-from pymc_austerity.step_methods.langevin.plan import checked_options, plan_sgld
+from pymc_austerity.step_methods.langevin.plan import SgldOptions, checked_options, plan_sgld
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:SGLD accepts every move:pymc_austerity.SubsamplingWarning"),
@@ -80,10 +80,10 @@ def test_remainders(build, order):
     """Also those of features of the block."""
     with pm.Model() as model:
         build()
-    options = checked_options(
-        None, step_size=1e-6, batch_size=100, control_variate=Taylor(order=order), preconditioner=None,
-        steps_per_draw=1, threshold=1000, model=model,
-    )  # fmt: skip
+    asked = SgldOptions(
+        model, model.continuous_value_vars, DecreasingStepSize(1e-6), 100, Taylor(order=order), None, 1, 1000
+    )
+    options = checked_options(asked)
     _, terms, _ = plan_sgld(options, model.initial_point())
     assert terms.is_expanded
     require_gradient(terms, model.initial_point())

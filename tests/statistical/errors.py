@@ -40,6 +40,15 @@ def sd_with_error(draws):
     return sd, error_of_mean((draws - draws.mean()) ** 2) / (2 * sd)
 
 
+def z_of_chains(one, other):
+    """Differences of means, and of mean squares about one center, of chains (n, d), in standard errors."""
+    found, center = [], other.mean(axis=0)
+    for power in (1, 2):
+        for x, y in zip(((one - center) ** power).T, ((other - center) ** power).T, strict=True):
+            found.append((x.mean() - y.mean()) / np.hypot(error_of_mean(x), error_of_mean(y)))
+    return np.array(found)
+
+
 def z_of_count(count, n, probability):
     """Distance of a binomial count from its expectation, in standard errors."""
     return (count - n * probability) / np.sqrt(n * probability * (1 - probability))

@@ -12,7 +12,7 @@ from pymc_austerity import Laplace, MetropolisHastings, SubsamplingWarning, Surr
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.mode.expansion import expand
 from tests.model.features import data, model_of, non_centred, scaled, simplex, simplex_with_scale
-from tests.statistical.errors import LIMIT, error_of_mean
+from tests.statistical.errors import LIMIT, error_of_mean, z_of_chains
 
 pytestmark = [
     pytest.mark.slow("the reference is a chain on all rows"),
@@ -38,14 +38,6 @@ def run(step, model, draws=DRAWS, tune=TUNE, per_draw=1):
             q.append(np.concatenate([np.ravel(point[v.name]) for v in step.vars]))
             stats.append(stat)
     return np.array(q), {name: np.mean([s[name] for s in stats]) for name in stats[0]}
-
-
-def z_scores(one, other):
-    """Means and mean squares about a common center, in standard errors of their differences."""
-    center = other.mean(axis=0)
-    pairs = [(one[:, j], other[:, j]) for j in range(one.shape[1])]
-    pairs += [((one[:, j] - center[j]) ** 2, (other[:, j] - center[j]) ** 2) for j in range(one.shape[1])]
-    return np.array([(a.mean() - b.mean()) / np.hypot(error_of_mean(a), error_of_mean(b)) for a, b in pairs])
 
 
 def tuna(model, proposal, **options):
@@ -76,7 +68,7 @@ def test_simplex_weights(weights, proposal):
     assert step._engine.n_local == N
     draws, stats = run(step, model, draws=DRAWS if proposal is None else 4 * DRAWS)
     assert stats["fraction_used"] < 0.05
-    assert np.abs(z_scores(draws, reference)).max() < LIMIT
+    assert np.abs(z_of_chains(draws, reference)).max() < LIMIT
 
 
 def test_a_wrong_polynomial_is_noticed(weights, monkeypatch):
@@ -89,7 +81,7 @@ def test_a_wrong_polynomial_is_noticed(weights, monkeypatch):
 
     monkeypatch.setattr("pymc_austerity.mode.fit.expand", wrong)
     draws, _ = run(tuna(model, None), model)
-    assert np.abs(z_scores(draws, reference)).max() > LIMIT
+    assert np.abs(z_of_chains(draws, reference)).max() > LIMIT
 
 
 @pytest.mark.parametrize(
@@ -112,7 +104,7 @@ def test_non_centred_hierarchies():
     reference, _ = run(exact(model), model)
     draws, stats = run(tuna(model, None, switch_above=np.inf), model)
     assert stats["fraction_used"] < 0.5
-    assert np.abs(z_scores(draws, reference)).max() < LIMIT
+    assert np.abs(z_of_chains(draws, reference)).max() < LIMIT
 
 
 def test_nuts_besides():

@@ -13,8 +13,7 @@ from pymc_austerity.model.conjugacy.allocations import Allocations
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
 from pymc_austerity.step_methods.gamma.scir import SCIR
 from tests.statistical.errors import LIMIT, error_of_mean, sd_with_error
-from tests.statistical.test_control_variates import Moments
-from tests.statistical.test_hard_posteriors import fit_normal, weigh
+from tests.statistical.references import Moments, fit_normal, weigh
 
 pytestmark = pytest.mark.slow("long chains of three steps")
 

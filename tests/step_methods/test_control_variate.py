@@ -12,7 +12,7 @@ from scipy.special import expit
 from pymc_austerity import AusterityMH, MetropolisHastings, MHSubLhd, RandomWalk, SubsamplingWarning
 from pymc_austerity.bounds.remainder import RemainderCertificate, remainder_range
 from pymc_austerity.control_variates import Taylor
-from pymc_austerity.kernels.metropolis import certified_remainder_range, exact_range
+from pymc_austerity.kernels.log_ratio_range import certified_remainder_range, exact_range
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals import Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState

@@ -11,7 +11,7 @@ import pytest
 from pymc_austerity import AusterityMH, MHSubLhd, SubsamplingWarning, TunaMH, recommend
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.control_variates import Taylor
-from pymc_austerity.kernels.metropolis import certified_remainder_range
+from pymc_austerity.kernels.log_ratio_range import certified_remainder_range
 from pymc_austerity.mode.fit import feature_factors
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.factorise import factorise

@@ -58,9 +58,7 @@ class ChainModel(CompiledTarget):
             self.weighted |= (term.rows >= 0).any(axis=1)
         self._q, self._index = pt.vector("states"), pt.vector("index", dtype="int64")
         tables: list[Leaf] = []
-        weights = SiteGraphs(self._index, self.weighted, self._columns() * 2)
-        graphs = [weights.total(others)]
-        tables += weights.tables
+        graphs = [SiteGraphs(self._index, self.weighted, self._columns() * 2, tables).total(others)]
         n, first = found.layout.n_components, found.layout.is_first()
         graphs.append(self._at_zero(_only(normal, first), first, n, tables))
         later, transitions = ~first, _only(normal, ~first)
@@ -96,22 +94,19 @@ class ChainModel(CompiledTarget):
         """Gradients and Hessians at zero, in the first n numbers of a state and the one before."""
         sites = data_leaf(np.flatnonzero(among), tables)
         zeros = [pt.zeros_like(sites, dtype="float64")] * (2 * self.found.layout.n_components)
-        graphs = SiteGraphs(sites, among, zeros)
-        _, gradient, hessian = graphs.expansion(terms, n)
-        tables += graphs.tables
+        _, gradient, hessian = SiteGraphs(sites, among, zeros, tables).expansion(terms, n)
         return pt.concatenate([*gradient, *hessian])
 
     def _is_linear(self, terms: list[SiteTerm], among: np.ndarray) -> bool:
         """Is the log density of a state and the one before quadratic in both together?"""
         n = 2 * self.found.layout.n_components
         states = [pt.vector(f"state{k}") for k in range(n)]
-        return all(SiteGraphs(self._index, among, states).is_quadratic(term, n) for term in terms)
+        return all(SiteGraphs(self._index, among, states, []).is_quadratic(term, n) for term in terms)
 
     def _moves_graph(self, terms: list[SiteTerm], among: np.ndarray, tables: list[Leaf]) -> Variable:
         """Log density, gradient and negative Hessian of the next state, where it is equal to this one."""
-        graphs = SiteGraphs(self._index, among, self._columns() * 2)
+        graphs = SiteGraphs(self._index, among, self._columns() * 2, tables)
         start, gradient, hessian = graphs.expansion(terms, self.found.layout.n_components)
-        tables += graphs.tables
         return pt.concatenate([start, *gradient, *(-second for second in hessian)])
 
     @property
@@ -174,18 +169,19 @@ def _is_normal(found: FoundChain, term: SiteTerm) -> bool:
     mine = (term.rows >= 0).any(axis=1)
     states = [pt.vector(f"state{k}") for k in range(2 * n)]
     sites = pt.vector("sites", dtype="int64")
-    graphs = SiteGraphs(sites, mine, states)
+    tables: list[Leaf] = []
+    graphs = SiteGraphs(sites, mine, states, tables)
     if not graphs.is_quadratic(term, n):
         return False
     if term.links:
         return True
     _, _, hessian = graphs.expansion([term], n)
-    placeholders = [leaf.placeholder for leaf in (*found.leaves, *graphs.tables)]
+    placeholders = [leaf.placeholder for leaf in (*found.leaves, *tables)]
     inputs = [sites, *states, *found.graph.values.values(), *placeholders]
     function = function_of(inputs, hessian[:: n + 1])
     where = np.flatnonzero(mine)
     at = np.random.default_rng(_SEED).normal(size=(len(states), len(where)))
-    data = [*found.leaf_values, *(np.asarray(leaf.source.data) for leaf in graphs.tables)]
+    data = [*found.leaf_values, *(np.asarray(leaf.source.data) for leaf in tables)]
     curvature = np.stack(
         [np.broadcast_to(c, len(where)) for c in function(where, *at, *jittered(found.graph), *data)]
     )

@@ -80,13 +80,15 @@ class SiteGraphs:
 
     `sites` are numbers of sites, an integer vector of any length m. `among`, of shape (n_sites,), says which
     sites are asked for: only for these it matters whether rows are missing. `states` has m numbers for each
-    component: the states there, and after all components those at the sites before.
+    component: the states there, and after all components those at the sites before. Data that the graphs
+    read, whose `source` are constants, are added to `tables`.
     """
 
-    def __init__(self, sites: Variable, among: np.ndarray, states: Sequence[Variable]) -> None:
+    def __init__(
+        self, sites: Variable, among: np.ndarray, states: Sequence[Variable], tables: list[Leaf]
+    ) -> None:
         self._sites, self._among = sites, among
-        self._states = list(states)
-        self.tables: list[Leaf] = []  # data that the graphs read; `source` are constants
+        self._states, self._tables = list(states), tables
 
     def total(self, terms: Sequence[SiteTerm]) -> Variable:
         """Sum of the rows of terms at each site, (m,)."""
@@ -144,19 +146,19 @@ class SiteGraphs:
     def _row_numbers(self, rows: Index) -> Variable:
         """Numbers of rows of the sites, one site after the other; -1 where there is none."""
         if rows.shape[1] > 1:
-            return data_leaf(rows, self.tables)[self._sites].flatten()
+            return data_leaf(rows, self._tables)[self._sites].flatten()
         numbers = np.flatnonzero(self._among)
         shift = rows[numbers, 0] - numbers
         if (shift == shift[0]).all():  # they are in the same order
             return self._sites + int(shift[0]) if shift[0] else self._sites
-        return data_leaf(rows[:, 0], self.tables)[self._sites]
+        return data_leaf(rows[:, 0], self._tables)[self._sites]
 
     def _by_role(self, roles: Index, index: Variable, columns: list[Variable]) -> Variable:
         """The number that each row takes in one of its places."""
         different = np.unique(roles)
         result = columns[different[0]]
         if len(different) > 1:
-            role = data_leaf(roles, self.tables)[index]
+            role = data_leaf(roles, self._tables)[index]
             for number in different[1:]:
                 result = pt.switch(pt.eq(role, int(number)), columns[number], result)
         return result

@@ -189,12 +189,8 @@ class CompiledTarget:
     def _graph(self, name: str) -> Variable:
         if name == "global_gradient":
             return grad(self._global, self._q, disconnected_inputs="ignore")
-        if name == "local_gradient":
-            return self._gradient_of_rows()
-        return self._outputs[name]
-
-    def _gradient_of_rows(self) -> Variable:
-        """The gradient of the sum of some rows."""
+        if name != "local_gradient":
+            return self._outputs[name]
         try:
             return grad(stable(self._local).sum(), self._q, disconnected_inputs="ignore")
         except NO_GRADIENT as error:

@@ -71,6 +71,8 @@ class LikelihoodForm(ABC):
 class ConjugateForm(LikelihoodForm):
     """A form that can be verified: derivatives at any point follow from s and t."""
 
+    n_references: ClassVar[int] = 2  # Points at which derivatives are needed
+
     def first_references(
         self,
         family: GammaFamily,
@@ -83,7 +85,7 @@ class ConjugateForm(LikelihoodForm):
         `start` are those of the point of the model, `gradient` sums derivatives of all terms, and `prior` are
         shapes and rates.
         """
-        return family.reference_pair(start)
+        return family.reference_pair(start)[: self.n_references]
 
     @abstractmethod
     def residuals(self, family: GammaFamily, found: Totals, tables: Array, weights: Array) -> Array:
@@ -94,16 +96,7 @@ class Counts(ConjugateForm):
     """A sum of s_j log w_j, as counts of categories have it."""
 
     name = "counts"
-
-    def first_references(
-        self,
-        family: GammaFamily,
-        start: Array,
-        gradient: Callable[[Array], Array],
-        prior: tuple[Array, Array],
-    ) -> tuple[Array, ...]:
-        """One reference is enough: derivatives are the same everywhere."""
-        return family.reference_pair(start)[:1]
+    n_references = 1  # Derivatives are the same everywhere
 
     def statistics(
         self, family: GammaFamily, derivatives: Sequence[Array], references: Sequence[Array]
@@ -216,13 +209,6 @@ class GammaFamily(ABC):
 
     `PositiveFamily` and `SimplexFamily` define most of it. Tables have the shape (n_rows, n_parts), and
     natural values, by which likelihoods are differentiated, are flat: (n_rows * width,).
-
-    Parameters
-    ----------
-    value_shape : tuple of int
-        Of what a point holds.
-    transformed : bool
-        Whether a point holds the value under `transform`, or the variable itself.
     """
 
     distributions: ClassVar[tuple[type, ...]]  # PyTensor's random variables of this family
@@ -239,7 +225,7 @@ class GammaFamily(ABC):
     n_rows: int
     n_parts: int
     width: int  # Natural values in a row
-    transformed: bool
+    transformed: bool  # Whether a point holds the value under `transform`, or the variable itself
 
     @abstractmethod
     def __init__(self, value_shape: tuple[int, ...], transformed: bool) -> None: ...

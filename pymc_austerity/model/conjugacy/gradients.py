@@ -93,37 +93,28 @@ def without_logs_of_exponentials(outputs: Sequence[Variable]) -> list[Variable]:
     PyTensor's rewrites know log(exp(x)) only. Elsewhere, a component that is zero in floating-point numbers
     becomes log(0), and its derivative 0 / 0.
     """
-    forms: dict[Variable, Variable | None] = {}
+    forms: dict[Variable, Variable] = {}  # Logarithms, of what has one without that of an exponential
     memo: dict[Variable, Variable] = {}
     for node in toposort(list(outputs)):
         out = node.outputs[0]
-        if is_elemwise(out, ps.Log) and (form := _log_form(node.inputs[0], forms)) is not None:
-            memo[out] = form
+        if is_elemwise(out, ps.Log) and node.inputs[0] in forms:
+            memo[out] = forms[node.inputs[0]]
+        form = _log_form(out, forms)
+        if form is not None:
+            forms[out] = form
     # Forms contain each other where logarithms are nested; outermost last.
     return rebuild(outputs, memo) if memo else list(outputs)
 
 
-def _log_form(var: Variable, forms: dict[Variable, Variable | None]) -> Variable | None:
+def _log_form(var: Variable, forms: dict[Variable, Variable]) -> Variable | None:
     """The logarithm of `var` without a logarithm of an exponential, or None if there is no such form."""
-    if var not in forms:
-        forms[var] = _new_log_form(var, forms)
-    return forms[var]
-
-
-def _new_log_form(var: Variable, forms: dict[Variable, Variable | None]) -> Variable | None:
-    if var.owner is None:
-        return None
     inputs = var.owner.inputs
     if is_elemwise(var, ps.Exp):
         return inputs[0]
-    if isinstance(var.owner.op, _SELECTIONS):
-        inside = _log_form(inputs[0], forms)
-        return None if inside is None else var.owner.op.make_node(inside, *inputs[1:]).outputs[0]
-    if is_elemwise(var, ps.Mul, ps.TrueDiv):
-        logs = [_log_form(x, forms) for x in inputs]
-        if all(x is None for x in logs):
-            return None
-        full = [pt.log(x) if form is None else form for x, form in zip(inputs, logs, strict=True)]
+    if isinstance(var.owner.op, _SELECTIONS) and inputs[0] in forms:
+        return var.owner.op.make_node(forms[inputs[0]], *inputs[1:]).outputs[0]
+    if is_elemwise(var, ps.Mul, ps.TrueDiv) and any(x in forms for x in inputs):
+        full = [forms[x] if x in forms else pt.log(x) for x in inputs]
         return full[0] - full[1] if is_elemwise(var, ps.TrueDiv) else pt.add(*full)
     return None
 

@@ -56,19 +56,9 @@ class GammaOptions(NamedTuple):
         return self.control_variate is not None
 
 
-def checked_options(
-    n_vars: int,
-    *,
-    batch_size: Any,
-    control_variate: Any,
-    refresh: Any,
-    minibatch_rate: Any,
-    shift: Any,
-    counts: Any,
-    steps_per_draw: Any,
-    threshold: Any,
-) -> GammaOptions:
+def checked_options(asked: GammaOptions, n_vars: int) -> GammaOptions:
     """Raise `ValueError` naming an option, its value, and what to do. Sizes of batches need the data."""
+    batch_size, control_variate, refresh, minibatch_rate, shift, counts, steps_per_draw, threshold = asked
     steps_per_draw = checked_steps_per_draw(steps_per_draw)
     if not is_whole(refresh) or refresh < 1:
         raise ValueError(f"refresh must be a positive integer, got {refresh!r}.")
@@ -93,15 +83,11 @@ def checked_options(
             raise ValueError(f"counts= makes statistics exact: leave out batch_size={batch_size!r}.")
         if n_vars != 1:
             raise ValueError(f"counts= is for one variable, got {n_vars}: make a step for each of them.")
-    return GammaOptions(
+    return asked._replace(
         batch_size=batch_size,
-        control_variate=control_variate,
         refresh=int(refresh),
         minibatch_rate=bool(minibatch_rate),
-        shift=shift,
-        counts=counts,
         steps_per_draw=steps_per_draw,
-        threshold=threshold,
     )
 
 
@@ -180,7 +166,7 @@ def minibatch_estimate(
     `noisy_rate`.
     """
     gradient, family = conjugacy.gradient, conjugacy.prior.family
-    n_numbers = family.n_rows * family.n_parts
+    n_groups = _FEW_GROUPS if family.n_rows * family.n_parts > _MANY else n_groups
     assert conjugacy.batch_sizes is not None
     totals, parts = conjugacy.short(here), []
     then = None
@@ -189,7 +175,8 @@ def minibatch_estimate(
         totals = anchor.totals.plus(totals).plus(conjugacy.short(then), -1.0)
     for term, (n, size) in enumerate(zip(conjugacy.batch_sizes, gradient.sizes, strict=True)):
         index = rng.choice(size, n, replace=False).astype(np.int64, copy=False)
-        sizes = group_sizes(n, n_numbers, n_groups)
+        k = min(n, n_groups)
+        sizes = np.diff(np.arange(k + 1) * n // k).astype(np.int64)
         groups = conjugacy.groups(term, here, index, sizes)
         if then is not None:
             before = conjugacy.groups(term, then, index, sizes)
@@ -208,12 +195,6 @@ def allotted_rows(n_rows: int, sizes: Sequence[int]) -> list[int]:
     """Rows drawn of each local term: in proportion to their sizes, at least one of each."""
     total = sum(sizes)
     return [min(size, max(1, round(n_rows * size / total))) for size in sizes]
-
-
-def group_sizes(n: int, n_numbers: int, n_groups: int) -> npt.NDArray[np.int64]:
-    """Sizes of the groups of n rows, of which there are so many, or fewer."""
-    k = min(n, _FEW_GROUPS if n_numbers > _MANY else n_groups)
-    return np.diff(np.arange(k + 1) * n // k).astype(np.int64)
 
 
 def conditional(

@@ -51,28 +51,21 @@ def warn_of_errors(
     if not (options.minibatch_rate or options.anchored):
         # How large changes since an anchor are is not known yet.
         _warn_of_inflation(conjugacy, point, step_size, options.shift)
-    if structure.form.adds_to_rate:
-        _warn_of_rate(conjugacy, point, step_size, options)
-
-
-def _warn_of_rate(
-    conjugacy: Conjugacy, point: Mapping[str, Any], step_size: float, options: GammaOptions
-) -> None:
-    """Warn of a rate that is estimated, or takes a pass over the data; refuse to estimate one that moves."""
-    prior, gradient = conjugacy.prior, conjugacy.gradient
-    if conjugacy.structure.constant:
+    if not structure.form.adds_to_rate:
+        return
+    if structure.constant:
         if options.minibatch_rate:
             _warn_of_estimated_rate(conjugacy, point, step_size)
         return
     if options.minibatch_rate:
         raise ValueError(
             f"minibatch_rate=True needs a rate of {prior.name!r} that does not depend on other variables, "
-            f"but it depends on {', '.join(map(repr, gradient.other_names))}: time is measured by the "
-            "rate of all data, which changes with them. Use minibatch_rate=False."
+            f"but it depends on {', '.join(map(repr, conjugacy.gradient.other_names))}: time is measured by "
+            "the rate of all data, which changes with them. Use minibatch_rate=False."
         )
     warn(
         f"The rate of {prior.name!r} depends on other variables and is computed from all "
-        f"{gradient.n_local} rows in every transition. batch_size=None costs the same and "
+        f"{conjugacy.gradient.n_local} rows in every transition. batch_size=None costs the same and "
         "is exact."
     )
 

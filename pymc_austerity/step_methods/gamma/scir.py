@@ -18,21 +18,20 @@ from pytensor.graph.basic import Variable
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_austerity.model.checks import warn_of_long_deterministics
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
 from pymc_austerity.model.conjugacy.priors import GammaPrior
 from pymc_austerity.model.conjugacy.recognise import analyse
 from pymc_austerity.model.conjugacy.statistics import Conjugacy, Structure
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
-from pymc_austerity.model.starting_point import initial_point as default_point
-from pymc_austerity.progress import checked_progressbar, stage, watched
+from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows
 from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.gamma.estimates import (
     ControlVariate,
     Counter,
+    GammaOptions,
     allotted_rows,
     checked_options,
     variance_inflation,
@@ -44,7 +43,6 @@ from pymc_austerity.step_methods.gamma.messages import (
     warn_of_unused,
 )
 from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
-from pymc_austerity.step_methods.messages import refuse_discrete
 from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
 
@@ -231,35 +229,20 @@ class SCIR(RebuiltStep):
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
     ) -> None:
-        shown = checked_progressbar(progressbar)
         self._model = model_of(model)
         self.vars = value_variables(self._model, vars)
-        self._options = checked_options(
-            len(self._vars),
-            batch_size=batch_size,
-            control_variate=control_variate,
-            refresh=refresh,
-            minibatch_rate=minibatch_rate,
-            shift=shift,
-            counts=counts,
-            steps_per_draw=steps_per_draw,
-            threshold=threshold,
+        asked = GammaOptions(
+            batch_size, control_variate, refresh, minibatch_rate, shift, counts, steps_per_draw, threshold
         )
+        self._options = checked_options(asked, len(self._vars))
         warn_of_compile_kwargs(self, compile_kwargs)
         self._schedule = step_size_of(step_size, _UNIT)
         self.rng = get_random_generator(rng)
         self.tune = False
         self.n_transitions, self._chains = 0, []
-        with watched(type(self).__name__, shown):
-            stage("reading the model")
-            point = default_point(self._model) if initial_point is None else dict(initial_point)
-            self._priors(point)  # refuses what is not made of gamma variables
-            refuse_discrete(self._vars)
-            warn_of_long_deterministics(self._model, point)
-            given = initial_point or {}
-            self._given_point = {n: np.array(v) for n, v in given.items() if np.size(v) <= _FEW}
-            self._build_anew(point)
-            self._check_counts(point)
+        given = initial_point or {}
+        self._given_point = {n: np.array(v) for n, v in given.items() if np.size(v) <= _FEW}
+        self._check_counts(self._build_first(initial_point, progressbar))
 
     # Building -------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ class VariableChain:
 
     @property
     def prior(self) -> GammaPrior:
-        """The variable."""
+        """The prior of the variable."""
         return self.conjugacy.prior
 
     def transition(
@@ -60,8 +60,11 @@ class VariableChain:
         shape, rate = self._conditional(alpha, prior_rate, estimate, log_theta, options.shift)
         self._require_shape(options, shape)
         if family.carries_total and (begins or self._renews_total(estimate)):
-            total_shape = self._shape_of_all_data(alpha, shape, log_theta, point).sum(axis=1)
-            log_theta = with_total(log_theta, log_gamma_draws(rng, total_shape)[:, None])
+            total_shape = shape
+            if self.log_theta is None and conjugacy.batch_sizes is not None and conjugacy.form.is_conjugate:
+                # At the start of a chain, without the noise of a minibatch.
+                total_shape = alpha + conjugacy.full(conjugacy.place(log_theta, point)).s
+            log_theta = with_total(log_theta, log_gamma_draws(rng, total_shape.sum(axis=1))[:, None])
         steps = np.full_like(shape, step_size)
         if estimate.noisy_rate:
             # Time must not be measured by the noisy rate: that would multiply the mean by E[1 / b_hat].
@@ -132,14 +135,6 @@ class VariableChain:
         if not self.conjugacy.form.is_conjugate:  # centred: the sum is that of alpha, and M
             return changes
         return not estimate.groups and (changes or not self.conjugacy.structure.constant)
-
-    def _shape_of_all_data(self, alpha: Array, shape: Array, log_theta: Array, point: PointType) -> Array:
-        """Shape of the processes at the start of a chain, without the noise of a minibatch."""
-        conjugacy = self.conjugacy
-        is_noisy = conjugacy.batch_sizes is not None and conjugacy.form.is_conjugate
-        if self.log_theta is not None or not is_noisy:
-            return shape
-        return alpha + conjugacy.full(conjugacy.place(log_theta, point)).s
 
     def _write(self, log_theta: Array, point: PointType) -> None:
         """Put the processes into the point."""

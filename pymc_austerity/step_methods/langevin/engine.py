@@ -26,15 +26,9 @@ _SEED = 2011
 
 
 class LangevinEngine:
-    """Transitions of `kernels.stochastic_gradient`. It has size N.
+    """Transitions of `kernels.stochastic_gradient`, of the terms of a model or with Taylor remainders.
 
-    Parameters
-    ----------
-    terms : Factorisation
-        Of the model, or with Taylor remainders.
-    dynamics : Dynamics
-    q, point : ndarray, dict
-        A state, and the values of all variables, to compile with.
+    It has size N. It is compiled with a state q, and the values of all variables.
     """
 
     def __init__(self, terms: Factorisation, dynamics: Dynamics, q: Vector, point: PointType) -> None:

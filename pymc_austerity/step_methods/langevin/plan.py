@@ -1,7 +1,7 @@
 """What is decided of a step of Langevin dynamics before anything is compiled."""
 
 import logging
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -14,7 +14,7 @@ from pymc_austerity.kernels.stochastic_gradient import Dynamics
 from pymc_austerity.mode.fit import expanded_again, fit_mode
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit
 from pymc_austerity.model.factorisation import Factorisation, vector_of
-from pymc_austerity.model.factorise import build, model_of, value_variables
+from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.log_density import Fingerprint, fingerprint
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.laplace import Laplace
@@ -24,24 +24,20 @@ from pymc_austerity.step_methods.langevin.inflation import Inflation
 from pymc_austerity.step_methods.messages import refuse_discrete, refuse_short
 from pymc_austerity.step_methods.metropolis.options import control_variate_of
 from pymc_austerity.step_methods.metropolis.orthonormal import refuse_orthonormal
-from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
+from pymc_austerity.step_methods.step_size import DecreasingStepSize
 
 logger = logging.getLogger(__name__)
 
 NO_FACTOR = np.empty((0, 0))
 # Dimensions up to which a prediction is worth the passes over the data that a mode takes.
 _PREDICTED_UP_TO = 50
-_UNIT = (
-    "It is a, the variance of the noise: in the units of the unconstrained variables squared, or in "
-    "posterior variances with preconditioner=Laplace()."
-)
 
 
 class SgldOptions(NamedTuple):
     """What a step was asked for; see `SGLD`."""
 
     model: pm.Model
-    vars: tuple[Variable, ...]
+    vars: list[Variable]
     step_size: DecreasingStepSize
     batch_size: int | float | None
     control_variate: Taylor | None
@@ -58,42 +54,25 @@ class SgldRecipe(NamedTuple):
     inflation: Inflation | None = None  # On the normal distribution at the mode
 
 
-def checked_options(
-    vars: Any,
-    *,
-    step_size: Any,
-    batch_size: Any,
-    control_variate: Any,
-    preconditioner: Any,
-    steps_per_draw: Any,
-    threshold: int,
-    model: Any,
-) -> SgldOptions:
-    """Check the keywords of `SGLD`."""
-    model = model_of(model)
-    value_vars = value_variables(model, vars)
-    refuse_discrete(value_vars)
-    refuse_orthonormal(model, value_vars, None, has_control_variate=False)
-    taylor = control_variate_of(control_variate)
+def checked_options(asked: SgldOptions) -> SgldOptions:
+    """Check the keywords of `SGLD`; the model and the variables are known."""
+    refuse_discrete(asked.vars)
+    refuse_orthonormal(asked.model, asked.vars, None, has_control_variate=False)
+    taylor = control_variate_of(asked.control_variate)
     if taylor is not None and taylor.exact_rows:
         raise ValueError(
             f"exact_rows={taylor.exact_rows} is for steps that decide moves. SGLD draws all rows alike: "
             "leave it out."
         )
-    if preconditioner not in (None, Laplace()):
+    if asked.preconditioner not in (None, Laplace()):
         raise ValueError(
-            f"preconditioner must be None or Laplace(), got {preconditioner!r}. Laplace() is the inverse "
-            "precision at the posterior mode; its parameters are for proposals."
+            f"preconditioner must be None or Laplace(), got {asked.preconditioner!r}. Laplace() is the "
+            "inverse precision at the posterior mode; its parameters are for proposals."
         )
-    return SgldOptions(
-        model=model,
-        vars=tuple(value_vars),
-        step_size=step_size_of(step_size, _UNIT),
-        batch_size=checked_batch_size(batch_size),
+    return asked._replace(
+        batch_size=checked_batch_size(asked.batch_size),
         control_variate=taylor,
-        preconditioner=preconditioner,
-        steps_per_draw=checked_steps_per_draw(steps_per_draw),
-        threshold=threshold,
+        steps_per_draw=checked_steps_per_draw(asked.steps_per_draw),
     )
 
 
@@ -133,9 +112,7 @@ def replan_sgld(
 
 
 def _factorised(options: SgldOptions, point: PointType, *, check: bool) -> Factorisation:
-    return build(
-        options.model, list(options.vars), threshold=options.threshold, initial_point=point, check=check
-    )
+    return build(options.model, options.vars, threshold=options.threshold, initial_point=point, check=check)
 
 
 def _mode(options: SgldOptions, structure: TermStructure, point: PointType) -> FittedTerms | None:

@@ -17,6 +17,7 @@ from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.stochastic_gradient import DivergedError, LangevinOutcome
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
+from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
@@ -27,14 +28,19 @@ from pymc_austerity.step_methods.gamma.scir import progress_columns, progress_up
 from pymc_austerity.step_methods.langevin.engine import LangevinEngine
 from pymc_austerity.step_methods.langevin.inflation import Inflation
 from pymc_austerity.step_methods.langevin.plan import (
+    SgldOptions,
     SgldRecipe,
     checked_options,
     plan_sgld,
     replan_sgld,
 )
 from pymc_austerity.step_methods.siblings import has_moved
-from pymc_austerity.step_methods.step_size import DecreasingStepSize
+from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
 
+_UNIT = (
+    "It is a, the variance of the noise: in the units of the unconstrained variables squared, or in "
+    "posterior variances with preconditioner=Laplace()."
+)
 # Of eigenvalues.
 _ROUNDING = 1e-9
 
@@ -174,17 +180,13 @@ class SGLD(RebuiltStep):
         progressbar: bool = True,
     ) -> None:
         warn_of_compile_kwargs(self, compile_kwargs)
-        self._options = checked_options(
-            vars,
-            step_size=step_size,
-            batch_size=batch_size,
-            control_variate=control_variate,
-            preconditioner=preconditioner,
-            steps_per_draw=steps_per_draw,
-            threshold=threshold,
-            model=model,
-        )
-        self._model, self.vars = self._options.model, list(self._options.vars)
+        self._model = model_of(model)
+        self.vars = value_variables(self._model, vars)
+        asked = SgldOptions(
+            self._model, self._vars, step_size_of(step_size, _UNIT),
+            batch_size, control_variate, preconditioner, steps_per_draw, threshold,
+        )  # fmt: skip
+        self._options = checked_options(asked)
         self.rng, self.tune = get_random_generator(rng), False
         self.n_transitions = 0
         self._build_first(initial_point, progressbar)

@@ -10,7 +10,8 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.acceptance.base import ExactBarker
 from pymc_austerity.acceptance.ttest import BarkerTTest, check_stages
 from pymc_austerity.model.categories import number_of_values
-from pymc_austerity.proposals.elements import BoundElements, OtherCategory, other_category, stay
+from pymc_austerity.proposals.base import no_adaptation
+from pymc_austerity.proposals.elements import BoundElements, OtherCategory, other_category
 from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
 from pymc_austerity.step_methods.metropolis.element_plan import (
     element_terms,
@@ -127,7 +128,7 @@ class AusterityGibbs(SubsampledStep):
         values = self._numbers_of_values(point)
         terms = element_terms(options, point, fewest, recipe)
         state = OtherCategory(np.array([np.nan]), values.astype(np.int64))
-        bound = BoundElements(state, other_category, stay)
+        bound = BoundElements(state, other_category, no_adaptation)
         return planned(options, terms, bound, fewest, in_order=True)
 
     def _numbers_of_values(self, point: PointType) -> np.ndarray:

@@ -10,7 +10,8 @@ from pymc_austerity.acceptance.base import all_seen
 from pymc_austerity.exceptions import UnboundedError, warn
 from pymc_austerity.model.element_terms import ElementTerms
 from pymc_austerity.model.graph.log_density import fingerprint
-from pymc_austerity.proposals.elements import BoundElements, ElementWalk, learn_scale, stay, walk
+from pymc_austerity.proposals.base import no_adaptation
+from pymc_austerity.proposals.elements import BoundElements, ElementWalk, learn_scale, walk
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.step_methods.metropolis.engine.base import Bound
 from pymc_austerity.step_methods.metropolis.engine.elements import ElementEngine, fewest_rows
@@ -92,13 +93,13 @@ def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:
     """A random walk for each element: of the given scale, or one that learns it."""
     rate = options.acceptance.target_accept(int(terms.width.max(initial=1)))
     given, n = options.proposal, terms.n_elements
-    scale, adapt = np.ones(n), learn_scale
+    scale, adapts = np.ones(n), True
     if isinstance(given, RandomWalk) and given.scale is not None:
-        scale, adapt = _scales(given, terms), stay
+        scale, adapts = _scales(given, terms), False
     elif isinstance(given, AdaptiveRandomWalk):
         rate = rate if given.target_accept is None else given.target_accept
     state = ElementWalk(scale, np.zeros(n, dtype=np.int64), np.array([rate]))
-    return BoundElements(state, walk, adapt)
+    return BoundElements(state, walk, learn_scale if adapts else no_adaptation)
 
 
 def _scales(given: RandomWalk, terms: ElementTerms) -> np.ndarray:

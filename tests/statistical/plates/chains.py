@@ -84,3 +84,10 @@ def agreement_of(ours, theirs, n_theta):
     both = ours, theirs, n_theta
     worst = np.abs(z_of_sds(ours, theirs)).max()
     return Agreement(float(p_of_means(*both)), float(p_of_variances(*both)), float(worst), ours.shape[-1])
+
+
+def reweighted(draws, log_weights):
+    """Draws in their order, each as often as its weight says."""
+    weights = np.exp(log_weights - log_weights.max())
+    share = np.cumsum(weights) / weights.sum()
+    return draws[:, np.searchsorted(share, (np.arange(len(share)) + 0.5) / len(share))]

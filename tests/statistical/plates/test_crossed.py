@@ -6,8 +6,8 @@ import pytest
 
 from pymc_austerity import MetropolisHastings, Taylor, TunaMH
 from pymc_austerity.model.plates import limits
-from tests.statistical.plates.chains import agreement_of
-from tests.statistical.plates.crossed_reference import SD, sample
+from tests.statistical.plates.chains import agreement_of, reweighted
+from tests.statistical.plates.factors_reference import SD, sample
 
 N, G, H, P = 1200, 60, 40, 3
 
@@ -98,7 +98,4 @@ def test_crossed_factors(data, n):
         other, _, _ = draws_of(data, spelling, n // 4)
         np.testing.assert_allclose(other, ours[:, : n // 4], rtol=1e-6, atol=1e-6, err_msg=spelling)
     # The planted fault: the Jacobian of the scale of the second factor counts three times.
-    weights = np.exp(2.0 * (ours[0, :, P + 1] - ours[0, :, P + 1].max()))
-    share = np.cumsum(weights) / weights.sum()
-    planted = ours[:, np.searchsorted(share, (np.arange(len(share)) + 0.5) / len(share))]
-    assert not agreement_of(planted, theirs, P + 2)
+    assert not agreement_of(reweighted(ours, 2.0 * ours[0, :, P + 1]), theirs, P + 2)

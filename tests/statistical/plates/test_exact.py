@@ -4,7 +4,7 @@ import arviz as az
 import numpy as np
 import pytest
 
-from tests.statistical.plates.chains import agreement, all_rows, run
+from tests.statistical.plates.chains import agreement, all_rows, reweighted, run
 from tests.statistical.plates.models import SPELLINGS, reference_of, simulate
 from tests.statistical.plates.reference import sample
 
@@ -31,13 +31,6 @@ def effective(draws):
     flat = np.moveaxis(draws, -1, 0)
     squares = (flat - flat.mean(axis=(1, 2), keepdims=True)) ** 2
     return [min(float(az.ess(x)) for x in values) for values in (flat, squares)]
-
-
-def reweighted(draws, log_weights):
-    """Draws in their order, each as often as its weight says."""
-    weights = np.exp(log_weights - log_weights.max())
-    share = np.cumsum(weights) / weights.sum()
-    return draws[:, np.searchsorted(share, (np.arange(len(share)) + 0.5) / len(share))]
 
 
 @pytest.mark.full_size("150,000 sweeps of the reference")

@@ -5,8 +5,8 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import TunaMH
-from tests.statistical.plates.chains import agreement_of
-from tests.statistical.plates.slopes_reference import BETA_SD, ETA, sample
+from tests.statistical.plates.chains import agreement_of, reweighted
+from tests.statistical.plates.factors_reference import ETA, SD, sample
 
 N, G, P = 1500, 60, 3
 
@@ -54,7 +54,7 @@ def draws_of(data, define, n, seed=3):
     """(1, n, d), in the order of the reference."""
     X, y, groups = data
     with pm.Model() as model:
-        beta = pm.Normal("beta", 0.0, BETA_SD, shape=P)
+        beta = pm.Normal("beta", 0.0, SD, shape=P)
         eta = X @ beta + define(X, groups)
         pm.Bernoulli("y", logit_p=eta, observed=y)
         idata = pm.sample(
@@ -68,30 +68,32 @@ def draws_of(data, define, n, seed=3):
     return np.concatenate(parts, axis=1)[None]
 
 
+def reference_of(data, seed, **options):
+    """Draws of the reference: intercepts and slopes are two factors with the same levels."""
+    X, y, groups = data
+    return sample(X, y, groups, groups, (G, G), 20_000, seed, columns=(0, 1), thin=3, **options)[None]
+
+
 @pytest.mark.slow("60,000 sweeps of the reference, and 20,000 draws")
 @pytest.mark.filterwarnings("ignore:Tuning ended")
 def test_independent_slopes(data):
-    theirs = np.delete(sample(*data, G, 20_000, 1, thin=3), P + 2, axis=1)[None]
+    theirs = reference_of(data, 1)
     ours = draws_of(data, lambda X, g: of_two_vectors(X, g, is_centered=False), 20_000)
     found = agreement_of(ours, theirs, P + 2)
     print(found)
     assert found
     # The planted fault: the Jacobian of the scale of slopes counts twice.
-    weights = np.exp(ours[0, :, P + 1] - ours[0, :, P + 1].max())
-    share = np.cumsum(weights) / weights.sum()
-    planted = ours[:, np.searchsorted(share, (np.arange(len(share)) + 0.5) / len(share))]
-    assert not agreement_of(planted, theirs, P + 2)
+    assert not agreement_of(reweighted(ours, ours[0, :, P + 1]), theirs, P + 2)
 
 
 @pytest.mark.slow("120,000 sweeps of the reference, and 20,000 draws")
 @pytest.mark.filterwarnings("ignore:Tuning ended")
 def test_correlated_slopes(data):
-    theirs = sample(*data, G, 20_000, 2, thin=3, correlated=True)[None]
+    theirs = reference_of(data, 2, correlated=True)
     ours = draws_of(data, lambda X, g: of_a_matrix(X, g, is_centered=True), 20_000)
     found = agreement_of(ours, theirs, P + 3)
     print(found)
     assert found
     # The planted fault: effects of the reference are independent.
-    wrong = sample(*data, G, 20_000, 1, thin=3)[None]
-    wrong[:, :, P + 2] = theirs[:, :, P + 2]
+    wrong = np.insert(reference_of(data, 1), P + 2, theirs[:, :, P + 2], axis=2)
     assert not agreement_of(ours, wrong, P + 3)

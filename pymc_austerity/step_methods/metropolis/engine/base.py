@@ -22,7 +22,7 @@ from pymc_austerity.target import Index
 class RangeBound(NamedTuple):
     """A bound on the range of the log ratios, ready for a kernel."""
 
-    function: RangeOf  # callable
+    function: RangeOf  # callable: see `kernels.log_ratio_range`
     # callable: ``(point) -> bound``: the first argument of `function`, for the present values of other
     # variables
     at: Callable[[PointType], Any]

@@ -16,7 +16,7 @@ from pymc_austerity.bounds.log_ratio_range import RangeCertificates, certify
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError, UnboundedError, warn
-from pymc_austerity.kernels.metropolis import certified_range, certified_remainder_range, exact_range
+from pymc_austerity.kernels.log_ratio_range import certified_range, certified_remainder_range, exact_range
 from pymc_austerity.mode.mode_fit import ModeFit
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.step_methods.metropolis.engine.base import RangeBound, nothing
