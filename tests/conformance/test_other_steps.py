@@ -1,17 +1,42 @@
 """Steps for other variables than real ones, those that need bounds, and what `recommend` returns."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytest
+from scipy.special import softmax
 
-from pymc_austerity import SCIR, MetropolisHastings, MinibatchCategoricalGibbs, TunaMH, recommend
+from pymc_austerity import (
+    SCIR,
+    SGLD,
+    AdaptiveRandomWalk,
+    AusterityGibbs,
+    AusterityMH,
+    Laplace,
+    MetropolisHastings,
+    MinibatchBarker,
+    MinibatchCategoricalGibbs,
+    ParticleGibbs,
+    ReversibleJump,
+    Taylor,
+    TunaMH,
+    recommend,
+)
 from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
 from pymc_austerity.testing import check_posterior, check_step
-from pymc_austerity.testing.models import allocations, log_rates, rates, shares, two_blocks
+from pymc_austerity.testing.models import Solved, allocations, log_rates, rates, shares, two_blocks
 from pymc_austerity.testing.steps import check_points
+from tests.statistical.fields import all_states, field, log_density, table_of
+from tests.statistical.selection import normal_rows, normal_solved
+from tests.step_methods.test_elementwise import groups as of_groups
+from tests.step_methods.test_particle_gibbs import linear_gaussian
 
-# Whether a chain has settled after so few draws is not the question here.
-pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended")
+pytestmark = [
+    # Whether a chain has settled after so few draws is not the question here.
+    pytest.mark.filterwarnings("ignore:Tuning ended"),
+    pytest.mark.filterwarnings("ignore:SGLD accepts every move:pymc_austerity.SubsamplingWarning"),
+]
 
 # What SCIR keeps of a simplex: the total of its gamma variables, and whether others have moved it.
 CARRIED = ("n_transitions", "log_theta", "written", "anchors")
@@ -31,22 +56,59 @@ def gibbs(vars=None, kind=MinibatchCategoricalGibbs, **options):
     return kind(vars, batch_size=2, steps_per_draw=5, **options)
 
 
-def test_tuna():
-    check_step(tuna, solved=log_rates(), draws=4000)
+def langevin(vars=None, *, is_fitted=False, **options):
+    """Steps of a hundredth of a posterior variance widen it by little, if gradients are not noisy."""
+    if is_fitted and not vars:  # a part of the predictor has no expansion
+        fitted = {"control_variate": Taylor(), "preconditioner": Laplace(), "batch_size": 100}
+        return SGLD(vars, step_size=0.2, steps_per_draw=50, **fitted, **options)
+    return SGLD(vars, step_size=6e-6, batch_size=None, steps_per_draw=50, **options)
 
 
-@pytest.mark.parametrize(
-    "solved",
-    [pytest.param(shares, id="dirichlet", marks=pytest.mark.slow("as of a gamma variable")), rates],
-    ids=lambda solved: "gamma",
-)
-def test_scir(solved):
-    check_step(scir, solved=solved(), carried=CARRIED)
+def binary_field():
+    """All states of six sites."""
+    states = all_states(6)
+    weights = softmax(log_density(states, table_of(6, 0.5, 3)))
+    mean = weights @ states
+    start = states[np.argmax(weights)]
+    return Solved(field(6, 0.5, 3), {"X": mean}, {"X": np.sqrt(mean * (1 - mean))}, {"X": start})
 
 
-@pytest.mark.slow("a second step is tested with it")
-def test_gibbs():
-    check_step(gibbs, solved=allocations(), vars=["z"], partner=scir, draws=2000)
+# A step, a posterior that is known, and what else `check_step` is given.
+CASES = {
+    "TunaMH": (tuna, log_rates, {"draws": 4000}),
+    "SCIR, gamma": (scir, rates, {"carried": CARRIED}),
+    "SCIR, dirichlet": (scir, shares, {"carried": CARRIED}),
+    "allocations": (gibbs, allocations, {"vars": ["z"], "partner": scir, "draws": 2000}),
+    "field": (partial(AusterityGibbs, epsilon=0, steps_per_draw=5), binary_field, {}),
+    "jumps": (
+        partial(ReversibleJump, steps_per_draw=3),
+        lambda: normal_solved(normal_rows()),
+        {"draws": 3000, "tune": 100},
+    ),
+    "jumps, a proposal that learns": (
+        partial(ReversibleJump, steps_per_draw=5, proposal=AdaptiveRandomWalk()),
+        lambda: normal_solved(normal_rows()),
+        {"draws": 4000},
+    ),
+    "elements": (partial(MetropolisHastings, elementwise=True, steps_per_draw=70), of_groups, {}),
+    "elements, t-test": (
+        partial(AusterityMH, elementwise=True, batch_size=50, steps_per_draw=70),
+        of_groups,
+        {"tolerance": 0.2},
+    ),
+    "elements, Barker": (
+        partial(MinibatchBarker, elementwise=True, steps_per_draw=70), of_groups, {"tolerance": 0.1}
+    ),
+    "states": (partial(ParticleGibbs, steps_per_draw=2), lambda: linear_gaussian(n=12), {"draws": 2000}),
+    "SGLD": (langevin, lambda: None, {"tolerance": 0.05}),
+    "SGLD, fitted": (partial(langevin, is_fitted=True), lambda: None, {"tolerance": 0.05}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_steps(name):
+    make_step, solved, options = CASES[name]
+    check_step(make_step, solved=solved(), **options)
 
 
 # What is recommended ------------------------------------------------------------------------------

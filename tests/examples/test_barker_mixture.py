@@ -1,19 +1,9 @@
 """The example of a tempered mixture, in its fast mode."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow("samples the example's chains")
-
-SCRIPT = Path(__file__).parents[2] / "examples" / "barker_mixture.py"
-
-
-@pytest.fixture(scope="module")
-def result(tmp_path_factory):
-    return runpy.run_path(str(SCRIPT))["main"](output=tmp_path_factory.mktemp("barker_mixture"))
 
 
 def test_minibatch_barker_reads_a_few_hundred_points(result):
@@ -29,7 +19,3 @@ def test_moments_are_those_of_quadrature(result):
     table = result["moments"]
     assert np.all(table[["z", "z "]].abs() < 4), table
     assert np.all(table["ESS"] > 60), table
-
-
-def test_figure_is_saved(result):
-    assert result["figure"].stat().st_size > 10_000

@@ -1,18 +1,13 @@
 """The example with rows on disk, in its fast mode."""
 
-import runpy
-from pathlib import Path
-
 import pytest
 
 pytestmark = pytest.mark.slow("a chain for each size of the data")
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "beyond_memory.py"
-
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory):
-    return runpy.run_path(str(SCRIPT))["main"](folder=tmp_path_factory.mktemp("rows"))
+def table(example, tmp_path_factory):
+    return example["main"](folder=tmp_path_factory.mktemp("rows"))
 
 
 def test_memory_does_not_grow(table):

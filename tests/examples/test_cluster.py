@@ -1,16 +1,11 @@
 """The example with a cluster, in its fast mode."""
 
-import runpy
-from pathlib import Path
-
 import pytest
-
-SCRIPT = Path(__file__).parents[2] / "examples" / "cluster.py"
 
 
 @pytest.mark.slow("starts processes that import PyMC")
-def test_draws_are_the_same_everywhere():
-    table = runpy.run_path(str(SCRIPT))["main"]()
+def test_draws_are_the_same_everywhere(example):
+    table = example["main"]()
     sets_up = ["set-up, this process", "this process", "set-up, cluster", "set-up, again"]
     assert list(table.index) == [*sets_up, "cluster", "again", "a worker dies"]
     assert table["equal"].all()

@@ -1,19 +1,14 @@
 """The comparison report on the RAND data, in its fast mode."""
 
-import runpy
-from pathlib import Path
-
 import pytest
 
 pytestmark = pytest.mark.slow("compares six steps, in the example's fast mode")
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "comparison_report.py"
-
 
 @pytest.fixture(scope="module")
-def result(tmp_path_factory):
+def result(example, tmp_path_factory):
     page = tmp_path_factory.mktemp("report") / "figures" / "comparison.html"
-    return runpy.run_path(str(SCRIPT))["main"](fast=True, page=page), page
+    return example["main"](fast=True, page=page), page
 
 
 def test_no_step_failed(result):

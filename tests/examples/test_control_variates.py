@@ -1,8 +1,6 @@
 """The example on three posteriors, on synthetic rows."""
 
-import importlib.util
-from pathlib import Path
-
+import control_variates
 import pytest
 
 pytestmark = pytest.mark.slow("samples three posteriors by several steps")
@@ -10,11 +8,7 @@ pytestmark = pytest.mark.slow("samples three posteriors by several steps")
 
 @pytest.fixture(scope="module")
 def result():
-    path = Path(__file__).parents[2] / "examples" / "control_variates.py"
-    spec = importlib.util.spec_from_file_location("control_variates_example", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.run(full=False)
+    return control_variates.run(full=False)
 
 
 def test_posteriors_agree_with_nuts(result):

@@ -1,8 +1,6 @@
 """The example of TunaMH, with few rows and draws."""
 
-import importlib.util
-from pathlib import Path
-
+import exact_subsampling
 import pytest
 
 pytestmark = pytest.mark.slow("a chain for each size of the data")
@@ -10,12 +8,9 @@ pytestmark = pytest.mark.slow("a chain for each size of the data")
 
 @pytest.fixture(scope="module")
 def tables():
-    path = Path(__file__).parents[2] / "examples" / "exact_subsampling.py"
-    spec = importlib.util.spec_from_file_location("exact_subsampling_example", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.FAST |= {"draws": 2000}
-    return module.main()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(exact_subsampling.FAST, "draws", 2000)
+        return exact_subsampling.main()
 
 
 def test_rows_decrease_with_the_data(tables):

@@ -1,19 +1,14 @@
 """The example of a mixture of experts, in its fast mode."""
 
-import runpy
-from pathlib import Path
-
 import pytest
 
 pytestmark = pytest.mark.slow("samples three chains of a mixture by four steps")
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "joint_mixture.py"
-
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory):
+def table(example, tmp_path_factory):
     output = tmp_path_factory.mktemp("mixture")
-    found = runpy.run_path(str(SCRIPT))["main"](output=output)
+    found = example["main"](output=output)
     assert (output / "joint_mixture.png").stat().st_size > 10_000
     return found
 

@@ -1,18 +1,8 @@
 """The example of Langevin dynamics at a kink, in its fast mode."""
 
-import runpy
-from pathlib import Path
-
 import pytest
 
 pytestmark = pytest.mark.slow("five chains of 40,000 transitions")
-
-SCRIPT = Path(__file__).parents[2] / "examples" / "l1_langevin.py"
-
-
-@pytest.fixture(scope="module")
-def result(tmp_path_factory):
-    return runpy.run_path(str(SCRIPT))["main"](output=tmp_path_factory.mktemp("l1_langevin"))
 
 
 def test_without_a_test_the_mean_is_half_as_large_again(result):
@@ -36,7 +26,3 @@ def test_with_a_test_it_is_right(result, name):
 def test_only_a_random_walk_leaves_the_left(result):
     assert result["left"][0.0] is None
     assert result["left"][0.1] < 500
-
-
-def test_figure_is_saved(result):
-    assert result["figure"].stat().st_size > 10_000

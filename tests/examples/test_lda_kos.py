@@ -1,23 +1,8 @@
 """The example of latent Dirichlet allocation, in its fast mode on a synthetic corpus."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
 from lda import from_documents, subcorpus
-
-SCRIPT = Path(__file__).parents[2] / "examples" / "lda_kos.py"
-
-
-@pytest.fixture(scope="module")
-def example():
-    return runpy.run_path(str(SCRIPT))
-
-
-@pytest.fixture(scope="module")
-def result(example, tmp_path_factory):
-    return example["main"](output=tmp_path_factory.mktemp("lda"))
 
 
 def test_topics_predict_better_than_frequencies_of_words(result):
@@ -43,10 +28,6 @@ def test_each_is_at_its_best_of_one_grid(result, example):
 def test_best_step_sizes_of_scir_are_inside_the_grid(result):
     rows = result["grid"].query("method == 'SCIR'").set_index("step size")["perplexity"]
     assert 0.02 < rows.idxmin() < 1
-
-
-def test_figure_is_saved(result):
-    assert result["figure"].stat().st_size > 10_000
 
 
 def test_documents_are_in_one_part(example):

@@ -1,8 +1,6 @@
 """The example on the digits 7 and 9, in its fast mode, which has synthetic data of the same kind."""
 
-import runpy
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,13 +11,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Cannot cache compiled function"),
     pytest.mark.slow("samples the example's chains beside NUTS"),
 ]
-
-SCRIPT = Path(__file__).parents[2] / "examples" / "logistic_mnist.py"
-
-
-@pytest.fixture(scope="module")
-def example():
-    return runpy.run_path(str(SCRIPT))
 
 
 @pytest.fixture(scope="module")

@@ -1,19 +1,9 @@
 """The example on the two Gaussian models of Bardenet et al. (2014), in its fast mode."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow("reads nearly all rows at every transition")
-
-SCRIPT = Path(__file__).parents[2] / "examples" / "mhsublhd_gaussian.py"
-
-
-@pytest.fixture(scope="module")
-def result(tmp_path_factory):
-    return runpy.run_path(str(SCRIPT))["main"](output=tmp_path_factory.mktemp("mhsublhd"))
 
 
 def test_mhsublhd_is_right_and_reads_everything(result):

@@ -1,25 +1,11 @@
 """The example on the digits 1 and 7, in its fast mode, which has synthetic data."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow("a chain for each rule")
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "mnist_decision_rules.py"
 FULL_READERS = ["MHSubLhd", "MHSubLhd, exact range"]
-
-
-@pytest.fixture(scope="module")
-def example():
-    return runpy.run_path(str(SCRIPT))
-
-
-@pytest.fixture(scope="module")
-def result(example, tmp_path_factory):
-    return example["main"](output=tmp_path_factory.mktemp("mnist_decision_rules"))
 
 
 def test_points_read_for_a_decision(result):
@@ -53,10 +39,6 @@ def test_all_rules_come_to_the_same_classifier(result):
 def test_smaller_steps_read_less(result):
     mean = result["tables"]["steps"].loc[(0.02, "MinibatchBarker"), "mean"]
     assert mean < result["tables"]["sizes"].loc["MinibatchBarker", "mean"]
-
-
-def test_figure_is_saved(result):
-    assert result["figure"].stat().st_size > 10_000
 
 
 def test_curve(example):

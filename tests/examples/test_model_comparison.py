@@ -1,20 +1,10 @@
 """The example on model comparison, in its fast mode."""
 
-import runpy
-from pathlib import Path
-
 import arviz as az
 import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow("samples three models, with their log likelihoods")
-
-SCRIPT = Path(__file__).parents[2] / "examples" / "model_comparison.py"
-
-
-@pytest.fixture(scope="module")
-def example():
-    return runpy.run_path(str(SCRIPT))
 
 
 @pytest.fixture(scope="module")

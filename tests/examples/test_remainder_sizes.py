@@ -1,26 +1,15 @@
 """The example on remainders, in its fast mode: rows read, and a rare covariate."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
+import remainder_sizes
 
 pytestmark = pytest.mark.slow("a chain for each number of exact rows")
 
 
 @pytest.fixture(scope="module")
-def example():
-    path = Path(__file__).parents[2] / "examples" / "remainder_sizes.py"
-    spec = importlib.util.spec_from_file_location("remainder_sizes_example", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def tables(example):
-    return example.main()
+def tables():
+    return remainder_sizes.main()
 
 
 def test_rows_read(tables):
@@ -55,8 +44,8 @@ def test_rare_rows_have_to_be_read(tables):
 
 
 @pytest.mark.slow("three chains of 5,000 draws, one of which reads all rows")
-def test_overdispersion(example):
-    table = example.overdispersion(batch_sizes=(50,), draws=5000)
+def test_overdispersion():
+    table = remainder_sizes.overdispersion(batch_sizes=(50,), draws=5000)
     assert (table["ESS"] > 2000).all()
     assert abs(table.loc["50", "shift"]) < 0.05 + 4 * table.loc["50", "error"]
     assert table.loc["50", "rows read"] < 500 < table.loc["exact", "rows read"]

@@ -1,8 +1,5 @@
 """The example on stochastic volatility, in its fast mode."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,18 +8,6 @@ pytestmark = [
     # Chains as short as these have not settled.
     pytest.mark.filterwarnings("ignore:Tuning ended"),
 ]
-
-SCRIPT = Path(__file__).parents[2] / "examples" / "stochastic_volatility.py"
-
-
-@pytest.fixture(scope="module")
-def example():
-    return runpy.run_path(str(SCRIPT))
-
-
-@pytest.fixture(scope="module")
-def result(example, tmp_path_factory):
-    return example["main"](output=tmp_path_factory.mktemp("volatility"))
 
 
 def test_only_transitions_are_local(result):
@@ -57,7 +42,3 @@ def test_share_of_transitions(result):
     table = result["table"]["share of transitions"]
     assert np.all(table.xs("epsilon 0", level="run") == 1)
     assert np.all(table.xs("epsilon 0.01", level="run") < 0.9)
-
-
-def test_figure_is_saved(result):
-    assert result["figure"].stat().st_size > 10_000

@@ -1,24 +1,9 @@
 """The example on the cost of a decision, in its fast mode."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow("a chain for each size of the data")
-
-SCRIPT = Path(__file__).parents[2] / "examples" / "sublinearity.py"
-
-
-@pytest.fixture(scope="module")
-def example():
-    return runpy.run_path(str(SCRIPT))
-
-
-@pytest.fixture(scope="module")
-def result(example, tmp_path_factory):
-    return example["main"](output=tmp_path_factory.mktemp("sublinearity"))
 
 
 def test_terms_are_those_of_the_theory(result):
@@ -38,7 +23,3 @@ def test_terms_flatten_for_a_fixed_step(result):
 def test_terms_do_not_flatten_for_steps_that_shrink(result):
     shrinking = result["table"]["theory, steps ~ 1/sqrt(N)"]
     assert shrinking.loc[100_000] > 0.3 * 100_000
-
-
-def test_figure_is_saved(result):
-    assert result["figure"].stat().st_size > 10_000

@@ -1,26 +1,11 @@
 """The example on the design of tests, in its fast mode, on synthetic data."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from pymc_austerity.acceptance import TTest
 
 pytestmark = pytest.mark.slow("simulates a thousand decisions for each design")
-
-SCRIPT = Path(__file__).parents[2] / "examples" / "test_design.py"
-
-
-@pytest.fixture(scope="module")
-def example():
-    return runpy.run_path(str(SCRIPT))
-
-
-@pytest.fixture(scope="module")
-def result(example, tmp_path_factory):
-    return example["main"](output=tmp_path_factory.mktemp("design"))
 
 
 def test_tests_err_and_read_as_predicted(result):

@@ -1,19 +1,9 @@
 """The example of variable selection, in its fast mode, on synthetic data."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow("four rules on the same model")
-
-SCRIPT = Path(__file__).parents[2] / "examples" / "variable_selection.py"
-
-
-@pytest.fixture(scope="module")
-def result(tmp_path_factory):
-    return runpy.run_path(str(SCRIPT))["main"](output=tmp_path_factory.mktemp("selection"))
 
 
 def test_large_effects_are_in_and_others_are_not(result):
@@ -30,11 +20,7 @@ def test_tests_read_less(result):
     assert np.all(table["risk, end"] < table["risk, 1/10"])
 
 
-def test_figure_is_saved(result):
-    assert result["figure"].stat().st_size > 10_000
-
-
-def test_the_file_of_the_data_is_named(monkeypatch):
+def test_the_file_of_the_data_is_named(example, monkeypatch):
     monkeypatch.delenv("PYMC_AUSTERITY_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="PYMC_AUSTERITY_DATA"):
-        runpy.run_path(str(SCRIPT))["covtype"]()
+        example["covtype"]()

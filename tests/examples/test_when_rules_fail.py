@@ -1,19 +1,10 @@
 """The example of failing rules, in its fast mode: who fails, and who does not."""
 
-import runpy
-from pathlib import Path
-
 import pytest
 
 pytestmark = pytest.mark.slow("chains of every rule")
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "when_rules_fail.py"
 AUSTERITY, MHSUBLHD, BARKER = "AusterityMH(epsilon=0.01)", "MHSubLhd(delta=0.01)", "MinibatchBarker(100)"
-
-
-@pytest.fixture(scope="module")
-def result(tmp_path_factory):
-    return runpy.run_path(str(SCRIPT))["main"](output=tmp_path_factory.mktemp("when_rules_fail"))
 
 
 @pytest.mark.parametrize("case", ["Heavy tails", "Rare rows", "Skewed terms"])
@@ -44,7 +35,3 @@ def test_skewed_terms(result):
     assert abs(table.loc["MinibatchBarker(1000)", "shift"]) < 0.5 * table.loc[BARKER, "shift"]
     assert abs(table.loc[AUSTERITY, "shift"]) < 5 * table.loc[AUSTERITY, "error"]
     assert table.loc["MinibatchBarker(max_error=0.1)", "fraction_used"] == 1
-
-
-def test_figure_is_saved(result):
-    assert result["figure"].stat().st_size > 10_000

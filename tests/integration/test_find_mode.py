@@ -56,11 +56,13 @@ def logistic(n=N, d=4, coords=None):
 
 
 class TestIsTheMode:
-    def test_logistic(self):
-        model = logistic()
+    @pytest.mark.parametrize(("n", "within"), [(1200, 2e-3), (N, 2e-3), (25_000, 1e-3)])
+    def test_logistic(self, n, within):
+        """Where there are fewer rows than in a first search, and through searches on 2,000 and all rows."""
+        model = logistic(n)
         found, exact = find_mode(model), exact_mode(model)
         assert list(found) == ["beta"]
-        np.testing.assert_allclose(found["beta"], exact["beta"], atol=2e-3)
+        np.testing.assert_allclose(found["beta"], exact["beta"], atol=within)
 
     def test_linear_with_sigma(self, line):
         """On its own scale: the mode of the log density with the Jacobian of log sigma."""
@@ -70,30 +72,6 @@ class TestIsTheMode:
         np.testing.assert_allclose(found["a"], exact["a"], atol=2e-3)
         np.testing.assert_allclose(found["b"], exact["b"], atol=2e-3)
         np.testing.assert_allclose(found["sigma"], np.exp(exact["sigma_log__"]), rtol=2e-3)
-
-    def test_gradient_is_small(self):
-        """In units of the posterior standard deviation the mode is less than 0.1 away."""
-        model = logistic()
-        mode = find_mode(model)
-        gradient = model.compile_dlogp()({"beta": mode["beta"]})
-        curvature = -model.compile_d2logp(negate_output=False)({"beta": mode["beta"]})
-        step = np.linalg.solve(curvature, gradient)
-        assert np.sqrt(gradient @ step) < 0.1
-
-    def test_more_rows_than_the_first_search(self):
-        """Through the searches on 2,000 and on all rows."""
-        model = logistic(n=25_000)
-        np.testing.assert_allclose(find_mode(model)["beta"], exact_mode(model)["beta"], atol=1e-3)
-
-    def test_better_than_the_start(self, line):
-        logp = line.compile_logp()
-        found = find_mode(line)
-        point = {
-            "a": found["a"],
-            "b": found["b"],
-            "sigma_log__": np.log(found["sigma"]),
-        }
-        assert logp(point) > logp(line.initial_point())
 
     def test_repeatable(self, line):
         one, two = find_mode(line), find_mode(line)
@@ -203,10 +181,6 @@ class TestSomeVariables:
 
 
 class TestSizes:
-    def test_fewer_rows_than_the_first_search(self):
-        model = logistic(n=1200)
-        np.testing.assert_allclose(find_mode(model)["beta"], exact_mode(model)["beta"], atol=2e-3)
-
     def test_nothing_to_subsample(self):
         """A short model has a mode too."""
         y = RNG.normal(size=50)

@@ -1,9 +1,6 @@
 """`pm.sample` with its options: cores, starts, warm-up, the same step again."""
 
-from copy import deepcopy
-
 import numpy as np
-import pymc as pm
 import pytest
 
 from pymc_austerity import AusterityMH, RandomWalk, SubsamplingWarning
@@ -61,31 +58,6 @@ class TestCores:
         assert same(results[0], results[1])
         assert same(results[0], results[2])
 
-    @pytest.mark.slow("two engines; tests/conformance/test_workers.py has a compound of seven steps")
-    def test_a_compound(self, line, draw, same):
-        walk = RandomWalk(scale=0.02)
-
-        def steps():  # made anew: pm.Slice remembers its last run
-            return [
-                AusterityMH([line["a"]], proposal=walk, model=line),
-                AusterityMH([line["b"]], proposal=walk, model=line),
-                pm.Slice([line["sigma"]], model=line),
-            ]
-
-        one = draw(line, steps(), initvals=MODE)
-        assert same(one, draw(line, steps(), cores=2, mp_ctx="fork", initvals=MODE))
-
-    @pytest.mark.slow("two engines; `TestSameStepAgain` has a single step that has run before")
-    def test_a_compound_that_has_run_before(self, line, draw, same):
-        walk = RandomWalk(scale=0.02)
-        with line:
-            steps = [
-                AusterityMH([line["a"]], proposal=walk),
-                AusterityMH([line["b"], line["sigma"]], proposal=walk),
-            ]
-        first = draw(line, steps, initvals=MODE)
-        assert same(first, draw(line, steps, initvals=MODE))
-
     def test_an_error_in_a_worker_is_shown(self, line, step, draw):
         with pytest.raises(Exception, match="(?s)(not finite|sigma|nan|-inf)"):
             draw(line, step, cores=2, mp_ctx="fork", initvals={"sigma": 1e-200})
@@ -100,10 +72,6 @@ class TestSameStepAgain:
         draw(line, step, random_seed=5, **LONG)
         fresh = AusterityMH(model=line, rng=1234)
         assert same(draw(line, step, **LONG), draw(line, fresh, **LONG))
-
-    def test_as_a_copy(self, line, step, draw, same):
-        draw(line, step, random_seed=5, **LONG)
-        assert same(draw(line, step, **LONG), draw(line, deepcopy(step), **LONG))
 
     def test_another_seed(self, line, step, draw, same):
         one, two = (draw(line, step, random_seed=s, **LONG) for s in (5, 6))
@@ -183,14 +151,6 @@ class TestOptions:
     def test_a_step_that_is_a_class(self, line, draw):
         with pytest.raises(Exception, match="(?i)step"):
             draw(line, AusterityMH)
-
-    def test_a_step_of_another_model(self, line, draw):
-        with pm.Model():
-            mu = pm.Normal("mu")
-            pm.Normal("y", mu, 1.0, observed=np.zeros(1000))
-            other = AusterityMH()
-        with pytest.raises(ValueError, match="was made for mu of another model"):
-            draw(line, other)
 
     def test_multitrace(self, line, step, draw):
         with pytest.warns(Warning, match="return_inferencedata"):

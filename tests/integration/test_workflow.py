@@ -17,20 +17,11 @@ INTERPRETED = pytest.mark.usefixtures("interpreted")
 
 
 @pytest.fixture(scope="module")
-def idata(line):
-    """Four chains, at PyMC's own defaults but for their length."""
-    with line:
-        step = AusterityMH(epsilon=0.005, steps_per_draw=5)
-        return pm.sample(
-            500,
-            tune=500,
-            chains=4,
-            cores=1,
-            step=step,
-            initvals=find_mode(line),
-            random_seed=21,
-            progressbar=False,
-        )
+def idata(line, draw):
+    """Four chains, with PyMC's own checks."""
+    step = AusterityMH(epsilon=0.005, steps_per_draw=5, model=line)
+    options = {"initvals": find_mode(line), "random_seed": 21, "compute_convergence_checks": True}
+    return draw(line, step, draws=500, tune=500, chains=4, **options)
 
 
 class TestSummary:
@@ -58,19 +49,8 @@ class TestSummary:
             assert float(draws.mean()) == pytest.approx(exact, abs=5 * s / np.sqrt(ess))
             assert float(draws.std()) == pytest.approx(s, rel=0.25)
 
-    def test_convergence_checks_of_pymc(self, line, step, caplog):
-        with line:
-            pm.sample(
-                100,
-                tune=100,
-                chains=2,
-                cores=1,
-                step=step,
-                initvals=MODE,
-                random_seed=1,
-                progressbar=False,
-                compute_convergence_checks=True,
-            )
+    def test_convergence_checks_of_pymc(self, line, step, draw):
+        draw(line, step, draws=100, tune=100, initvals=MODE, random_seed=1, compute_convergence_checks=True)
 
     def test_saved_and_read_again(self, idata, tmp_path):
         idata.to_netcdf(tmp_path / "idata.nc")
@@ -106,87 +86,65 @@ class TestProgressBar:
     """Rendered into a string, wide enough for all columns."""
 
     @pytest.fixture
-    def screen(self, monkeypatch):
+    def show(self, monkeypatch, line, draw):
         file = io.StringIO()
 
         def console(**kwargs):
             return Console(**{**kwargs, "file": file, "force_terminal": True, "width": 200, "height": 50})
 
-        monkeypatch.setattr(rich_progress, "Console", console)
-        return file
+        def shown(step, progressbar=True, **kwargs):
+            options = {"draws": 10, "tune": 10, "initvals": MODE, "random_seed": 1, "quiet": False, **kwargs}
+            draw(line, step, progressbar=progressbar, **options)
+            return file.getvalue()
 
-    def show(self, line, step, screen, **kwargs):
-        with line:
-            pm.sample(
-                10,
-                tune=10,
-                chains=2,
-                cores=1,
-                step=step,
-                initvals=MODE,
-                random_seed=1,
-                compute_convergence_checks=False,
-                **kwargs,
-            )
-        return screen.getvalue()
+        monkeypatch.setattr(rich_progress, "Console", console)
+        return shown
 
     @INTERPRETED
-    def test_columns(self, line, step, screen):
-        text = self.show(line, step, screen)
+    def test_columns(self, step, show):
+        text = show(step)
         assert "Acceptance" in text
         assert "Share of data" in text
 
     @pytest.mark.parametrize("bar", ["combined+stats", "split+stats"])
-    def test_with_statistics(self, line, step, screen, bar):
-        text = self.show(line, step, screen, progressbar=bar)
+    def test_with_statistics(self, step, show, bar):
+        text = show(step, bar)
         assert text.count("Share of data") >= 1
 
     @pytest.mark.parametrize("bar", ["combined", "split"])
-    def test_without_statistics(self, line, step, screen, bar):
-        text = self.show(line, step, screen, progressbar=bar)
+    def test_without_statistics(self, step, show, bar):
+        text = show(step, bar)
         assert "Share of data" not in text
 
     @INTERPRETED
-    def test_the_last_numbers_are_shown(self, line, screen):
+    def test_the_last_numbers_are_shown(self, line, show):
         step = AusterityMH(model=line, batch_size=N)
-        text = self.show(line, step, screen)
+        text = show(step)
         assert "1.000" in text
 
     @INTERPRETED
     @pytest.mark.slow("builds and compiles several steps")
-    def test_two_steps(self, line, screen):
+    def test_two_steps(self, line, show):
         walk = RandomWalk(scale=0.02)
         with line:
             steps = [AusterityMH([line[n]], proposal=walk) for n in ("a", "b")]
             steps.append(pm.Slice([line["sigma"]]))
-        text = self.show(line, steps, screen)
+        text = show(steps)
         header = next(row for row in text.splitlines() if "Share of data" in row)
         assert header.count("Acceptance") == 1
         assert header.count("Share of data") == 1
 
     @INTERPRETED
-    def test_beside_nuts(self, line, screen):
+    def test_beside_nuts(self, line, show):
         with line:
             steps = [AusterityMH([line["a"]]), pm.NUTS([line["b"], line["sigma"]])]
-        text = self.show(line, steps, screen)
+        text = show(steps)
         assert "Share of data" in text
         assert "Step size" in text
 
     @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-    def test_two_cores(self, line, step, screen):
-        with line:
-            pm.sample(
-                10,
-                tune=10,
-                chains=2,
-                cores=2,
-                mp_ctx="fork",
-                step=step,
-                initvals=MODE,
-                random_seed=1,
-                compute_convergence_checks=False,
-            )
-        assert "Share of data" in screen.getvalue()
+    def test_two_cores(self, step, show):
+        assert "Share of data" in show(step, cores=2, mp_ctx="fork")
 
 
 @INTERPRETED

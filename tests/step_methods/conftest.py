@@ -15,6 +15,7 @@ from pymc_austerity.model.compile import backend
 from tests.interpreted import interpreted as interpreted
 
 N = 2000
+MODE = {"a": 1.0, "b": 2.0, "sigma": 1.0}
 
 
 def line_data(n):
@@ -24,13 +25,13 @@ def line_data(n):
 
 
 def line_model(n=N):
-    """Two scalars and one transformed scalar: y = a + b x + sigma * noise."""
+    """Two scalars and one transformed scalar: y = a + b x + sigma * noise, with labelled rows."""
     x, y = line_data(n)
-    with pm.Model() as model:
+    with pm.Model(coords={"row": range(n)}) as model:
         a = pm.Normal("a", 0, 10)
         b = pm.Normal("b", 0, 10)
         sigma = pm.HalfNormal("sigma", 10)
-        pm.Normal("y", a + b * x, sigma, observed=y)
+        pm.Normal("y", a + b * x, sigma, observed=y, dims="row")
     return model
 
 

@@ -7,28 +7,11 @@ import pytest
 from scipy.special import softmax
 
 from pymc_austerity import AusterityGibbs, FactorisationError
-from pymc_austerity.testing import check_step
 from pymc_austerity.testing.compare import error_of_mean
-from pymc_austerity.testing.models import Solved
 from tests.statistical.fields import all_states, field, log_density, table_of, triples
 
 D = 6
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "quiet": True}
-
-
-def solved():
-    weights = np.exp(log_density(all_states(D), table_of(D, 0.5, 3)))
-    mean = weights @ all_states(D) / weights.sum()
-    start = all_states(D)[np.argmax(weights)]
-    return Solved(field(D, 0.5, 3), {"X": mean}, {"X": np.sqrt(mean * (1 - mean))}, {"X": start})
-
-
-@pytest.mark.slow("compiles each kernel")
-def test_conformance():
-    def make_step(vars=None, **options):
-        return AusterityGibbs(vars, epsilon=0, steps_per_draw=5, **options)
-
-    check_step(make_step, solved=solved())
 
 
 @pytest.mark.slow("builds and compiles several steps")
@@ -51,20 +34,6 @@ def test_sites_with_few_terms_read_them_all(min_terms, tested, recwarn):
     assert any("more than 10 rows" in str(one.message) for one in recwarn) == (tested == 0)
     step.step(field(D, 0.5, 3).initial_point())
     assert step.engine.n_tested == tested
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
-@pytest.mark.covering(1)
-def test_same_draws_in_other_processes(mp_ctx):
-    def run(**options):
-        with field(D, 0.5, 3):
-            step = AusterityGibbs(epsilon=0.3, batch_size=4)
-            return pm.sample(40, tune=5, chains=2, step=step, random_seed=2, **QUIET, **options)
-
-    expected, found = run(cores=1), run(cores=2, mp_ctx=mp_ctx)
-    for group in ("posterior", "sample_stats"):
-        assert found[group].to_dataset().equals(expected[group].to_dataset())
 
 
 @pytest.mark.slow("builds and compiles several steps")
@@ -171,3 +140,17 @@ def test_observed_sites_stay():
         idata.posterior["X_unobserved"].to_numpy()[0].T, weights @ states[:, free], strict=True
     ):
         assert abs(x.mean() - mean) < 4 * error_of_mean(x.astype(float))
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
+@pytest.mark.covering(1)
+def test_same_draws_in_other_processes(mp_ctx):
+    def run(**options):
+        with field(D, 0.5, 3):
+            step = AusterityGibbs(epsilon=0.3, batch_size=4)
+            return pm.sample(40, tune=5, chains=2, step=step, random_seed=2, **QUIET, **options)
+
+    expected, found = run(cores=1), run(cores=2, mp_ctx=mp_ctx)
+    for group in ("posterior", "sample_stats"):
+        assert found[group].to_dataset().equals(expected[group].to_dataset())

@@ -2,14 +2,11 @@
 
 import math
 from copy import deepcopy
-from dataclasses import replace
 
-import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from scipy import stats
 from scipy.special import expit
 
 from pymc_austerity import AusterityMH, MetropolisHastings, MHSubLhd, RandomWalk, SubsamplingWarning
@@ -17,14 +14,13 @@ from pymc_austerity.bounds.remainder import RemainderCertificate, remainder_rang
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.kernels.log_ratio_range import certified_remainder_range, exact_range
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate
+from pymc_austerity.proposals import Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.testing.steps import move, require_same_path
-from tests.statistical.errors import LIMIT, error_of_mean
+from pymc_austerity.testing.steps import move
+from tests.step_methods.chains import plain_chain
+from tests.step_methods.test_tuna import hierarchy
 
-# The process is multi-threaded, says Python 3.12 when it forks.
-FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 # Whether a chain has settled after so few draws is not the question here.
 pytestmark = [pytest.mark.filterwarnings("ignore:Tuning ended"), pytest.mark.usefixtures("interpreted")]
 
@@ -56,10 +52,6 @@ def log_terms(beta, y=Y):
     return y * eta - np.logaddexp(0, eta)
 
 
-def log_density(beta, temperature=1.0):
-    return log_terms(beta).sum() / temperature - 0.125 * beta @ beta
-
-
 @pytest.fixture(scope="module")
 def model():
     return logistic_model()
@@ -70,11 +62,6 @@ def built(model):
     """Not to be moved."""
     with interpreted():
         return AusterityMH(model=model, control_variate=TAYLOR, rng=1)
-
-
-@pytest.fixture(scope="module")
-def compiled(model):
-    return AusterityMH(model=model, control_variate=TAYLOR, rng=1)
 
 
 @pytest.fixture
@@ -101,57 +88,6 @@ def test_it_subsamples(step, near):
     assert len({p["beta"][0] for p in points}) > 50
 
 
-@pytest.mark.parametrize("copier", [deepcopy, lambda s: cloudpickle.loads(cloudpickle.dumps(s))])
-def test_copies_and_pickles_draw_the_same(step, near, copier):
-    move(step, near, 20)
-    other = copier(step)
-    require_same_path("A copy", move(other, near, 40), move(step, near, 40), "It differs.")
-
-
-def test_an_unpickled_step_does_not_search_again(step, near, monkeypatch):
-    other = cloudpickle.loads(cloudpickle.dumps(step))
-    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.fit_mode", None)
-    require_same_path("A pickle", move(other, near, 10), move(step, near, 10), "It differs.")
-
-
-def test_pickle_and_state_do_not_grow_with_the_data():
-    sizes = []
-    for n in (N, 10 * N):
-        step = AusterityMH(model=logistic_model(n), control_variate=TAYLOR, rng=1)
-        sizes.append(len(cloudpickle.dumps(step)) - len(cloudpickle.dumps(step._model)))
-    assert max(sizes) < 20_000
-    # 27,000 more rows are 216 kB for each number of a row.
-    assert abs(sizes[1] - sizes[0]) < 2000
-
-
-@pytest.mark.parametrize("proposal", [Laplace(), Surrogate(), AdaptiveRandomWalk()], ids=str)
-def test_the_sampling_state_is_small(proposal):
-    step = AusterityMH(model=logistic_model(n_dim=10), control_variate=TAYLOR, proposal=proposal, rng=1)
-    assert len(cloudpickle.dumps(step.sampling_state)) < 20_000
-
-
-@FORK
-def test_parallel_chains_are_those_in_sequence(model, compiled, draw, same):
-    one = draw(model, deepcopy(compiled), tune=30, draws=30)
-    other = draw(model, deepcopy(compiled), tune=30, draws=30, cores=2, mp_ctx="fork")
-    assert same(one, other)
-    assert np.unique(one["posterior"]["beta"].to_numpy()[..., 0]).size > 20
-
-
-def test_several_steps_for_each_draw(built, near):
-    one, several = deepcopy(built), deepcopy(built)
-    several._options = replace(several._options, steps_per_draw=5)
-    for step in (one, several):
-        step.setup_chain(np.random.default_rng(3), 0, 10)
-    points, stats_ = move(one, near, 50)
-    fives, means = move(several, near, 10)
-    for k in range(10):
-        np.testing.assert_array_equal(fives[k]["beta"], points[5 * k + 4]["beta"])
-        some = stats_[5 * k : 5 * k + 5]
-        assert means[k]["n_used"] == pytest.approx(np.mean([s["n_used"] for s in some]))
-        assert means[k]["mean_tree_accept"] == pytest.approx(np.mean([s["accepted"] for s in some]))
-
-
 def test_new_data_move_the_center():
     model = logistic_model()
     step = AusterityMH(model=model, control_variate=TAYLOR, rng=1)
@@ -172,62 +108,6 @@ def test_new_data_move_the_center():
 # Other variables -----------------------------------------------------------------------------------
 
 
-def hierarchy():
-    """Normal coefficients with an unknown scale; no remainder of first order is zero."""
-    rng = np.random.default_rng(4)
-    x = rng.normal(size=(N, 3))
-    y = x @ [0.5, -0.8, 0.3] + rng.normal(size=N)
-    with pm.Model() as model:
-        tau = pm.HalfNormal("tau", 1.0)
-        beta = pm.Normal("beta", 0.0, tau, shape=3)
-        pm.Normal("y", pm.math.dot(x, beta), 1.0, observed=y)
-    return model, x, y
-
-
-def marginal_of_tau(x, y):
-    """Mean and standard deviation of log tau, by quadrature; beta is integrated out."""
-    log_tau = np.linspace(-3.5, 3.0, 800)
-    gram, xty, log_weight = x.T @ x, x.T @ y, []
-    for s in np.exp(log_tau):
-        precision = gram + np.eye(3) / s**2
-        log_weight.append(
-            0.5 * xty @ np.linalg.solve(precision, xty) - 0.5 * np.linalg.slogdet(precision)[1]
-            - 3 * math.log(s) + stats.halfnorm.logpdf(s) + math.log(s)
-        )  # fmt: skip
-    weight = np.exp(np.array(log_weight) - max(log_weight))
-    weight /= weight.sum()
-    mean = weight @ log_tau
-    return mean, math.sqrt(weight @ (log_tau - mean) ** 2)
-
-
-@pytest.fixture(scope="module")
-def with_another_step(draw):
-    """A compiled chain."""
-    model, x, y = hierarchy()
-    with model:
-        steps = [
-            AusterityMH([model["beta"]], control_variate=Taylor(order=1), steps_per_draw=2),
-            pm.Slice([model["tau"]]),
-        ]
-    return x, y, draw(model, steps, draws=800, tune=200)
-
-
-@pytest.mark.filterwarnings("ignore:The posterior is not as its expansion:pymc_austerity.SubsamplingWarning")
-@pytest.mark.slow("compiles two engines")
-def test_a_scale_by_another_step(with_another_step):
-    x, y, idata = with_another_step
-    log_tau = np.log(idata["posterior"]["tau"].to_numpy())
-    mean, sd = marginal_of_tau(x, y)
-    assert abs(log_tau.mean() - mean) < LIMIT * error_of_mean(log_tau)
-    squares = (log_tau - mean) ** 2
-    assert abs(squares.mean() - sd**2) < LIMIT * error_of_mean(squares)
-    beta = idata["posterior"]["beta"].to_numpy()
-    exact = np.linalg.solve(x.T @ x + np.eye(3) / np.exp(2 * mean), x.T @ y)
-    spread = np.sqrt(np.diag(np.linalg.inv(x.T @ x)))
-    np.testing.assert_allclose(beta.mean(axis=(0, 1)), exact, atol=0.2 * spread.min())
-    np.testing.assert_allclose(beta.std(axis=(0, 1)), spread, rtol=0.15)
-
-
 def test_variables_of_other_steps_in_the_local_terms_are_named():
     x, y = X, Y
     with pm.Model():
@@ -239,23 +119,6 @@ def test_variables_of_other_steps_in_the_local_terms_are_named():
 
 
 # Exact chains --------------------------------------------------------------------------------------
-
-
-def plain_chain(n, temperature, scale, start, seed):
-    """Metropolis-Hastings with numpy."""
-    rng, q, draws = np.random.default_rng(seed), start, []
-    here = log_density(q, temperature)
-    for _ in range(n):
-        q_new = q + scale * rng.standard_normal(2)
-        there = log_density(q_new, temperature)
-        if math.log(rng.random()) < there - here:
-            q, here = q_new, there
-        draws.append(q)
-    return np.array(draws)
-
-
-def as_array(points):
-    return np.array([p["beta"] for p in points])
 
 
 @pytest.mark.parametrize("temperature", [1.0, 5.0])
@@ -272,8 +135,8 @@ def test_without_an_error_it_is_a_plain_chain(model, near, temperature):
         rng=np.random.default_rng(5),
     )
     points, stats_ = move(step, near, 400)
-    expected = plain_chain(400, temperature, scale, near["beta"], 5)
-    np.testing.assert_allclose(as_array(points), expected, rtol=1e-10)
+    expected = plain_chain(model, model.value_vars, temperature, 400, scale, near, 5)
+    np.testing.assert_allclose([p["beta"] for p in points], expected, rtol=1e-10)
     assert 40 < sum(s["accepted"] for s in stats_) < 360
     assert all(s["n_used"] == N for s in stats_)
     eta = X @ step.recipe.mode_fit.proxy.mode
@@ -453,15 +316,6 @@ def test_separable_data_are_refused():
         AusterityMH(model=model, control_variate=TAYLOR, initial_point=start)
 
 
-def test_a_flat_direction_is_named():
-    with pm.Model():
-        beta, level = pm.Flat("beta", shape=2), pm.Normal("level")
-        eta = level + X[:, 0] * beta[0] + X[:, 0] * beta[1]
-        pm.Bernoulli("y", logit_p=eta, observed=Y)
-        with pytest.raises(ValueError, match=r"has no curvature .* along beta\[[01]\], beta\[[01]\]\."):
-            AusterityMH(control_variate=TAYLOR)
-
-
 @pytest.mark.slow("searches for the modes of a mixture from eight starts")
 def test_several_modes_are_told():
     with pytest.warns(SubsamplingWarning, match=r"has 2 or more modes: .* in mu\[\d\], with 50.0%"):
@@ -469,16 +323,6 @@ def test_several_modes_are_told():
 
 
 # Defaults ------------------------------------------------------------------------------------------
-
-
-def test_the_default_batch_size(model):
-    def batch(**options):
-        return AusterityMH(model=model, **options).configuration["rule"]["batch_size"]
-
-    assert batch() == 500
-    assert batch(control_variate=TAYLOR) == 50
-    assert batch(control_variate=TAYLOR, batch_size=200) == 200
-    assert batch(control_variate=TAYLOR, batch_size=500) == 500
 
 
 @pytest.mark.slow("builds and compiles several steps")
@@ -508,11 +352,6 @@ def test_the_number_of_exact_rows(model, given, expected):
     assert step._engine._schedule.ends[-1] == step._engine.n_others == N - expected
 
 
-def test_few_rows_have_fewer_exact_ones():
-    step = AusterityMH(model=logistic_model(500), control_variate=TAYLOR, threshold=100)
-    assert len(step._engine.exact_rows) == 50
-
-
 def test_the_name_of_a_term_does_not_choose_the_kernel():
     """Sums of all terms are kept unless the terms are remainders, whatever a potential is called."""
     with logistic_model() as named:
@@ -520,3 +359,19 @@ def test_the_name_of_a_term_does_not_choose_the_kernel():
     assert MetropolisHastings(model=named)._engine.full
     expanded = MetropolisHastings(model=named, control_variate=Taylor(exact_rows=0))
     assert not expanded._engine.full
+
+
+FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def compiled(model):
+    return AusterityMH(model=model, control_variate=TAYLOR, rng=1)
+
+
+@FORK
+def test_parallel_chains_are_those_in_sequence(model, compiled, draw, same):
+    one = draw(model, deepcopy(compiled), tune=30, draws=30)
+    other = draw(model, deepcopy(compiled), tune=30, draws=30, cores=2, mp_ctx="fork")
+    assert same(one, other)
+    assert np.unique(one["posterior"]["beta"].to_numpy()[..., 0]).size > 20

@@ -1,7 +1,5 @@
 """Steps that move one element at a time: their cost, their options, other processes, other data."""
 
-import pickle
-
 import numpy as np
 import pymc as pm
 import pytest
@@ -14,7 +12,6 @@ from pymc_austerity import (
     Laplace,
     MetropolisHastings,
     MHSubLhd,
-    MinibatchBarker,
     MinibatchCategoricalGibbs,
     RandomWalk,
     SubsamplingWarning,
@@ -24,7 +21,6 @@ from pymc_austerity import (
 )
 from pymc_austerity.diagnostics import data_usage_summary, effective_cost, stamp
 from pymc_austerity.exceptions import UnboundedError
-from pymc_austerity.testing import check_step
 from pymc_austerity.testing.models import Solved
 
 SIZES = np.array([1, 3, 8, 20, 60, 250, 900])
@@ -42,33 +38,6 @@ def groups():
     precision = 0.25 + SIZES
     mean = np.bincount(GROUP, SCORE) / precision
     return Solved(model, {"v": mean}, {"v": precision**-0.5})
-
-
-def elementwise(kind, **own):
-    def make_step(vars=None, **options):
-        return kind(vars, elementwise=True, **own, **options)
-
-    return make_step
-
-
-@pytest.mark.parametrize(
-    ("make_step", "tolerance"),
-    [
-        (elementwise(MetropolisHastings, steps_per_draw=10 * G), 0.0),
-        pytest.param(
-            elementwise(AusterityMH, batch_size=50, steps_per_draw=10 * G), 0.2,
-            marks=pytest.mark.slow("the same chain with another rule, which test_rules tests"),
-        ),
-        pytest.param(
-            elementwise(MinibatchBarker, steps_per_draw=10 * G), 0.1,
-            marks=pytest.mark.slow("the same chain with another rule, which test_rules tests"),
-        ),
-    ],
-    ids=["exact", "t-test", "barker"],
-)  # fmt: skip
-@pytest.mark.slow("compiles each kernel")
-def test_conformance(make_step, tolerance):
-    check_step(make_step, solved=groups(), tolerance=tolerance)
 
 
 def steps_of(model, n=5, **options):
@@ -127,13 +96,6 @@ def test_a_given_scale():
     np.testing.assert_array_equal(step.proposal_state.scale, np.linspace(0.1, 0.7, G))
     step, _, _ = steps_of(groups().model, proposal=AdaptiveRandomWalk(target_accept=0.3))
     assert step.proposal_state.target_accept[0] == 0.3
-
-
-def test_what_travels_is_small():
-    step, _, _ = steps_of(groups().model)
-    assert len(pickle.dumps(step.sampling_state)) < 3000 + 24 * G
-    state = {name: value for name, value in step.__getstate__().items() if name != "_model"}
-    assert not any(isinstance(value, np.ndarray) and value.size >= N for value in state.values())
 
 
 # Bad input ---------------------------------------------------------------------------------------------
@@ -209,40 +171,14 @@ def test_all_rows_for_a_range():
 # Other processes, other data, other steps ------------------------------------------------------------------
 
 
-def mixture():
-    rng = np.random.default_rng(6)
-    x = np.where(rng.random(300) < 0.4, -1.5, 1.5) + rng.normal(size=300)
+def test_rows_of_an_element_follow_what_another_step_moves(interpreted):
     with pm.Model() as model:
-        w = pm.Dirichlet("w", np.ones(2))
-        z = pm.Categorical("z", w, shape=300)
-        level = pm.Normal("level", 0.0, 2.0, shape=2, initval=[-1.0, 1.0])
-        pm.Normal("x", level[z], 1.0, observed=x)
-    return model
-
-
-def draws_of(model, make_steps, **options):
-    with model:
-        idata = pm.sample(30, tune=20, chains=2, random_seed=5, step=make_steps(), **QUIET, **options)
-    return idata
-
-
-def steps_of_mixture():
-    return [
-        MinibatchCategoricalGibbs(["z"]),
-        SCIR(["w"], step_size=3.0),
-        AusterityMH(["level"], batch_size=20, elementwise=True),
-    ]
-
-
-@pytest.mark.slow("starts workers that compile; tests/conformance has such runs, forked too, of most steps")
-def test_same_draws_in_other_processes():
-    """The rows of an element follow z, which another step moves."""
-    expected = draws_of(mixture(), steps_of_mixture, cores=1)
-    found = draws_of(mixture(), steps_of_mixture, cores=2, mp_ctx="forkserver")
-    for group in ("posterior", "sample_stats"):
-        assert found[group].to_dataset().equals(expected[group].to_dataset())
-    used = expected.sample_stats["n_used"].to_numpy()
-    assert len(np.unique(used)) > 1
+        z = pm.Categorical("z", [0.5, 0.5], shape=300)
+        pm.Normal("x", pm.Normal("level", shape=2)[z], 1.0, observed=np.zeros(300))
+    step = MetropolisHastings(["level"], elementwise=True, steps_per_draw=1, model=model, rng=1)
+    for n in (150, 100):
+        _, (stats,) = step.step({**model.initial_point(), "z": np.repeat([0, 1], [n, 300 - n])})
+        assert stats["n_used"] in (n, 300 - n)
 
 
 @pytest.mark.slow("builds a step several times")
@@ -291,3 +227,39 @@ def test_probe_refuses_single_elements():
     step = AusterityMH(elementwise=True, batch_size=50, model=solved.model)
     with pytest.raises(TypeError, match="moves one element at a time"):
         probe(solved.model, step)
+
+
+def mixture():
+    rng = np.random.default_rng(6)
+    x = np.where(rng.random(300) < 0.4, -1.5, 1.5) + rng.normal(size=300)
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(2))
+        z = pm.Categorical("z", w, shape=300)
+        level = pm.Normal("level", 0.0, 2.0, shape=2, initval=[-1.0, 1.0])
+        pm.Normal("x", level[z], 1.0, observed=x)
+    return model
+
+
+def draws_of(model, make_steps, **options):
+    with model:
+        idata = pm.sample(30, tune=20, chains=2, random_seed=5, step=make_steps(), **QUIET, **options)
+    return idata
+
+
+def steps_of_mixture():
+    return [
+        MinibatchCategoricalGibbs(["z"]),
+        SCIR(["w"], step_size=3.0),
+        AusterityMH(["level"], batch_size=20, elementwise=True),
+    ]
+
+
+@pytest.mark.slow("starts workers that compile; tests/conformance has such runs, forked too, of most steps")
+def test_same_draws_in_other_processes():
+    """The rows of an element follow z, which another step moves."""
+    expected = draws_of(mixture(), steps_of_mixture, cores=1)
+    found = draws_of(mixture(), steps_of_mixture, cores=2, mp_ctx="forkserver")
+    for group in ("posterior", "sample_stats"):
+        assert found[group].to_dataset().equals(expected[group].to_dataset())
+    used = expected.sample_stats["n_used"].to_numpy()
+    assert len(np.unique(used)) > 1

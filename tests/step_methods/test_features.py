@@ -20,7 +20,7 @@ from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
-from pymc_austerity.testing.steps import check_chains, check_interface, check_points, check_state, move
+from pymc_austerity.testing.steps import check_points, check_state, move
 from tests.model.features import (
     data,
     model_of,
@@ -74,18 +74,10 @@ def test_it_reads_few_rows(model, built):
 
 
 @pytest.mark.slow("moves in features are slow when interpreted")
-def test_it_is_a_step(model, built):
-    point = model.initial_point()
-    check_interface(built, point)
-    check_points(built, point)
-    check_state(built, point)
-
-
-@pytest.mark.slow("starts workers that compile")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_chains(model, built):
-    """In sequence and in workers, which find the features again."""
-    check_chains(built, model.initial_point())
+@pytest.mark.parametrize("check", [check_points, check_state])
+def test_it_is_a_step(model, built, check):
+    """Whose engine has features beside what other steps keep."""
+    check(built, model.initial_point())
 
 
 def test_a_wrong_whitening_is_noticed(model, monkeypatch, without_c):

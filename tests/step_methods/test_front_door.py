@@ -1,5 +1,8 @@
 """What a user types first: names, unknown options, a step of another model, data that are wrong."""
 
+from functools import partial
+from itertools import product
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -241,9 +244,15 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("make", [recommend, TunaMH])
-@pytest.mark.parametrize("case", WRONG)
-@pytest.mark.covering(4)
+# What every step refuses.
+EVERYWHERE = ("no data", "large shared count")
+OTHERS = [*METROPOLIS[1:], *(partial(make, ["level"]) for make in (restricted_nuts, restricted_slice))]
+
+
+@pytest.mark.parametrize(
+    ("case", "make"), [*product(WRONG, (recommend, TunaMH)), *product(EVERYWHERE, OTHERS)]
+)
+@pytest.mark.covering(18)
 def test_wrong_data(case, make):
     define, said = WRONG[case]
     with pytest.raises(ValueError, match=said):
@@ -279,22 +288,6 @@ def test_an_index_that_is_data():
         ValueError, match="^The index 'group' in row 9 of the term 'y' is 40, and .*'effect' has 40"
     ):
         AusterityMH(model=model)
-
-
-@pytest.mark.parametrize("case", ["no data", "large shared count"])
-@pytest.mark.parametrize("step", METROPOLIS)
-def test_data_that_every_step_refuses(case, step):
-    define, said = WRONG[case]
-    with pytest.raises(ValueError, match=said):
-        step(model=define())
-
-
-@pytest.mark.parametrize("case", ["no data", "large shared count"])
-@pytest.mark.parametrize("make", [restricted_nuts, restricted_slice])
-def test_data_that_restricted_steps_refuse(case, make):
-    define, said = WRONG[case]
-    with pytest.raises(ValueError, match=said):
-        make(["level"], model=define())
 
 
 def test_indices_from_the_end_are_fine():

@@ -18,56 +18,18 @@ NAN = math.nan
 SMALLEST_THRESHOLD = 3
 
 
+OUT_OF_RANGE = {
+    "epsilon": (-0.01, 0.51, NAN, math.inf, True, False, "0.1", None),
+    "batch_size": (1, 0, -500, 100.0, 100.5, NAN, True, "500", N + 1),
+    "growth": (1, 1.0, 0.5, -2.0, NAN, math.inf, True, "geometric", None),
+    "boundary": (0.49, 1.01, NAN, True, "pocock", None),
+    "steps_per_draw": (0, -1, 1.0, NAN, True, "1"),
+    "threshold": (1, 0, -1, 1000.0, NAN, True, None),
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("epsilon", -0.01),
-        ("epsilon", 0.51),
-        ("epsilon", NAN),
-        ("epsilon", math.inf),
-        ("epsilon", True),
-        ("epsilon", False),
-        ("epsilon", "0.1"),
-        ("epsilon", None),
-        ("batch_size", 1),
-        ("batch_size", 0),
-        ("batch_size", -500),
-        ("batch_size", 100.0),
-        ("batch_size", 100.5),
-        ("batch_size", NAN),
-        ("batch_size", True),
-        ("batch_size", "500"),
-        ("batch_size", N + 1),
-        ("growth", 1),
-        ("growth", 1.0),
-        ("growth", 0.5),
-        ("growth", -2.0),
-        ("growth", NAN),
-        ("growth", math.inf),
-        ("growth", True),
-        ("growth", "geometric"),
-        ("growth", None),
-        ("boundary", 0.49),
-        ("boundary", 1.01),
-        ("boundary", NAN),
-        ("boundary", True),
-        ("boundary", "pocock"),
-        ("boundary", None),
-        ("steps_per_draw", 0),
-        ("steps_per_draw", -1),
-        ("steps_per_draw", 1.0),
-        ("steps_per_draw", NAN),
-        ("steps_per_draw", True),
-        ("steps_per_draw", "1"),
-        ("threshold", 1),
-        ("threshold", 0),
-        ("threshold", -1),
-        ("threshold", 1000.0),
-        ("threshold", NAN),
-        ("threshold", True),
-        ("threshold", None),
-    ],
-    ids=lambda value: str(value).replace(" ", ""),
+    ("name", "value"), [(name, value) for name, values in OUT_OF_RANGE.items() for value in values], ids=str
 )
 def test_out_of_range(line, name, value):
     kinds = (ValueError, TypeError) if value is None or isinstance(value, str) else ValueError

@@ -2,6 +2,7 @@
 
 import json
 from copy import deepcopy
+from functools import partial
 
 import cloudpickle
 import numpy as np
@@ -9,14 +10,25 @@ import pymc as pm
 import pytest
 from scipy import stats
 
-from pymc_austerity import SubsamplingWarning, TunaMH
+from pymc_austerity import (
+    AusterityMH,
+    MetropolisHastings,
+    MHSubLhd,
+    MinibatchBarker,
+    SubsamplingWarning,
+    Taylor,
+    TunaMH,
+)
+from pymc_austerity.acceptance import TTest
+from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.model.compile.backend import interpreted as without_compilation
+from pymc_austerity.report import probe
 from pymc_austerity.step_methods.metropolis import plate_pilot
 from pymc_austerity.step_methods.metropolis.mixing_pilot import draws_of_pilot
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
 from pymc_austerity.testing.steps import require_same_path
 
-from .test_state import path
+from .test_every_step import check_that_it_goes_on, path
 
 N, G = 1500, 32
 INTERPRETED = pytest.mark.usefixtures("interpreted")
@@ -248,28 +260,9 @@ def test_pickles_have_no_rows(built):
     assert max(array.size for array in arrays) == G
 
 
-def test_copies_go_their_own_ways(built):
-    step = deepcopy(built)
-    first = drawn(deepcopy(step), built._model)
-    drawn(step, built._model, n=7)
-    require_same_path("A copy", drawn(deepcopy(step), built._model), first, "Copies share something.")
-
-
 def test_a_chain_goes_on_from_its_state(built):
-    step, fresh = deepcopy(built), deepcopy(built)
     with without_compilation():
-        unpickled = cloudpickle.loads(cloudpickle.dumps(built))
-        step.setup_chain(np.random.default_rng(53), 12, 20)
-        point, done = built._model.initial_point(), 0
-        for here in (0, 7, 16):
-            points, _ = path(step, point, here - done, done)
-            point, done = (points or [point])[-1], here
-            state = step.sampling_state
-            expected = path(step, point, 5, here)
-            for what, other in {"A fresh step": fresh, "A pickle": unpickled}.items():
-                other.sampling_state = cloudpickle.loads(cloudpickle.dumps(state))
-                require_same_path(what, path(other, point, 5, here), expected, "Its state misses something.")
-            step.sampling_state = state
+        check_that_it_goes_on(built._model, deepcopy(built), deepcopy(built), n=5)
 
 
 @pytest.mark.slow("interpreted pilots over many groups")
@@ -286,3 +279,274 @@ def test_poor_acceptance_is_told(monkeypatch):
         pm.Bernoulli("y", logit_p=u[groups], observed=y)
     with pytest.warns(SubsamplingWarning, match="100 groups"):
         TunaMH(model=model)
+
+
+# Random slopes ------------------------------------------------------------------------------------
+
+COVARIATE = X[:, 1]
+ODD_ROW = np.flatnonzero(GROUPS % 2)[0]
+
+
+def slopes(groups=GROUPS, x=COVARIATE, y=Y, *, correlated=False):
+    """A logistic model whose data may be changed."""
+    with pm.Model() as model:
+        groups, x, beta = pm.Data("groups", groups), pm.Data("x", x), pm.Normal("beta", 0.0, 2.0, shape=2)
+        if correlated:
+            scales = pm.HalfNormal.dist(1.0, shape=2)
+            chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=scales)
+            u = pm.MvNormal("u", np.zeros(2), chol=chol, shape=(G, 2))
+            eta = u[groups, 0] + u[groups, 1] * x
+        else:
+            a, b = (pm.Normal(name, 0.0, pm.HalfNormal(f"tau_{name}"), shape=G) for name in "ab")
+            eta = a[groups] + b[groups] * x
+        pm.Bernoulli("y", logit_p=X @ beta + eta, observed=pm.Data("outcome", y), shape=N)
+    return model
+
+
+@INTERPRETED
+@pytest.mark.parametrize(
+    ("groups", "x"),
+    [
+        pytest.param(np.where(GROUPS % 4 == 0, 1, GROUPS), 1e-6 * COVARIATE, id="empty, small units"),
+        pytest.param(
+            np.r_[np.arange(G), np.full(N - G, 3)], 2000.0 + 5.0 * COVARIATE, id="one row each, far from zero"
+        ),
+        pytest.param(
+            GROUPS,
+            np.where(np.arange(N) == ODD_ROW, 100.0, np.where(GROUPS % 2 == 0, 1.0 + GROUPS, COVARIATE)),
+            id="constant in some, one large in another",
+        ),
+    ],
+)
+@pytest.mark.slow("compiles a plate with slopes")
+def test_odd_groups_and_covariates(groups, x):
+    model = slopes(groups, x)
+    _, found = drawn(TunaMH(model=model, rng=1), model)
+    assert mean(found, "plate_acceptance") > 0.3
+
+
+@INTERPRETED
+@pytest.mark.slow("reads all rows, interpreted, hundreds of times")
+def test_all_rows_of_slopes(short_pilots):
+    model = slopes(correlated=True)
+    _, found = drawn(MetropolisHastings(model=model, control_variate=Taylor(), rng=1), model)
+    assert mean(found, "n_used") == 2 * N
+
+
+@INTERPRETED
+def test_a_covariate_of_groups_is_refused():
+    model = slopes(x=np.linspace(-1.0, 1.0, G)[GROUPS])
+    with pytest.raises(UnsuitableError, match="put the covariate of the groups into the location"):
+        TunaMH(model=model)
+
+
+# Moves that are decided by a test -----------------------------------------------------------------
+
+TESTED = {"control_variate": Taylor(), "rng": 1}
+
+
+@INTERPRETED
+@pytest.mark.parametrize("step", [AusterityMH, MinibatchBarker])
+@pytest.mark.covering(1)
+def test_theta_is_tested_and_small_groups_are_read(step, short_pilots):
+    """Groups of some 50 rows are too small for batches of 50; all rows of theta's moves are not."""
+    model = model_of()
+    step = step(model=model, **TESTED)
+    assert isinstance(step.recipe, PlateRecipe)
+    assert step.recipe.rule.batch_size == 50
+    assert not step.engine.reads_all
+    _, found = drawn(step, model)
+    assert mean(found, "plate_n_used") == N
+    assert 0 < mean(found, "shared_n_used") < N
+    assert type(step.recipe.rule).__name__ in str(step.configuration["rule"])
+
+
+@INTERPRETED
+@pytest.mark.slow("builds and compiles several steps")
+def test_a_rule_of_another_step_is_the_same_chain(short_pilots):
+    model = model_of()
+    found = []
+    for step in (AusterityMH, MetropolisHastings):
+        rule = {"epsilon": 0.05} if step is AusterityMH else {"acceptance": TTest(0.05, 50)}
+        found.append(drawn(step(model=model, **rule, **TESTED), model))
+    require_same_path("Of MetropolisHastings", found[1], found[0], "The rule is the same.")
+
+
+@INTERPRETED
+def test_decisions_after_a_pilot(short_pilots):
+    """Rows of the pilot are counted, and decisions whose variance was cut."""
+    model = model_of()
+    step = MinibatchBarker(pilot=True, batch_size=10, model=model, **TESTED)
+    _, found = drawn(step, model)
+    assert 2 * 10 <= mean(found, "shared_n_used") < N
+    assert 32 * 2 * 10 <= mean(found, "plate_n_used") < N
+    assert 0.0 <= mean(found, "clipped") < 0.5
+
+
+@INTERPRETED
+def test_without_a_tolerance_all_rows_are_read(short_pilots):
+    model = model_of()
+    step = AusterityMH(epsilon=0, model=model, **TESTED)
+    assert step.engine.reads_all
+    _, found = drawn(step, model, n=3)
+    assert mean(found, "n_used") == 2 * N
+
+
+@INTERPRETED
+def test_moves_of_groups_are_not_probed(short_pilots):
+    model = model_of()
+    with pytest.raises(TypeError, match="sweeps over 32 groups.*compare"):
+        probe(model, AusterityMH(model=model, **TESTED))
+
+
+def test_a_rule_that_needs_the_range_moves_the_block():
+    """Bounds on the range of remainders are those of the block."""
+    with without_compilation():
+        step = MHSubLhd(model=model_of(), **TESTED)
+    assert not isinstance(step.recipe, PlateRecipe)
+    assert step.recipe.mode_fit is not None
+
+
+# Other data ---------------------------------------------------------------------------------------
+
+OTHER = dict(zip(("x", "groups", "outcome"), rows(1800, seed=54), strict=True))
+OF_SLOPES = {"groups": (7 * GROUPS) % G, "x": X[::-1, 1].copy(), "outcome": 1 - Y}
+
+
+@INTERPRETED
+@pytest.mark.parametrize(
+    ("define", "make", "new"),
+    [
+        pytest.param(model_of, TunaMH, OTHER, id="all"),
+        pytest.param(model_of, TunaMH, {"groups": np.where(GROUPS < 20, 2, GROUPS)}, id="sizes of groups"),
+        pytest.param(model_of, partial(AusterityMH, control_variate=Taylor()), OTHER, id="decided by a test"),
+        pytest.param(slopes, TunaMH, OF_SLOPES, id="slopes"),
+        pytest.param(partial(slopes, correlated=True), TunaMH, OF_SLOPES, id="correlated slopes"),
+    ],
+)
+@pytest.mark.slow("fits interpreted plates three times")
+def test_other_data(short_pilots, define, make, new):
+    """A step that has run draws what a fresh step draws, also in another process."""
+    model = define()
+    step = make(model=model, rng=1)
+    other = cloudpickle.loads(cloudpickle.dumps(step))
+    before = drawn(step, model)
+    require_same_path("A pickled step", drawn(other, model), before, "It has lost something.")
+    with model:
+        pm.set_data(new)
+    after, fresh = drawn(step, model), drawn(make(model=model, rng=1), model)
+    require_same_path("A rebuilt step", after, fresh, "It has kept something of the old data.")
+    assert any((a[u] != b[u]).any() for a, b in zip(before[0], after[0], strict=True) for u in a)
+
+
+@INTERPRETED
+@pytest.mark.slow("compiles a plate")
+def test_other_data_within_a_chain(short_pilots):
+    """See `test_every_step.py` for other steps."""
+    model = model_of()
+    step = TunaMH(model=model)
+    step.setup_chain(np.random.default_rng(1), 0, 0)
+    point, _ = step.step(model.initial_point())
+    with model:
+        pm.set_data({"outcome": 1 - Y})
+    fresh = TunaMH(model=model)
+    fresh.setup_chain(np.random.default_rng(2), 0, 0)
+    step.rng = np.random.default_rng(2)
+    with pytest.warns(SubsamplingWarning, match="'outcome' were replaced"):
+        found, _ = step.step(point)
+    expected, _ = fresh.step(point)
+    np.testing.assert_array_equal(found["u"], expected["u"])
+
+
+@INTERPRETED
+@pytest.mark.slow("builds a step several times")
+def test_data_out_of_range_after_a_run(short_pilots):
+    model = model_of()
+    step = TunaMH(model=model, rng=1)
+    with model:
+        pm.set_data({"groups": GROUPS + 1})
+    with pytest.raises(IndexError, match=str(G)):
+        drawn(step, model)
+
+
+# Processes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow("builds and compiles several steps")
+def test_a_part_of_the_trace(draw):
+    """Effects that are not wanted are not kept, and summaries of them are."""
+    model = model_of()
+    with model:
+        pm.Deterministic("largest", model["u"].max())
+    with without_compilation():
+        step = TunaMH(model=model)
+    found = draw(model, step, var_names=["beta", "tau", "largest"])
+    assert set(found.posterior.data_vars) == {"beta", "tau", "largest"}
+    assert {"plate_acceptance", "shared_n_used", "plate_n_used"} <= set(found.sample_stats.data_vars)
+
+
+# Other steps -------------------------------------------------------------------------------------
+
+
+def hierarchical(sampled):
+    """Effects with a scale that has a prior with a scale; some outcomes in each group."""
+    x, groups, y = rows(1000)
+    with pm.Model() as model:
+        s = pm.LogNormal("s", 0.0, 0.5)
+        tau = pm.HalfNormal("tau", s)
+        u = pm.Normal("u", 0.0, tau, shape=G)
+        beta = pm.Normal("beta", 0.0, 2.0, shape=2)
+        pm.Bernoulli("y", logit_p=x @ beta + u[groups], observed=y)
+    return model, [model[name] for name in sampled]
+
+
+@pytest.mark.slow("samples twice, for some seconds")
+@pytest.mark.filterwarnings("ignore:The number of samples")
+def test_another_step_moves_a_scale_of_the_prior():
+    """As one step that moves all: the means of theta and of its squares agree."""
+    model, own = hierarchical(["beta", "tau", "u"])
+    with model:
+        options = {"draws": 3000, "tune": 200, "chains": 2, "cores": 1, "progressbar": False}
+        names = {"var_names": ["beta", "tau", "s"], "compute_convergence_checks": False}
+        both = pm.sample(
+            step=[TunaMH(own, rng=1), pm.Slice([model["s"]])], random_seed=55, **options, **names
+        )
+        alone = pm.sample(step=TunaMH(), random_seed=56, **options, **names)
+    for name in ("tau", "s", "beta"):
+        for power in (1, 2):
+            one, other = (np.log(i.posterior[name].values) if name != "beta" else i.posterior[name].values
+                          for i in (both, alone))  # fmt: skip
+            assert abs(score(one**power, other**power)) < 4.0
+
+
+def score(one, other):
+    """Standardised difference of means, by the means of batches."""
+    found = []
+    for values in (one, other):
+        batches = values.reshape(-1, 200, *values.shape[2:]).mean(axis=1)
+        found.append((batches.mean(axis=0), batches.std(axis=0, ddof=1) / np.sqrt(len(batches))))
+    (a, s), (b, t) = found
+    return np.max(np.abs((a - b) / np.hypot(s, t)))
+
+
+@FORK
+@pytest.mark.slow("samples in processes, which build the step again")
+def test_draws_are_equal_in_other_processes(draw, same):
+    model = model_of(is_centered=False)
+    step = TunaMH(model=model)
+    one = draw(model, step, chains=2, cores=1)
+    assert same(draw(model, step, chains=2, cores=2, mp_ctx="forkserver"), one)
+    with model:
+        pm.set_data(OTHER)
+    other = draw(model, step, chains=2, cores=1)
+    assert not same(other, one)
+    assert same(draw(model, step, chains=2, cores=2, mp_ctx="fork"), other)
+
+
+@pytest.mark.slow("samples in processes, which build the step again")
+def test_draws_by_a_test_are_equal_in_other_processes(draw, same):
+    model = model_of()
+    step = AusterityMH(model=model, batch_size=10, **TESTED)
+    one = draw(model, step, chains=2, cores=1)
+    assert same(draw(model, step, chains=2, cores=2, mp_ctx="forkserver"), one)
+    assert one.sample_stats["plate_n_used"].mean() < N

@@ -11,7 +11,7 @@ from pymc_austerity.step_methods.metropolis import crossed_pilot
 from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedRecipe
 from pymc_austerity.testing.steps import require_same_path
 
-from .test_state import path
+from .test_every_step import path
 
 N, G, H = 1500, 50, 40
 RNG = np.random.default_rng(91)
@@ -104,13 +104,6 @@ def test_statistics(built):
         assert 0.0 <= one["mean_tree_accept of step 0"] <= 1.0
         assert 0.5 < one["plate_acceptance of step 0"] <= 1.0
         assert one["bound_violations of step 0"] == 0.0
-
-
-def test_a_copy(built):
-    """A step that travelled draws what it would have drawn here."""
-    model, step = built
-    travelled = cloudpickle.loads(cloudpickle.dumps(step))
-    require_same_path("A step that travelled", drawn(travelled, model), drawn(step, model), "It is another.")
 
 
 def test_a_worker_has_the_same_bounds():

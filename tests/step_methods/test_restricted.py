@@ -318,19 +318,6 @@ def test_options_of_slice(models):
 
 @INTERPRETED
 class TestCopies:
-    @pytest.mark.parametrize("copy", [deepcopy, lambda s: cloudpickle.loads(cloudpickle.dumps(s))])
-    @pytest.mark.parametrize("make", [restricted_nuts, restricted_slice])
-    def test_a_copy_draws_the_same(self, models, make, copy):
-        model = models("groups")
-        point = near(model)
-        step = make([model["tau"]], model=model)
-        path(step, point)
-        other = copy(step)
-        assert type(other) is type(step)
-        (one, _), (two, _) = step.step(point), other.step(point)
-        assert one["tau_log__"] == two["tau_log__"]
-        assert np.array_equal(path(step, point), path(other, point))
-
     def test_a_copy_shares_the_model_and_nothing_that_changes(self, models):
         model = models("groups")
         potential = QuadPotentialDiag(np.ones(1))

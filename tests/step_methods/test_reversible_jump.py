@@ -4,50 +4,20 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import AdaptiveRandomWalk, RandomWalk, ReversibleJump, Surrogate
+from pymc_austerity import RandomWalk, ReversibleJump, Surrogate
 from pymc_austerity.acceptance import Concentration, TTest
 from pymc_austerity.diagnostics import inclusion
 from pymc_austerity.kernels.jumps import selected_range
-from pymc_austerity.testing import check_step
 from pymc_austerity.testing.steps import fresh, move
 from tests.statistical.selection import (
     correlated_rows,
     logistic_model,
     normal_model,
     normal_rows,
-    normal_solved,
 )
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "quiet": True}
 KINDS = ("births", "deaths", "swaps", "others")
-
-
-@pytest.mark.slow("compiles each kernel")
-def test_conformance():
-    def make_step(vars=None, **options):
-        return ReversibleJump(vars, steps_per_draw=3, **options)
-
-    check_step(make_step, solved=normal_solved(normal_rows()), draws=3000, tune=100)
-
-
-@pytest.mark.slow("a second engine, which learns")
-def test_conformance_with_a_proposal_that_learns():
-    def make_step(vars=None, **options):
-        return ReversibleJump(vars, steps_per_draw=5, proposal=AdaptiveRandomWalk(), **options)
-
-    check_step(make_step, solved=normal_solved(normal_rows()), draws=4000, tune=500)
-
-
-@pytest.mark.slow("starts workers that compile; tests/conformance has such runs, forked too, of most steps")
-def test_same_draws_in_other_processes():
-    def run(**options):
-        with logistic_model(correlated_rows(), chance=0.3):
-            step = ReversibleJump(acceptance=TTest(0.05, 100))
-            return pm.sample(40, tune=5, chains=2, step=step, random_seed=2, **QUIET, **options)
-
-    expected, found = run(cores=1), run(cores=2, mp_ctx="forkserver")
-    for group in ("posterior", "sample_stats"):
-        assert found[group].to_dataset().equals(expected[group].to_dataset())
 
 
 # What it counts, and what it leaves -------------------------------------------------------------------
@@ -251,3 +221,15 @@ def test_the_configuration(build):
     }  # fmt: skip
     assert settings["rule"]["epsilon"] == 0.05
     assert settings["vars"] == ["gamma", "beta", "a"]
+
+
+@pytest.mark.slow("starts workers that compile; tests/conformance has such runs, forked too, of most steps")
+def test_same_draws_in_other_processes():
+    def run(**options):
+        with logistic_model(correlated_rows(), chance=0.3):
+            step = ReversibleJump(acceptance=TTest(0.05, 100))
+            return pm.sample(40, tune=5, chains=2, step=step, random_seed=2, **QUIET, **options)
+
+    expected, found = run(cores=1), run(cores=2, mp_ctx="forkserver")
+    for group in ("posterior", "sample_stats"):
+        assert found[group].to_dataset().equals(expected[group].to_dataset())

@@ -4,7 +4,6 @@ import re
 from contextlib import nullcontext
 from copy import deepcopy
 
-import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -16,7 +15,7 @@ from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
 from pymc_austerity.step_methods.gamma.scir import SCIR
 from pymc_austerity.step_methods.step_size import DecreasingStepSize
-from pymc_austerity.testing.steps import check_interface, check_points, check_state, fresh, move
+from pymc_austerity.testing.steps import fresh, move
 
 # Small batches are told of; see `test_minibatches_that_widen_the_law_are_told_of`.
 pytestmark = pytest.mark.filterwarnings("ignore:Minibatches of:pymc_austerity.SubsamplingWarning")
@@ -73,60 +72,6 @@ def steps(model):
         return found[name]
 
     return make
-
-
-@INTERPRETED
-@pytest.mark.parametrize("name", ["exact", "share, schedule", "anchor"])
-@pytest.mark.slow("the suite makes a step a dozen times; tests/conformance runs it on others")
-def test_contract(model, steps, name):
-    step, point = steps(name), model.initial_point()
-    check_interface(fresh(step), point)
-    check_points(fresh(step), point)
-    check_state(fresh(step), point)
-
-
-@INTERPRETED
-@pytest.mark.slow("samples in several processes")
-def test_chains_begin_afresh(model, steps):
-    """A chain is determined by its generator; nothing of the last one is left."""
-    step, point = fresh(steps("anchor")), model.initial_point()
-    paths = []
-    for seed in (1, 1, 2):
-        step.setup_chain(np.random.default_rng(seed), 0, 0)
-        paths.append(move(step, point, 10)[0][-1]["w_simplex__"])
-    np.testing.assert_array_equal(paths[0], paths[1])
-    assert not np.array_equal(paths[0], paths[2])
-
-
-@INTERPRETED
-def test_no_pickle_has_size_n():
-    """98,000 more rows in a step, none of them in its pickle beyond the model's own."""
-    sizes = []
-    for n in (2000, 100_000):
-        with pm.Model() as model:
-            w = pm.Dirichlet("w", np.ones(3))
-            pm.Categorical("z", w, observed=np.arange(n) % 3)
-            step = SCIR([w], batch_size=20)
-        step.step(model.initial_point())
-        step._model = None
-        for chain in step._chains:
-            chain.prior._model = chain.prior.rv = None
-        step.vars = []
-        sizes.append(len(cloudpickle.dumps(step.__getstate__())))
-        assert len(cloudpickle.dumps(step.sampling_state)) < 20_000
-    assert abs(sizes[1] - sizes[0]) < 200
-
-
-@pytest.mark.slow("starts workers that compile; tests/conformance has such runs, forked too")
-@pytest.mark.filterwarnings("ignore:The rate of 'v' depends:pymc_austerity.SubsamplingWarning")
-def test_parallel_chains_equal_those_in_sequence(model, draw, same):
-    """Beside a step that moves what the likelihoods of our variables depend on."""
-    runs = []
-    for parallel in ({"cores": 1}, {"cores": 2, "mp_ctx": "forkserver"}):
-        with model:
-            step = [SCIR([model[n] for n in MINE], rng=1, batch_size=40), pm.Slice([model["mu"]])]
-        runs.append(draw(model, step, **parallel))
-    assert same(*runs)
 
 
 @INTERPRETED
@@ -237,19 +182,6 @@ def test_several_steps_unless_blocked(model):
     with model:
         step = SCIR([model["w"], model["rate"]], blocked=False)
     assert [type(one) for one in step.methods] == [SCIR, SCIR]
-
-
-@INTERPRETED
-def test_data_may_be_replaced(draw):
-    with pm.Model() as model:
-        data = pm.Data("data", np.arange(1200) % 2)
-        w = pm.Beta("w", 1.0, 1.0)
-        pm.Bernoulli("y", w, observed=data)
-        step = SCIR([w], step_size=5.0)
-    assert abs(float(draw(model, step, draws=200).posterior["w"].mean()) - 0.5) < 0.01
-    with model:
-        pm.set_data({"data": (np.arange(2400) % 10 == 0).astype(int)})
-    assert abs(float(draw(model, step, draws=200).posterior["w"].mean()) - 0.1) < 0.01
 
 
 class Counts:

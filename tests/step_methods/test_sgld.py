@@ -5,7 +5,6 @@ import math
 import re
 import warnings
 
-import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -21,7 +20,6 @@ from pymc_austerity import (
     restricted_nuts,
 )
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.testing import check_step
 from pymc_austerity.testing.steps import fresh, move
 
 pytestmark = [
@@ -66,22 +64,6 @@ def sample(model, step, **options):
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("options", [{}, {"control_variate": Taylor(), "preconditioner": Laplace()}])
-@pytest.mark.slow("whole chains, in other processes, too")
-def test_conformance(options):
-    """Steps of a hundredth of a posterior variance widen it by little, if gradients are not noisy."""
-    size = 0.2 if options else 6e-6
-
-    def make_step(vars=None, **given):
-        if vars:  # a part of the predictor has no expansion
-            return SGLD(vars, step_size=6e-6, batch_size=None, steps_per_draw=50, **given)
-        return SGLD(
-            vars, step_size=size, batch_size=100 if options else None, steps_per_draw=50, **options, **given
-        )
-
-    check_step(make_step, tolerance=0.05)
-
-
 @pytest.mark.slow("compiles NUTS, too")
 def test_with_nuts_beside_it(model, step):
     with model:
@@ -101,28 +83,6 @@ def test_statistics(step, model):
     assert (stats["n_used"], stats["fraction_used"]) == (100.0, 100 / (2 * N))
     assert 1 < stats["sd_inflation"] < 10
     assert "sigma_log__" in point
-
-
-@pytest.mark.slow("builds a step several times")
-def test_no_array_of_the_size_of_the_data_travels(step):
-    state = step.__getstate__()
-    state.pop("_model")
-    state.pop("_vars", None)
-    state["_options"] = state["_options"]._replace(model=None, vars=())
-    assert len(cloudpickle.dumps(state)) < 15_000
-    assert len(cloudpickle.dumps(step.sampling_state)) < 20_000
-
-
-@pytest.mark.slow("builds a step several times")
-def test_data_are_replaced(step):
-    model = build_model()
-    with model:
-        step = SGLD(["beta"], step_size=2e-5, batch_size=None)
-        assert "4,000 local terms" in repr(step)
-        before = sample(model, step, cores=1)
-        pm.set_data({"y": model["y"].get_value() + 5})
-    after = sample(model, step, cores=1)
-    assert np.all(after.posterior["beta"][:, -1, 0] > before.posterior["beta"][:, -1, 0])
 
 
 @INTERPRETED

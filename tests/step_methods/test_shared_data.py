@@ -1,7 +1,5 @@
 """`pm.set_data` between two runs with the same step."""
 
-import re
-
 import cloudpickle
 import numpy as np
 import pymc as pm
@@ -51,21 +49,10 @@ def check(draw, same, model, change, **kwargs):
 
 
 @INTERPRETED
-@pytest.mark.parametrize(
-    "new", [pytest.param(new, id=name) for name, new in NEW.items() if name != "fewer rows"]
-)
+@pytest.mark.parametrize("name", NEW)
 @pytest.mark.covering(1)
-def test_new_data(draw, same, new):
-    """Fewer rows have a parallel run of their own."""
-    check(draw, same, regression(), lambda: pm.set_data(new))
-
-
-@FORK
-@pytest.mark.slow("samples in several processes")
-def test_new_data_in_a_parallel_run(draw, same):
-    """Forked; see `test_a_latent_vector_that_changes_its_length_in_workers` for fresh workers."""
-    change = lambda: pm.set_data(NEW["fewer rows"])  # noqa: E731
-    check(draw, same, regression(), change, cores=2, mp_ctx="fork")
+def test_new_data(draw, same, name):
+    check(draw, same, regression(), lambda: pm.set_data(NEW[name]))
 
 
 @INTERPRETED
@@ -85,19 +72,6 @@ def test_data_are_not_changed_by_sampling(draw):
     draw(model, AusterityMH(model=model, proposal=WALK))
     np.testing.assert_array_equal(model["x"].get_value(), X)
     np.testing.assert_array_equal(model["outcome"].get_value(), Y)
-
-
-@INTERPRETED
-@pytest.mark.slow("builds a step several times")
-def test_there_and_back(draw, same):
-    model = regression()
-    step = AusterityMH(model=model, proposal=WALK)
-    first = draw(model, step)
-    for values in (NEW["fewer rows"], {"outcome": Y, "x": X}):
-        with model:
-            pm.set_data(values)
-        last = draw(model, step)
-    assert same(first, last)
 
 
 @INTERPRETED
@@ -221,56 +195,47 @@ def test_a_latent_vector_outside_the_block_that_changes_its_length(draw):
     assert stats["n_used"] / stats["fraction_used"] == pytest.approx(1500)
 
 
+def with_other_data(values, **options):
+    """A step that was built before its data were replaced."""
+    model = regression()
+    step = AusterityMH(model=model, proposal=WALK, **options)
+    with model:
+        pm.set_data(values)
+    return model, step
+
+
+MISSING = np.where(np.arange(N) == 17, np.nan, Y)
+
+
 @INTERPRETED
-class TestTooFewRows:
-    def test_fewer_than_the_threshold(self, draw):
-        model = regression()
-        step = AusterityMH(model=model, proposal=WALK)
-        with model:
-            pm.set_data({"outcome": Y[:100], "x": X[:100]})
-        with pytest.raises(ValueError, match="(?s)nothing to subsample.*100 rows"):
-            draw(model, step)
+@pytest.mark.parametrize(
+    ("values", "options", "error", "said"),
+    [
+        ({"outcome": Y[:100], "x": X[:100]}, {}, ValueError, "(?s)nothing to subsample.*100 rows"),
+        (NEW["fewer rows"], {"batch_size": 1600}, ValueError, "1500, got 1600"),
+        ({"outcome": Y[:1500]}, {}, (ValueError, pm.exceptions.ShapeError), None),
+        ({"outcome": MISSING}, {}, ValueError, "'y' is nan in row 17"),
+    ],
+    ids=["few rows", "fewer than a batch", "lengths that do not fit", "nan"],
+)
+def test_data_that_are_refused(draw, values, options, error, said):
+    model, step = with_other_data(values, **options)
+    with pytest.raises(error, match=said):
+        draw(model, step)
 
-    def test_fewer_than_an_explicit_batch(self, draw):
-        model = regression()
-        step = AusterityMH(model=model, proposal=WALK, batch_size=1600)
-        with model:
-            pm.set_data(NEW["fewer rows"])
-        with pytest.raises(ValueError, match=re.escape("1500, got 1600")):
-            draw(model, step)
 
-    @pytest.mark.slow("a planted fault, in steps of its own")
-    def test_a_failed_rebuild_is_tried_again(self, draw, same):
-        """Once the data are good again the step works, with the new data."""
-        model = regression()
-        step = AusterityMH(model=model, proposal=WALK)
-        with model:
-            pm.set_data({"outcome": Y[:100], "x": X[:100]})
-        for _ in range(2):
-            with pytest.raises(ValueError, match="nothing to subsample"):
-                draw(model, step)
-        with model:
-            pm.set_data(NEW["fewer rows"])
-        fresh = draw(model, AusterityMH(model=model, proposal=WALK))
-        assert same(draw(model, step), fresh)
-
-    def test_lengths_that_do_not_fit(self, draw):
-        model = regression()
-        step = AusterityMH(model=model, proposal=WALK)
-        with model:
-            pm.set_data({"outcome": Y[:1500]})
-        with pytest.raises((ValueError, pm.exceptions.ShapeError)):
+@INTERPRETED
+@pytest.mark.slow("builds a step several times")
+def test_a_failed_rebuild_is_tried_again(draw, same):
+    """Once the data are good again the step works, with the new data."""
+    model, step = with_other_data({"outcome": Y[:100], "x": X[:100]})
+    for _ in range(2):
+        with pytest.raises(ValueError, match="nothing to subsample"):
             draw(model, step)
-
-    def test_data_that_become_nan(self, draw):
-        model = regression()
-        step = AusterityMH(model=model, proposal=WALK)
-        bad = Y.copy()
-        bad[17] = np.nan
-        with model:
-            pm.set_data({"outcome": bad})
-        with pytest.raises(ValueError, match="'y' is nan in row 17"):
-            draw(model, step)
+    with model:
+        pm.set_data(NEW["fewer rows"])
+    fresh = draw(model, AusterityMH(model=model, proposal=WALK))
+    assert same(draw(model, step), fresh)
 
 
 def test_other_data_make_no_machine_code(monkeypatch):
@@ -294,3 +259,11 @@ def test_other_data_make_no_machine_code(monkeypatch):
     monkeypatch.setattr(native, "_made", type(native._made)())
     TunaMH(model=model)
     assert "engine" in made  # the check sees what is made
+
+
+@FORK
+@pytest.mark.slow("samples in several processes")
+def test_new_data_in_a_parallel_run(draw, same):
+    """Forked; see `test_a_latent_vector_that_changes_its_length_in_workers` for fresh workers."""
+    change = lambda: pm.set_data(NEW["fewer rows"])  # noqa: E731
+    check(draw, same, regression(), change, cores=2, mp_ctx="fork")

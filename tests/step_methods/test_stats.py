@@ -1,13 +1,17 @@
 """Sample statistics: names, types, ranges, and beside other steps."""
 
+from copy import deepcopy
+
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import AusterityMH, RandomWalk
+from pymc_austerity import AusterityMH, MetropolisHastings, MinibatchBarker, RandomWalk
+from pymc_austerity.acceptance import Barker
 from pymc_austerity.model.compile.backend import interpreted
 
-from .conftest import N, line_data, near_mode
+from .conftest import MODE, N, line_data, near_mode
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 X, Y = line_data(N)
@@ -66,15 +70,6 @@ class TestNames:
         ours, theirs = AusterityMH.stats_dtypes_shapes, other.stats_dtypes_shapes
         for name in set(ours) & set(theirs):
             assert np.dtype(ours[name][0]) == np.dtype(theirs[name][0]), name
-
-    def test_given_at_each_step(self, step, near):
-        _, stats = step.step(near)
-        assert len(stats) == 1
-        assert stats[0].keys() == AusterityMH.stats_dtypes_shapes.keys()
-        for name, (dtype, _) in AusterityMH.stats_dtypes_shapes.items():
-            value = np.asarray(stats[0][name])
-            assert value.shape == ()
-            assert value.dtype == np.dtype(dtype), name
 
     def test_types_do_not_depend_on_the_outcome(self):
         """Also when a proposal is rejected without a look at the data."""
@@ -200,7 +195,6 @@ class TestStepsPerDraw:
 
 # pm.Metropolis exponentiates log ratios of any size.
 METROPOLIS = pytest.mark.filterwarnings("ignore:overflow encountered in exp:RuntimeWarning")
-MODE = {"a": 1.0, "b": 2.0, "sigma": 1.0}
 
 
 class Recorder:
@@ -296,3 +290,63 @@ class TestCompound:
         step = AusterityMH(model=line, blocked=False)
         idata = draw(line, step)
         assert idata.sample_stats["n_used"].shape == (2, 20, 3)
+
+
+# Barker's test after a pilot ----------------------------------------------------------------------
+
+WALK = RandomWalk(0.02)
+
+
+@pytest.fixture(scope="module")
+def pilot(line):
+    with interpreted():
+        return MinibatchBarker(
+            model=line, proposal=WALK, temperature=20.0, pilot=True, steps_per_draw=40, rng=1
+        )
+
+
+def of_a_draw(step, line):
+    step = deepcopy(step)
+    step.setup_chain(np.random.default_rng(2), 0, 1)
+    return step.step(near_mode(line))[1][0]
+
+
+@pytest.mark.slow("builds and compiles several steps")
+def test_only_steps_with_a_pilot_have_clipped(pilot, line):
+    assert "clipped" not in MinibatchBarker.stats_dtypes_shapes
+    for step in (
+        MinibatchBarker(model=line, proposal=WALK, rng=1),
+        MetropolisHastings(model=line, proposal=WALK, rng=1),
+    ):
+        assert "clipped" not in step.stats_dtypes_shapes
+        assert "clipped" not in of_a_draw(step, line)
+    by_rule = MetropolisHastings(model=line, proposal=WALK, acceptance=Barker(pilot=True), rng=1)
+    for step in (pilot, by_rule, deepcopy(pilot), cloudpickle.loads(cloudpickle.dumps(pilot))):
+        assert step.stats_dtypes_shapes["clipped"] == (np.float64, [])
+        assert step.stats_dtypes[0]["clipped"] is np.float64
+
+
+def test_what_clipped_counts(pilot, line):
+    stats = of_a_draw(pilot, line)
+    assert stats.keys() == pilot.stats_dtypes_shapes.keys()
+    assert 0.0 <= stats["clipped"] < 0.5
+    # Pilots of 100 rows, and at least as many others; or all of 2000.
+    assert 200 <= stats["n_used"] < 2000
+    assert stats["n_stages"] == 2.0
+
+
+def test_clipped_in_a_chain(pilot, line, draw):
+    idata = draw(line, deepcopy(pilot), draws=5, tune=2, chains=1, random_seed=3, initvals=MODE)
+    clipped = idata.sample_stats["clipped"].values
+    assert clipped.shape == (1, 5)
+    assert np.all(clipped * 40 == np.round(clipped * 40))
+
+
+def test_the_configuration_names_the_options_of_a_pilot(pilot):
+    rule = pilot.configuration["rule"]
+    assert (rule["pilot"], rule["skew_correction"]) == (True, False)
+
+
+def test_the_correction_needs_a_pilot(line):
+    with pytest.raises(ValueError, match="skew_correction=True needs pilot=True"):
+        MinibatchBarker(model=line, skew_correction=True)

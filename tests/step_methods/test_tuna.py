@@ -3,6 +3,7 @@
 import math
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 
 import cloudpickle
 import numpy as np
@@ -14,7 +15,14 @@ from scipy import stats
 from scipy.special import expit
 
 import pymc_austerity.step_methods.metropolis.tuna_plan as module
-from pymc_austerity import MetropolisHastings, RandomWalk, SubsamplingWarning, TunaMH, restricted_nuts
+from pymc_austerity import (
+    AusterityMH,
+    MetropolisHastings,
+    RandomWalk,
+    SubsamplingWarning,
+    TunaMH,
+    restricted_nuts,
+)
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.bounds.remainder import plain_draws, plain_move
 from pymc_austerity.bounds.row_constants import BoundsByJets
@@ -27,17 +35,11 @@ from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine
 from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
 from pymc_austerity.testing.steps import (
-    check_chains,
-    check_interface,
-    check_points,
-    check_state,
     move,
     require_same_path,
 )
 from tests.statistical.errors import LIMIT, error_of_mean, z_of_mean
 
-# The process is multi-threaded, says Python 3.12 when it forks.
-FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 # Whether a chain has settled after so few draws is not the question here.
 pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended")
 # For all but chains of thousands of transitions, and workers.
@@ -77,11 +79,6 @@ def built(model):
     """Not to be moved."""
     with interpreted():
         return TunaMH(model=model, rng=1)
-
-
-@pytest.fixture(scope="module")
-def compiled(model):
-    return TunaMH(model=model, rng=1)
 
 
 @pytest.fixture
@@ -135,22 +132,6 @@ def test_it_reads_a_handful_of_rows(step, near):
 
 
 @INTERPRETED
-def test_it_is_a_step(built, near):
-    assert isinstance(built._engine, TunaEngine)
-    for check in (check_interface, check_points, check_state, check_chains):
-        check(built, near)
-
-
-@INTERPRETED
-@pytest.mark.parametrize("copier", [deepcopy, lambda s: cloudpickle.loads(cloudpickle.dumps(s))])
-def test_copies_and_pickles_draw_the_same(step, near, copier):
-    move(step, near, 20)
-    other = copier(step)
-    require_same_path("A copy", move(other, near, 60), move(step, near, 60), "It differs.")
-    assert other.prediction == step.prediction
-
-
-@INTERPRETED
 def test_an_unpickled_step_does_not_search_or_predict_again(step, near, monkeypatch):
     other = cloudpickle.loads(cloudpickle.dumps(step))
     monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.fit_mode", None)
@@ -165,64 +146,6 @@ def test_copies_count_on_their_own(built, near):
     assert move(other, near, 1)[1][0]["bound_violations"] == 0.0
     assert move(one, near, 1)[1][0]["bound_violations"] == 7.0
     assert move(one, near, 1)[1][0]["bound_violations"] == 0.0
-
-
-@INTERPRETED
-def test_pickle_and_state_do_not_grow_with_the_data():
-    sizes = []
-    for n in (N, 10 * N):
-        step = TunaMH(model=logistic_model(n), rng=1)
-        sizes.append(len(cloudpickle.dumps(step)) - len(cloudpickle.dumps(step._model)))
-        assert len(cloudpickle.dumps(step.sampling_state)) < 20_000
-    assert max(sizes) < 20_000
-    # 27,000 more rows are 216 kB for each number of a row.
-    assert abs(sizes[1] - sizes[0]) < 2000
-
-
-@INTERPRETED
-def test_two_chains(model, built, draw, same):
-    one = draw(model, deepcopy(built), tune=30, draws=30)
-    assert same(one, draw(model, deepcopy(built), tune=30, draws=30))
-    first, second = one["posterior"]["beta"].to_numpy()[..., 0]
-    assert not np.any(first == second)
-    assert one["sample_stats"]["bound_violations"].to_numpy().dtype == np.float64
-
-
-@FORK
-@pytest.mark.slow("samples in several processes")
-def test_parallel_chains_are_those_in_sequence(model, compiled, draw, same):
-    one = draw(model, deepcopy(compiled), tune=30, draws=30)
-    assert same(one, draw(model, deepcopy(compiled), tune=30, draws=30, cores=2, mp_ctx="fork"))
-
-
-def test_several_steps_for_each_draw(built, near):
-    one, several = fresh(built, seed=3), fresh(built, seed=3)
-    several._options = replace(several._options, steps_per_draw=5)
-    points, stats_ = move(one, near, 100)
-    fives, means = move(several, near, 20)
-    for k in range(20):
-        np.testing.assert_array_equal(fives[k]["beta"], points[5 * k + 4]["beta"])
-        some = stats_[5 * k : 5 * k + 5]
-        assert means[k]["n_used"] == pytest.approx(mean(some, "n_used"))
-        assert means[k]["mean_tree_accept"] == pytest.approx(mean(some, "accepted"))
-        assert means[k]["bound_violations"] == 0.0
-
-
-@INTERPRETED
-@pytest.mark.slow("builds a step several times")
-def test_new_data(draw, same):
-    """ModeFit, bounds and prediction move with them."""
-    model = logistic_model()
-    step = TunaMH(model=model, rng=1)
-    before, draws = step.prediction, draw(model, step)
-    with model:
-        pm.set_data({"outcome": 1.0 - model["outcome"].get_value()})
-    after = draw(model, step)
-    again = TunaMH(model=model, rng=1)
-    assert same(after, draw(model, again))
-    assert not same(after, draws)
-    assert step.prediction == again.prediction
-    assert step.prediction.terms == pytest.approx(before.terms, rel=0.05)  # it is the mirror image
 
 
 # Parameters -------------------------------------------------------------------------------------------
@@ -336,7 +259,7 @@ def test_the_default_proposal(model):
     step = TunaMH(model=model)
     assert isinstance(step.proposal_state, LaplaceState)
     assert (step.proposal_state.mix[0], step.proposal_state.rho[0]) == (0.1, 0.0)
-    hierarchical = hierarchy()
+    hierarchical = hierarchy()[0]
     assert isinstance(TunaMH(model=hierarchical).proposal_state, SurrogateState)
     alone = TunaMH([hierarchical["beta"]], model=hierarchical)
     assert isinstance(alone.proposal_state, LaplaceState)
@@ -504,15 +427,6 @@ def test_a_bound_of_the_user_has_precedence(model):
     assert np.isfinite(TunaMH(model=without_bound(huber), curvature=kinks, rng=1).prediction.total)
 
 
-@INTERPRETED
-def test_rows_that_are_computed_together_are_refused():
-    with pm.Model() as model:
-        z = pm.Normal("z", 0, 1, shape=N)
-        pm.Potential("walk", -((z.cumsum() - 1) ** 2).sum())
-    with pytest.raises(ValueError):  # noqa: PT011
-        TunaMH(model=model)
-
-
 # Prediction -------------------------------------------------------------------------------------------
 
 
@@ -535,7 +449,7 @@ def test_the_prediction_comes_true(model, built, near, proposal, chi):
     step = TunaMH(
         model=model, proposal=PROPOSALS[proposal](built), chi=chi, steps_per_draw=100, switch_above=10, rng=1
     )
-    _, stats_ = move(fresh(step), near, 1500)
+    _, stats_ = move(fresh(step), near, 600)
     assert total(stats_, "bound_violations") == 0
     used = np.array([s["n_used"] for s in stats_[20:]])
     assert abs(used.mean() - step.prediction.terms) < 0.2 * step.prediction.terms + LIMIT * error_of_mean(
@@ -759,104 +673,81 @@ def test_rows_of_another_term_are_noticed(several, monkeypatch):
 
 
 def hierarchy():
-    """Logistic coefficients with an unknown scale."""
+    """Logistic coefficients with an unknown scale, and the rows."""
     rng, x = design(N, 4, seed=5)
     y = (rng.random(N) < expit(x @ [0.3, -0.8, 0.5, 0.1])).astype(float)
     with pm.Model() as model:
         tau = pm.HalfNormal("tau", 1.0)
         beta = pm.Normal("beta", 0.0, tau, shape=4)
         pm.Bernoulli("y", logit_p=x @ beta, observed=y)
-    return model
+    return model, x, y
 
 
-@pytest.fixture(scope="module")
-def scales():
-    """A hierarchy, and the mean and sd of log tau given beta where the likelihood is normal."""
-    model = hierarchy()
-    alone = TunaMH([model["beta"]], model=model, steps_per_draw=5, rng=1)
-    return model, alone
-
-
-def marginal_of_tau(model, flat):
-    """Mean and sd of log tau: coefficients are integrated out, with importance weights for the likelihood."""
-    x, y = hierarchy_data()
-    rng = np.random.default_rng(6)
-    z = 1.1 * rng.standard_normal((4000, 4))
-    beta = flat.mode + z @ np.linalg.cholesky(flat.cov).T
+def moments(x, y):
+    """Means and sds of log tau and beta: beta is drawn around its maximum likelihood, and weighted."""
+    mode = np.zeros(4)
+    for _ in range(20):
+        p = expit(x @ mode)
+        cov = np.linalg.inv((x.T * (p * (1 - p))) @ x)
+        mode = mode + cov @ (x.T @ (y - p))
+    z = 1.1 * np.random.default_rng(6).standard_normal((4000, 4))
+    beta = mode + z @ np.linalg.cholesky(cov).T
     eta = beta @ x.T
-    log_lik = eta @ y - np.logaddexp(0, eta).sum(axis=1)
+    log_lik = eta @ y - np.logaddexp(0, eta).sum(axis=1) + 0.5 * (z**2).sum(axis=1) / 1.1**2
     log_tau = np.linspace(-3.0, 2.0, 300)
-    prior = (
-        stats.norm.logpdf(beta[:, :, None], 0, np.exp(log_tau)).sum(axis=1)
-        + stats.halfnorm.logpdf(np.exp(log_tau))
-        + log_tau
-    )
-    log_w = log_lik[:, None] + 0.5 * (z**2).sum(axis=1)[:, None] / 1.1**2 + prior
+    prior = stats.norm.logpdf(beta[:, :, None], 0, np.exp(log_tau)).sum(axis=1)
+    log_w = log_lik[:, None] + prior + stats.halfnorm.logpdf(np.exp(log_tau)) + log_tau
     w = np.exp(log_w - log_w.max())
     w /= w.sum()
-    center = (w @ log_tau).sum()
-    return center, math.sqrt((w @ (log_tau - center) ** 2).sum())
+    found = []
+    for values, weights in ((log_tau, w.sum(axis=0)), (beta, w.sum(axis=1))):
+        center = weights @ values
+        found.append((center, np.sqrt(weights @ (values - center) ** 2)))
+    return found
 
 
-def hierarchy_data():
-    rng, x = design(N, 4, seed=5)
-    return x, (rng.random(N) < expit(x @ [0.3, -0.8, 0.5, 0.1])).astype(float)
-
-
-class Flat:
-    """Maximum likelihood."""
-
-    def __init__(self):
-        x, y = hierarchy_data()
-        self.mode = np.zeros(4)
-        for _ in range(20):
-            p = expit(x @ self.mode)
-            self.cov = np.linalg.inv((x.T * (p * (1 - p))) @ x)
-            self.mode = self.mode + self.cov @ (x.T @ (y - p))
-
-
-def check_tau(idata, model):
+def check_hierarchy(idata, x, y):
     log_tau = np.log(idata["posterior"]["tau"].to_numpy())
-    center, sd = marginal_of_tau(model, Flat())
+    (center, sd), (means, sds) = moments(x, y)
     assert abs(log_tau.mean() - center) < LIMIT * error_of_mean(log_tau) + 0.02 * sd
     squares = (log_tau - center) ** 2
     assert abs(squares.mean() - sd**2) < LIMIT * error_of_mean(squares) + 0.02 * sd**2
-    assert np.nansum(idata["sample_stats"]["bound_violations"]) == 0.0
+    beta = idata["posterior"]["beta"].to_numpy()
+    np.testing.assert_allclose(beta.mean(axis=(0, 1)), means, atol=0.2 * sds.min())
+    np.testing.assert_allclose(beta.std(axis=(0, 1)), sds, rtol=0.15)
 
 
 @pytest.mark.slow("compiles the surrogate of a hierarchy")
-def test_a_surrogate_for_a_hierarchical_prior(scales, draw):
-    model, _ = scales
+def test_a_surrogate_for_a_hierarchical_prior(draw):
+    model, x, y = hierarchy()
     step = TunaMH(model=model, rng=1)
     assert isinstance(step.proposal_state, SurrogateState)
     idata = draw(model, step, draws=1500, tune=300)
-    check_tau(idata, model)
+    check_hierarchy(idata, x, y)
+    assert np.nansum(idata["sample_stats"]["bound_violations"]) == 0.0
     assert idata["sample_stats"]["acceptance_rate"].mean() > 0.6
     assert 0.0 < idata["sample_stats"]["n_used"].mean() < 10.0
 
 
-ALL_TERMS = pytest.mark.slow("numba compiles the gradients of all terms")
-
-
 # NUTS tries step sizes for which its energy overflows, or not, by chance.
 @pytest.mark.filterwarnings("ignore:overflow encountered in dot:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:The posterior is not as its expansion:pymc_austerity.SubsamplingWarning")
+@pytest.mark.slow("compiles two engines")
 @pytest.mark.parametrize(
-    "nuts",
+    ("make", "most"),
     [
-        pytest.param(restricted_nuts, id="restricted", marks=ALL_TERMS),
-        pytest.param(pm.NUTS, id="NUTS", marks=ALL_TERMS),
+        (partial(TunaMH, steps_per_draw=5), 10),
+        (partial(AusterityMH, control_variate=Taylor(order=1), steps_per_draw=2), N),
     ],
+    ids=["TunaMH", "AusterityMH"],
 )
-def test_a_scale_by_another_step(scales, draw, nuts):
-    model, alone = scales
+def test_a_scale_by_another_step(draw, make, most):
+    model, x, y = hierarchy()
     with model:
-        steps = [deepcopy(alone), nuts([model["tau"]])]
-    long = nuts is restricted_nuts
-    idata = draw(model, steps, draws=1000 if long else 100, tune=300 if long else 50)
-    if long:
-        check_tau(idata, model)
-    assert idata["sample_stats"]["bound_violations"].sum() == 0.0
-    assert idata["sample_stats"]["n_used"].mean() < 10.0
+        steps = [make([model["beta"]], rng=1), restricted_nuts([model["tau"]])]
+    idata = draw(model, steps, draws=1000, tune=300)
+    check_hierarchy(idata, x, y)
+    assert idata["sample_stats"]["n_used"].mean() < most
 
 
 @register_jitable

@@ -265,7 +265,7 @@ def case_of_model(model: pm.Model, *, reads_all: bool = False, n_first: int = 10
         fit, at, sums = fit_shared(survey, find_center(survey)[0])
         arrays = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=False)
         compiled = CompiledTarget(survey.of_kernel)
-        logp = model.compile_logp()
+        logp = model.compile_logp(mode="FAST_COMPILE")
 
     def log_density(theta: np.ndarray, effects: np.ndarray) -> float:
         features = survey.shared.features(theta)

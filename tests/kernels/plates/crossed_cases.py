@@ -169,7 +169,7 @@ def turns_of(likelihood: str, spelling: str) -> tuple[Turn, Turn]:
     with interpreted():
         survey = CrossedSurvey(crossed, model.initial_point())
         centers, scales = find_crossed_center(survey)
-        logp = model.compile_logp()
+        logp = model.compile_logp(mode="FAST_COMPILE")
         first, second = (_turn(t, model, survey, centers[t], scales[1 - t], logp) for t in range(2))
     return first, second
 

@@ -25,17 +25,17 @@ def differences(ours, theirs):
     return max(found)
 
 
-@pytest.mark.slow("24,000 draws of 48 coordinates")
+@pytest.mark.slow("16,000 draws of 48 coordinates")
 def test_posterior():
     data = simulate("logistic", 20_000, 40, seed=5)
-    exact = run(data, 4000, switch_above=np.inf)
+    exact = run(data, 3000, switch_above=np.inf)
     options = {"control_variate": Taylor(), "seed": 6}
-    tested = run(data, 4000, step=AusterityMH, epsilon=0.01, **options)
+    tested = run(data, 2500, step=AusterityMH, epsilon=0.01, **options)
     print(exact, tested, differences(tested.draws, exact.draws), sep="\n")
     assert differences(tested.draws, exact.draws) < LIMIT
     assert tested.mean("n_used") < 0.5 * 2 * len(data.y)
     assert tested.mean("plate_acceptance") == pytest.approx(exact.mean("plate_acceptance"), abs=0.02)
-    barker = run(data, 3000, step=MinibatchBarker, **options)
+    barker = run(data, 1500, step=MinibatchBarker, **options)
     print(barker, differences(barker.draws, exact.draws))
     assert differences(barker.draws, exact.draws) < LIMIT
     # The planted fault: one group is tested on the rows of another.
