@@ -218,7 +218,7 @@ class ArrowSource:
         }
 
     def blocks(self, names: Sequence[str], first_row: int, length: int) -> Iterator[Block]:
-        """As `DictSource.blocks`; an `UnreadableError` if a part of a file is damaged."""
+        """Blocks of `length` rows of named columns; `UnreadableError` if a part of a file is damaged."""
         return regrouped(self._blocks(names, first_row), length)
 
     def _blocks(self, names: Sequence[str], first_row: int) -> Iterator[Block]:

@@ -55,7 +55,7 @@ class Form:
         return Form(self.offset * factor, terms)
 
     def at(self, tables: dict[Variable, Array]) -> Array:
-        """Their values, given those of all tables."""
+        """The values of the forms at values of all tables."""
         result = self.offset
         for table, (c, p) in self.terms.items():
             result = result + (c * np.ravel(tables[table])[p]).sum(axis=-1)

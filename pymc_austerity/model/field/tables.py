@@ -186,7 +186,7 @@ class Visitor:
         return len(different) > 1 and any(self.priors.carries(v) for v in different)
 
     def _kind_of_short(self, node: Apply) -> Kind:
-        """Of an operation on short values: is its result linear in variables with a rule, or a number?"""
+        """Kind of an operation on short values: short if linear in variables with a rule, or a number."""
         scalar = node.op.scalar_op
         carried = [v for v in node.inputs if self.priors.carries(v)]
         if not carried or isinstance(scalar, ps.Add | ps.Sub | ps.Neg | ps.Identity | ps.Cast):
