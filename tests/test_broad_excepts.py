@@ -19,7 +19,7 @@ REASONS = {
     ("report/run.py", "run_step"): "the step may be the user's; the report shows type and text",
     (
         "step_methods/metropolis/engine/base.py",
-        "__init__",
+        "_compile",
     ): "functions of users that numba cannot compile; raised if all are ours",
     (
         "testing/proposals.py",

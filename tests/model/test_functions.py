@@ -98,7 +98,7 @@ def test_shared_variables_are_not_kept(rewritten):
     shared.set_value(np.zeros(3))
     assert function_of([x], x.sum() + shared.sum())(np.ones(1)) == 1.0
     assert len(rewritten) == 3
-    assert not functions._makers
+    assert not functions._makers._made
 
 
 def test_many_short_constants_are_not_kept(rewritten):
@@ -106,7 +106,7 @@ def test_many_short_constants_are_not_kept(rewritten):
     total = sum(pt.constant(each).sum() for each in short)
     for _ in range(2):
         assert function_of([x], x.sum() + total)(np.ones(1)) == 1.0 + 15.0 * functions._SHORT
-    assert not functions._makers
+    assert not functions._makers._made
 
 
 class TestShortConstants:
@@ -147,7 +147,7 @@ class TestShortConstants:
         gone = weakref.ref(whole)
         del whole, function
         gc.collect()
-        assert functions._makers
+        assert functions._makers._made
         assert gone() is None
 
     def test_arrays_within_an_operation_are_not_kept(self):

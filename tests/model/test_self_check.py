@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.model.factorise import _taken_apart, factorise
+from pymc_austerity.model.factorise import factorise, taken_apart
 from pymc_austerity.model.graph.log_density import raw_terms, typed_log_density
 from pymc_austerity.model.self_check import check_against_model
 
@@ -23,7 +23,7 @@ def regression(n):
 
 def parts(model, threshold=1000):
     graph = typed_log_density(model, raw_terms(model, None), model.initial_point())
-    return _taken_apart(graph, None, threshold, True)
+    return taken_apart(graph, None, threshold, True)
 
 
 @pytest.mark.parametrize("n", [2_000, 250_000])

@@ -162,8 +162,9 @@ class TestCounts:
             point, _ = step.step(point)
             np.testing.assert_array_equal(step.counts(point), np.bincount(point["z"], minlength=K))
             # What was carried along, not counted anew.
-            assert step._counted.z is point["z"]
-            np.testing.assert_array_equal(step._counted.counts, np.bincount(point["z"], minlength=K))
+            z, counts = step._counted
+            assert z is point["z"]
+            np.testing.assert_array_equal(counts, np.bincount(point["z"], minlength=K))
 
     def test_no_row_is_counted_while_only_this_step_moves_z(self, step, point, monkeypatch):
         point, _ = step.step(point)

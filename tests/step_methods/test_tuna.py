@@ -344,7 +344,7 @@ def test_a_wrong_curvature_is_counted_in_debug_mode(model, near):
 def test_a_wrong_bound_is_an_error(model, near, monkeypatch):
     """Planted fault: bounds that are too small."""
     right = BoundsByJets.constants
-    monkeypatch.setattr(BoundsByJets, "constants", lambda self, rows: right(self, rows) / 200)
+    monkeypatch.setattr(BoundsByJets, "constants", lambda self, *rows: right(self, *rows) / 200)
     step = TunaMH(model=model, steps_per_draw=100, rng=1)
     with pytest.raises(ValueError, match="the bound is wrong"):
         move(fresh(step), near, 50)
