@@ -267,7 +267,7 @@ def row_sampler_of(
 
 
 class ConstantsTable(Protocol):
-    """A table that numbers of rows are written to; `data.scratch.ScratchTable` is one on disk."""
+    """A table that numbers of rows are written to; `data.files.ScratchTable` is one on disk."""
 
     @property
     def values(self) -> npt.NDArray[Any]:

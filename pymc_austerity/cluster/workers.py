@@ -56,16 +56,19 @@ class Inspection:
             "sample_distributed wait longer by wait_for_workers=."
         )
 
-    def require(self) -> int:
-        """How many workers there are; an error if a new one is not fit, or there is none for too long."""
+    def require(self, *, begins: bool = False) -> int:
+        """How many workers there are; an error if a new one is not fit, or there is none for too long.
+
+        Where a wait `begins`, time without workers before it does not count.
+        """
         threads: dict[str, int] = self._client.nthreads()
         now = time.monotonic()
-        if threads:
+        if threads or begins:
             self._alone_since = None
-        elif self._alone_since is None:
-            self._alone_since = now
-        elif now - self._alone_since > self._wait:
-            raise self._no_worker()
+        if not threads:
+            self._alone_since = now if self._alone_since is None else self._alone_since
+            if now - self._alone_since > self._wait:
+                raise self._no_worker()
         new = set(threads) - self._fit
         if new:
             require_one_thread({address: threads[address] for address in new})
@@ -182,12 +185,13 @@ class Calls:
 
     def _wait_for(self, futures: dict[int, Any]) -> bool:
         """Wait until none is pending; are there any that are not lost?"""
-        looked_at = time.monotonic()
+        looked_at, begins = time.monotonic(), True
         while any(future.status == "pending" for future in futures.values()):
             time.sleep(_LOOK)
             if time.monotonic() - looked_at >= _LOOK_AT_WORKERS:
                 looked_at = time.monotonic()
-                self._inspection.require()
+                self._inspection.require(begins=begins)
+                begins = False
         return any(future.status in ("finished", "error") for future in futures.values())
 
     def _raise(self, error: BaseException) -> None:

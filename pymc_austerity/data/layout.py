@@ -57,6 +57,8 @@ def read_layout(folder: Path) -> tuple[int, dict[str, ArrayLayout]]:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["format"] != _FORMAT:
             raise ValueError(f"its format is {found['format']}, not {_FORMAT}; write the store again")
+        if missing := {"n_rows", "sorted_by"} - set(found):
+            raise KeyError(min(missing))
         return found["chunk_rows"], {name: _array(fields) for name, fields in found["arrays"].items()}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} cannot be read: {error}.") from error

@@ -311,7 +311,7 @@ def _of_files(paths: Sequence[Path], folder: Path | None = None) -> ArrowSource:
             raise ValueError(f"{path} and {paths[0]} differ in format. Give a list of files of one format.")
     file_format = _FORMATS[paths[0].suffix]
     if len(paths) == 1 and file_format == "ipc":
-        with readable(str(paths[0])), paths[0].open("rb") as file:
+        with paths[0].open("rb") as file, readable(str(paths[0])):
             if file.read(len(_MAGIC)) != _MAGIC:
                 return _of_dataset(_arrow("ipc").open_stream(_arrow().memory_map(str(paths[0]))).read_all())
     if file_format == "parquet":

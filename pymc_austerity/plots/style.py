@@ -191,7 +191,8 @@ class Panels:
         """Write a title over each panel, and labels `xlabel` and `ylabel` along all axes."""
         is_laid_out = isinstance(titles, xr.Dataset)
         texts = titles if is_laid_out else xr.DataArray(list(titles), panel.coords, panel.dims)
-        whole: dict[str, Any] = {"ignore_aes": "all", "data": panel}
+        # Where every panel may have a colour of its own, words have it, too.
+        whole: dict[str, Any] = {"data": panel} if small else {"ignore_aes": "all", "data": panel}
         self.draw("title", _title, text=texts, size=size, **whole)
         if small:
             whole["size"] = 9

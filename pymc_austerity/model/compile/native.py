@@ -28,7 +28,7 @@ Addresses = npt.NDArray[np.uintp]
 _FIELDS = ("state_address", "state", "fnptr_next_uint64", "fnptr_next_uint32", "fnptr_next_double")
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def addresses_of(rng: np.random.Generator) -> Addresses:
     """Addresses of state and functions of a generator, for `generator_at`; valid as long as `rng` exists.
 

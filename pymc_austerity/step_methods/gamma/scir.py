@@ -5,6 +5,7 @@ the prior and an estimate of statistics of the likelihood (`estimates`) -> a tra
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -247,17 +248,16 @@ class SCIR(RebuiltStep):
     # Building -------------------------------------------------------------------------------
 
     def _build(self, point: PointType) -> None:
-        """Find out what the likelihood of each variable is, and warn of what follows."""
-        carried = {chain.prior.name: (chain.log_theta, chain.written) for chain in self._chains}
-        self._chains = []  # What has size N is not held twice, and is gone if this fails.
+        """Find out what the likelihood of each variable is, and warn of what follows. Chains begin anew."""
+        # What has size N is not held twice, and is gone if this fails: a copy is as from a pickle.
+        self._chains = [replace(chain, conjugacy=copy(chain.conjugacy)) for chain in self._chains]
         chains = []
         for prior in self._priors(point):
             stage(f"likelihood of {prior.name}")
             gradient = self._gradient(prior, point, check=True)
             structure = analyse(self._model, prior, gradient, point, np.random.default_rng(_SEED))
             conjugacy = self._conjugacy(prior, gradient, structure)
-            # Without an anchor, whose statistics are not those of other data.
-            chains.append(VariableChain(conjugacy, *carried.get(prior.name, ())))
+            chains.append(VariableChain(conjugacy))
         self._chains = chains
         conjugacies = [chain.conjugacy for chain in chains]
         warn_of_unused(conjugacies, self._options)

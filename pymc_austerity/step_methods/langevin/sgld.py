@@ -211,8 +211,8 @@ class SGLD(RebuiltStep):
         plan = replan_sgld(self._options, self._recipe, self._data_seen[0], point)
         if plan is None:
             return False
-        self._engine = self._compiled(*plan, self._recipe, point)
         self._factorisation = plan[0]
+        self._engine = self._compiled(*plan, self._recipe, point)  # the last: it tells that the step is built
         return True
 
     def _compiled(

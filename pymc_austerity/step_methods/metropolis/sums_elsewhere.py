@@ -40,7 +40,7 @@ class SumsElsewhere:
 
     def __call__(self, phi: Vector, n_blocks: int) -> list[Derivatives]:
         """The sums over each block."""
-        n = min(n_blocks, _CALLS_A_WORKER * max(self._inspection.require(), 1))
+        n = min(n_blocks, _CALLS_A_WORKER * max(self._inspection.require(begins=True), 1))
         ends = [n_blocks * k // n for k in range(n + 1)]
         ranges = [(self._key, phi, first, last) for first, last in pairwise(ends)]
         return [block for found in self._calls(sums_of_blocks, ranges) for block in found]
