@@ -56,7 +56,7 @@ def _log_density(factorisation: Factorisation, one: Innovation, point: list[np.n
     if one.precision:
         weights = [float(x) for x in rest]
         quadratic = sum(
-            phi * (w.sum() ** 2 if matrix is None else w @ (matrix @ w))
+            phi * (w.sum() ** 2 if matrix is None else w.ravel() @ (matrix @ w.ravel()))
             for phi, (_, matrix) in zip(weights, one.precision, strict=True)
         )
         at_location = _at_location(factorisation, one, point)
@@ -137,12 +137,17 @@ def require_same(factorisation: Factorisation, field: Any) -> None:
         tables = {t.input: np.ravel(x) for t, x in zip(field.tables, values, strict=False)}
         for one, theirs in zip(field.likelihoods, values[len(field.tables) :], strict=True):
             positions = np.unique(np.linspace(0, one.term.size - 1, _ROWS).astype(np.int64))
+            is_whole = np.shape(theirs) != (one.term.size,)  # rows are a part of a sum, or of a table
+            positions = np.arange(one.term.size) if is_whole else positions
             ours, size = one.rows_at(positions, tables)
-            expected = np.broadcast_to(theirs, (one.term.size,))[positions] if np.ndim(theirs) < 2 else None
-            if expected is None:
-                continue
+            expected = theirs if is_whole else theirs[positions]
+            if is_whole:
+                if sum(name == one.term.name for name in names) > 1:
+                    continue
+                ours, size, expected = (np.atleast_1d(np.sum(each)) for each in (ours, size, expected))
             with np.errstate(invalid="ignore"):
-                wrong = ~((np.abs(ours - expected) <= _OF_ROWS * (1.0 + size)) | ~np.isfinite(expected))
+                is_near = np.abs(ours - expected) <= _OF_ROWS * (1.0 + size)
+                wrong = ~(is_near | (ours == expected) | np.isnan(expected))
             if wrong.any():
                 k = int(np.flatnonzero(wrong)[0])
                 raise SelfCheckError(

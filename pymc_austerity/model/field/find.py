@@ -1,10 +1,11 @@
 """`find_field`: the hierarchy of a model as rows and priors."""
 
+import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pymc as pm
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Variable, equal_computations
 
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
@@ -42,7 +43,12 @@ class Likelihood:
         columns = leaves(self.graph.expression, "data")
         data = dict(zip(columns, self.graph.data.chosen(columns)(positions), strict=True))
         etas = [np.broadcast_to(one.at(tables), positions.shape) for one in self(positions)]
-        rows = evaluate(self.graph.expression, dict(enumerate(etas)), data)
+        predictors = dict(enumerate(etas))
+        rows = evaluate(self.graph.expression, predictors, data)
+        for guard in self.graph.guards:
+            columns = leaves(guard, "data")
+            data = dict(zip(columns, self.graph.data.chosen(columns)(positions), strict=True))
+            rows = np.where(evaluate(guard, predictors, data) < 0.0, -np.inf, rows)
         size = sum(np.abs(eta) for eta in etas) + np.abs(rows)
         return np.broadcast_to(rows, positions.shape), np.broadcast_to(size, positions.shape)
 
@@ -62,6 +68,9 @@ class Field:
     tables: tuple[Table, ...]
     rows: Factorisation  # The likelihood, whose block are the tables
     likelihoods: tuple[Likelihood, ...]
+    # Terms of the model that contain effects beside the likelihood and their priors: potentials, variables
+    # that nothing else depends on, a likelihood of few rows. Whoever moves effects adds them.
+    others: tuple[str, ...]
 
 
 def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
@@ -73,9 +82,9 @@ def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
         With the operation and the variable that have no rule.
     """
     graph = factorisation.graph
-    names = [name for name, n_rows in graph.likelihood.items() if n_rows]
+    names = [name for name, n_rows in graph.likelihood.items() if n_rows >= _FEWEST_ROWS]
     if not names:
-        raise NoField("the model has no likelihood")
+        raise NoField(f"the model has no likelihood of {_FEWEST_ROWS} rows or more")
     given_up: frozenset[str] = frozenset()
     while True:
         priors = Priors(model, factorisation, given_up)
@@ -84,10 +93,13 @@ def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
             terms = {name: visitor.rewritten(priors.terms[name]) for name in names}
             tables = tuple(visitor.tables)
             _require_numbers(priors, tables)
-            _require_one_factor(priors, tables)
             break
         except GivenUp as one:
             given_up |= {str(one)}
+    if all(table.innovation is None for table in tables):
+        raise NoField("the likelihood is linear in no variable whose prior has a rule")
+    _require_one_factor(priors, tables)
+    _require_few_numbers(priors, tables)
     inputs = list(graph.values.values())
     point = [np.asarray(v) for v in graph.point.values()]
     at = function_of([*inputs, *graph.data], [t.graph for t in tables])(*point, *graph.data_values())
@@ -103,7 +115,8 @@ def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
     rows, _ = taken_apart(own, None, threshold, False)
     if rows.globals:
         raise NoField(f"the rows of {rows.global_terms[0]!r} cannot be had one by one")
-    field = Field(tables, rows, tuple(_likelihood(rows, term) for term in rows.locals))
+    likelihoods = tuple(_likelihood(rows, term) for term in rows.locals)
+    field = Field(tables, rows, likelihoods, _others(priors, tables, names))
     require_same(factorisation, field)
     return field
 
@@ -118,24 +131,52 @@ def _likelihood(rows: Factorisation, term: LocalTerm) -> Likelihood:
     return Likelihood(prepared, graph, FormsOfRows(rows, prepared, variables))
 
 
-# Elements of tables that are no effects, all together.
-_MOST_NUMBERS = 200
+# Rows of a likelihood that is taken apart, and elements of a variable without a rule.
+_FEWEST_ROWS, _MOST_NUMBERS = 3, 200
+
+
+def _others(priors: Priors, tables: tuple[Table, ...], names: list[str]) -> tuple[str, ...]:
+    """Terms that contain effects, but for the likelihood and the priors of these."""
+    graph = priors.factorisation.graph
+    effects = [table.innovation.value for table in tables if table.innovation is not None]
+    own = {*names, *(graph.variables[str(value.name)] for value in effects)}
+    return tuple(
+        n for n, term in priors.terms.items() if n not in own and priors.effects_in([term]) & {*effects}
+    )
 
 
 def _require_one_factor(priors: Priors, tables: tuple[Table, ...]) -> None:
-    """A variable that is multiplied by unknown numbers enters with these alone; others are few."""
-    for table in tables:
-        one = table.innovation
-        scales = priors.given_up_in([step.graph for step in table.steps if step.graph is not None])
-        if one is not None and scales and sum(t.innovation is one for t in tables) > 1:
+    """A variable that is multiplied by unknown numbers enters with these alone."""
+    for table, other in itertools.combinations(tables, 2):
+        if table.innovation is None or table.innovation is not other.innovation:
+            continue
+        one, two = ([v for v in _moving(each) if priors.moves(v)] for each in (table, other))
+        if len(one) != len(two) or not equal_computations(one, two):
             raise NoField(
-                f"{one.name!r} enters times {scales}, and in another way, too, which is bilinear: "
-                "it is a latent covariate"
+                f"{table.innovation.name!r} enters times unknown numbers, and in another way, too, which is "
+                "bilinear: it is a latent covariate or a factor"
             )
-    numbers = [t for t in tables if t.innovation is None]
-    longest = max(numbers, key=lambda t: t.size, default=None)
-    if longest is not None and longest.size > _MOST_NUMBERS:
-        raise NoField(f"the prior of {longest.name} has no rule, and it has {longest.size:,} elements")
+
+
+def _moving(table: Table) -> list[Variable]:
+    """What multiplies the innovation of a table."""
+    return [step.graph for step in table.steps if step.graph is not None and step.kind != "placed"]
+
+
+def _require_few_numbers(priors: Priors, tables: tuple[Table, ...]) -> None:
+    """What has no rule is short, or has one element for each effect, as local scales have."""
+    for table in tables:
+        if table.innovation is None:
+            graphs, longest = [table.graph], _MOST_NUMBERS
+        else:
+            graphs, longest = (
+                _moving(table),
+                max(_MOST_NUMBERS, int(np.prod(table.innovation.value.type.shape))),
+            )
+        for value in priors.numbers_in(graphs):
+            size = int(np.prod(value.type.shape))
+            if size > longest:
+                raise NoField(f"the prior of {value.name!r} has no rule, and it has {size:,} elements")
 
 
 def _require_numbers(priors: Priors, tables: tuple[Table, ...]) -> None:

@@ -37,7 +37,7 @@ from pytensor.tensor.random.op import RandomVariable
 from scipy import sparse
 
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation
-from pymc_austerity.model.graph.rewrite import merged, narrowed, rebuild
+from pymc_austerity.model.graph.rewrite import depends_on, merged, narrowed, rebuild
 from pymc_austerity.model.plates.effects_family import FAMILIES, Family
 
 
@@ -185,6 +185,8 @@ def _flat(drawn: Drawn) -> Innovation:
 def _areas(drawn: Drawn) -> Innovation:
     """ICAR: exp(-w' L w / (2 s^2) - (sum w)^2 / (2 (n s_0)^2)) with the Laplacian L of the graph."""
     weights, scale, sum_sd = drawn.parameters
+    if not isinstance(weights, Constant):
+        raise NoField(f"the neighbours of {drawn.value.name!r} are no fixed array, and have no rule")
     w = np.asarray(weights.data, dtype=np.float64)
     n = len(w)
     laplacian = sparse.csr_array(np.diag(w.sum(axis=0)) - w)
@@ -197,9 +199,13 @@ def _areas(drawn: Drawn) -> Innovation:
 def _conditional(drawn: Drawn) -> Innovation:
     """CAR: the precision t (D - a W) of w - m."""
     location, weights, alpha, tau, _ = drawn.parameters
+    if drawn.value.type.ndim > 1:
+        raise NoField(f"{drawn.value.name!r} are several fields of areas, which have no rule")
     node = weights.owner
     while node is not None and len(node.inputs) == 1:
         weights, node = node.inputs[0], node.inputs[0].owner
+    if not isinstance(weights, Constant):
+        raise NoField(f"the neighbours of {drawn.value.name!r} are no fixed array, and have no rule")
     data = weights.data
     w = sparse.csr_array(data if sparse.issparse(data) else np.asarray(data, dtype=np.float64))
     degrees = sparse.csr_array(sparse.diags_array(np.asarray(w.sum(axis=0)).ravel()))
@@ -224,6 +230,8 @@ def _autoregression(drawn: Drawn) -> Innovation:
 def _walk(drawn: Drawn) -> Innovation:
     """``w = cumsum(m + s z)``, where the first element of m and s is that of the initial distribution."""
     value, (first, steps, *_) = drawn.value, drawn.node.inputs
+    if value.type.ndim > 1:
+        raise NoField(f"{value.name!r} are random walks of several series, which have no rule")
     if not all(isinstance(getattr(one.owner, "op", None), NormalRV) for one in (first, steps)):
         raise NoField(f"the random walk {value.name!r} has steps or a start that are not normal")
     n = value.type.shape[-1]
@@ -235,7 +243,7 @@ def _walk(drawn: Drawn) -> Innovation:
     location = None if is_zero else start + drift * np.arange(n)
     scales = [_broadcast(first_scale, value, 1), _broadcast(scale, value, n - 1)]
     step = Step("scale", pt.concatenate(scales, axis=-1))
-    return Innovation(value, location, (step, Step("sum", axis=value.type.ndim - 1)))
+    return Innovation(value, location, (step, Step("sum")))
 
 
 def _broadcast(graph: Variable, value: Variable, k: int) -> Variable:
@@ -338,19 +346,18 @@ class Priors:
     def carries(self, var: Variable) -> bool:
         """Does a value depend on a variable with a rule?"""
         if var not in self._carries:
-            self._carries[var] = not self._ruled.isdisjoint(ancestors([var]))
+            self._carries |= depends_on([var], self._ruled)
+            self._carries.setdefault(var, var in self._ruled)
         return self._carries[var]
 
     def effects_in(self, graphs: Iterable[Variable]) -> set[Variable]:
         """Variables with a rule that these depend on."""
         return self._ruled & set(ancestors(list(graphs)))
 
-    def given_up_in(self, graphs: Iterable[Variable]) -> str:
-        """Names of variables that were taken for numbers because they multiply others; empty if none were."""
+    def numbers_in(self, graphs: Iterable[Variable]) -> list[Variable]:
+        """Variables without a rule that these depend on."""
         own = set(ancestors(list(graphs)))
-        return " and ".join(
-            repr(name) for var, name in self.values.items() if name in self.given_up and var in own
-        )
+        return [var for var in self.values if var in own and var not in self._ruled]
 
     def moves(self, var: Variable) -> bool:
         """Does a value depend on any variable?"""
@@ -390,7 +397,8 @@ class Priors:
         typed = {shared: var for var, shared in graph.data.items()}
         for shared in graph_inputs(graphs):
             if isinstance(shared, SharedVariable):
-                memo[shared] = typed.get(shared) or pt.constant(shared.get_value(borrow=True))
+                known = typed.get(shared)
+                memo[shared] = pt.constant(shared.get_value(borrow=True)) if known is None else known
         return _without_fills(rebuild(graphs, memo))
 
     def give_up_shortest(self, variables: list[Variable]) -> None:

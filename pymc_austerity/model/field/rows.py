@@ -115,7 +115,7 @@ class FormsOfRows:
     """
 
     def __init__(self, fact: Factorisation, term: LocalTerm, outputs: Sequence[Variable]) -> None:
-        self._outputs = list(outputs)
+        self._outputs, self._name = list(outputs), term.name
         self._tables = [fact.graph.values[name] for name in fact.var_names]
         self._moving = depends_on(outputs, self._tables)
         self._nodes = [
@@ -138,7 +138,10 @@ class FormsOfRows:
             found[table] = Form(np.zeros(shape), {table: (np.ones((*shape, 1)), places_of(shape))})
         for node in self._nodes:
             args = [found[v] for v in node.inputs]
-            result = _execute(node, args)
+            try:
+                result = _execute(node, args)
+            except NoField as error:
+                raise NoField(f"{error} (in the term {self._name!r})") from None
             found.update(zip(node.outputs, result if isinstance(result, list) else [result], strict=True))
         return [_form(found[v]) for v in self._outputs]
 

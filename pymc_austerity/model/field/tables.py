@@ -356,6 +356,11 @@ class Visitor:
         new = self._table(innovation.name, innovation.graph, innovation, steps)
         if innovation.location is None:
             return new
+        if innovation.location.type.shape != value.type.shape and not all(map(_is_number_step, steps)):
+            raise NoField(
+                f"the location of {value.name!r} is the same for several of its elements, of which sums or "
+                "products with unknown numbers are taken"
+            )
         if self.kind(innovation.location) is Kind.DATA:
             located = applied(innovation.location, steps) if steps else innovation.location
             return new + (self._number(located, ()) if steps else located)
@@ -366,8 +371,11 @@ class Visitor:
             for step in steps:
                 number = step.graph if number is None else number * step.graph
             return new + self.times(innovation.location, number)
+        kind = self.kind(innovation.location)
         raise NoField(
             f"the location of {value.name!r} is not a linear function of variables with a normal prior"
+            if kind is Kind.OTHER
+            else f"{value.name!r}, whose location differs by element, is multiplied by several numbers"
         )
 
     def _number(self, var: Variable, steps: tuple[Step, ...]) -> Variable:
@@ -384,6 +392,8 @@ class Visitor:
         for table in self.tables:
             if table.innovation is innovation and equal_computations([table.graph], [value]):
                 return table.input
+        if np.dtype(value.type.dtype).kind != "f":
+            raise NoField(f"{name}, on which rows depend, is discrete")
         shape = tuple(int(k) for k in value.type.shape)
         new = TensorType("float64", shape)(f"{name}[{len(self.tables)}]")
         self.tables.append(Table(name, new, value, innovation, steps))

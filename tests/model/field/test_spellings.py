@@ -127,6 +127,35 @@ def test_probabilities_of_groups():
     assert len(likelihood.graph.scalars) == 1
 
 
+def test_other_terms_with_effects_are_told():
+    """Potentials, variables that nothing depends on, and a likelihood of one row."""
+    with pm.Model() as model:
+        u = spellings.centred_about_mu()
+        pm.Bernoulli("y", logit_p=u[g], observed=y)
+        pm.Potential("smooth", -((u[1:] - u[:-1]) ** 2).sum())
+        pm.Normal("new", u[0], 1.0)
+        pm.Normal("measured", model["mu"], 0.1, observed=0.3)
+        pm.Normal("apart", 0, 1)
+    assert find_field(model, factorise(model, threshold=100)).others == ("new", "measured", "smooth")
+
+
+def test_rows_are_impossible_where_those_of_the_model_are():
+    with pm.Model() as model:
+        pm.Poisson("y", 1.0 + pm.Normal("u", 0, 1, shape=G)[g], observed=y)
+    field = find_field(model, factorise(model, threshold=100))
+    (table,), (likelihood,) = field.tables, field.likelihoods
+    found, _ = likelihood.rows_at(np.arange(N), {table.input: np.full(G, -2.0)})
+    assert (found == -np.inf).all()
+
+
+def test_data_in_priors():
+    with pm.Model() as model:
+        groups, scale = pm.Data("groups", spellings.outer), pm.Data("scale", 2.5)
+        v = pm.Normal("v", 0, scale, shape=spellings.OUTER)
+        pm.Bernoulli("y", logit_p=pm.Normal("u", v[groups], 1.0, shape=G)[g], observed=y)
+    assert [table.name for table in find_field(model, factorise(model, threshold=100)).tables] == ["u", "v"]
+
+
 # What is refused -----------------------------------------------------------------------------------
 
 
@@ -136,6 +165,12 @@ def two_parameters():
 
 def factor_model():
     return pm.Normal("loading", shape=H)[h] * pm.Normal("score", shape=G)[g]
+
+
+def measured_groups():
+    th = pm.Normal("th", shape=G)
+    pm.Normal("measured", th[g], 1.0, observed=x)
+    return pm.HalfNormal("slope") * th[g]
 
 
 def latent_covariate():
@@ -150,6 +185,7 @@ def latent_covariate():
         (two_parameters, ("a_log__", "ability")),
         (factor_model, ("loading", "score")),
         (latent_covariate, ("latent",)),
+        (measured_groups, ("th",)),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -157,6 +193,26 @@ def test_products_of_unknown_vectors_are_named(predictor, names):
     with pytest.raises(NoField, match="bilinear") as error:
         field_of(predictor)
     assert all(repr(name) in str(error.value) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("predictor", "reason"),
+    [
+        (
+            lambda: pt.cumsum(pm.Normal("u", pm.Normal("m"), 1, shape=G))[g],
+            "location of 'u' is the same for several",
+        ),
+        (
+            lambda: pm.Normal("u", shape=G)[pm.Categorical("k", np.ones(G) / G, shape=N)],
+            "'k', on which rows depend",
+        ),
+        (lambda: pm.HalfNormal("s") * x, "linear in no variable whose prior has a rule"),
+    ],
+    ids=["location", "discrete", "no effects"],
+)
+def test_reasons(predictor, reason):
+    with pytest.raises(NoField, match=reason):
+        field_of(predictor)
 
 
 def test_a_long_vector_without_a_rule_is_named():
