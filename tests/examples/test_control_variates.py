@@ -1,14 +1,13 @@
 """The example on three posteriors, on synthetic rows."""
 
-import control_variates
 import pytest
 
 pytestmark = pytest.mark.slow("samples three posteriors by several steps")
 
 
 @pytest.fixture(scope="module")
-def result():
-    return control_variates.run(full=False)
+def result(example):
+    return example["run"](full=False)
 
 
 def test_posteriors_agree_with_nuts(result):

@@ -83,8 +83,8 @@ def test_a_drift_of_the_wrong_size_would_be_seen(mean):
     # Planted fault: half the drift.
 
     class Half(SGLD):
-        def _compiled(self, plan, point):
-            engine = super()._compiled(plan, point)
+        def _compiled(self, *given):
+            engine = super()._compiled(*given)
             run = engine.run
 
             def halved(n, first, rng, q, point):

@@ -664,7 +664,7 @@ def test_rows_of_another_term_are_noticed(several, monkeypatch):
     sampler = step._engine.rows.state
     turned = np.concatenate([sampler.constants[:, 1500:], sampler.constants[:, :1500]], axis=1)
     draws = plain_draws(sampler._replace(constants=0.2 * turned, totals=0.2 * sampler.totals))
-    step._engine.given["rows"] = draws.kernel(draws.state)
+    step._engine.given["rows"] = draws
     with pytest.raises(ValueError, match="the bound is wrong"):
         move(step, mode_of(step), 2000)
 
