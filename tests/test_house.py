@@ -36,7 +36,7 @@ BUDGETS = {
     "model/chains": 1_010,
     "model/compile": 1_520,
     "model/conjugacy": 1_410,
-    "model/field": 1_470,
+    "model/field": 1_460,
     "model/graph": 1_520,
     "model/lift": 1_400,
     "model/plates": 2_500,
@@ -53,7 +53,7 @@ BUDGETS = {
     "testing": 1_570,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 61_000
+WHOLE = 60_950
 MOST_FILES = 365
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700

@@ -96,10 +96,10 @@ def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
             break
         except GivenUp as one:
             given_up |= {str(one)}
-    if all(table.innovation is None for table in tables):
-        raise NoField("the likelihood is linear in no variable whose prior has a rule")
     _require_one_factor(priors, tables)
     _require_few_numbers(priors, tables)
+    if all(table.innovation is None for table in tables):
+        raise NoField("the likelihood is linear in no variable whose prior has a rule")
     inputs = list(graph.values.values())
     point = [np.asarray(v) for v in graph.point.values()]
     at = function_of([*inputs, *graph.data], [t.graph for t in tables])(*point, *graph.data_values())

@@ -142,7 +142,7 @@ class FormsOfRows:
                 result = _execute(node, args)
             except NoField as error:
                 raise NoField(f"{error} (in the term {self._name!r})") from None
-            found.update(zip(node.outputs, result if isinstance(result, list) else [result], strict=True))
+            found[node.outputs[0]] = result
         return [_form(found[v]) for v in self._outputs]
 
 

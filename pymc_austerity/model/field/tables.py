@@ -63,11 +63,6 @@ class Table:
     innovation: Innovation | None
     steps: tuple[Step, ...] = ()
 
-    @property
-    def size(self) -> int:
-        """Number of its elements."""
-        return int(np.prod(self.input.type.shape))
-
 
 # Operations that only move numbers to other places, by their first input.
 _PLACING = (
@@ -236,22 +231,18 @@ class Visitor:
         kind = self.kind(var)
         if kind is Kind.SHORT:
             return self.apart(var, () if number is None else (Step("scale", number),))
-        if kind is Kind.DATA:
-            assert number is None
-            return var
         node = var.owner
         op = core_of(node.op)
-        if isinstance(op, Elemwise):
-            return self._elemwise(node, number)
-        return _applied(
-            node, {v: self.times(v, number) for v in node.inputs if self.kind(v) is not Kind.DATA}
-        )
+        if isinstance(op, Elemwise) and isinstance(op.scalar_op, ps.Mul):
+            return self._product(node, number)
+        memo = {v: self.times(v, number) for v in node.inputs if self.kind(v) is not Kind.DATA}
+        is_sum = isinstance(op, Elemwise) and isinstance(op.scalar_op, ps.Add | ps.Sub)
+        if number is not None and (is_sum or isinstance(op, Join | MakeVector)):
+            fixed = [v for v in node.inputs if v not in memo and not _is_zero(v)]
+            memo.update({v: self._number(v, (Step("scale", number),)) for v in fixed})
+        return _applied(node, memo)
 
-    def _elemwise(self, node: Apply, number: Variable | None) -> Variable:
-        if not isinstance(node.op.scalar_op, ps.Mul):
-            return _applied(
-                node, {v: self.times(v, number) for v in node.inputs if self.kind(v) is not Kind.DATA}
-            )
+    def _product(self, node: Apply, number: Variable | None) -> Variable:
         moving = [v for v in node.inputs if self.kind(v) is not Kind.DATA]
         numbers = [v for v in moving if _is_number(v) and self.kind(v) is Kind.SHORT]
         base = [v for v in moving if v not in numbers]

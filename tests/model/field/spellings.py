@@ -260,6 +260,13 @@ def first_is_fixed_then_scaled():
 
 
 @listed_in(EFFECTS)
+def about_a_regression_and_a_number_then_scaled():
+    return pm.HalfNormal("s") * pm.Normal(
+        "u", covariates @ pm.Normal("gamma", shape=2) + 1.5 * outer, tau(), shape=G
+    )
+
+
+@listed_in(EFFECTS)
 def less_its_mean():
     u = pm.Normal("u", 0, tau(), shape=G)
     return pm.Normal("mu") + u - u.mean()

@@ -39,7 +39,9 @@ def test_priors(effects):
     (likelihood,) = field.likelihoods
     assert len(likelihood.graph.scalars) == 1  # no number moves beside the predictor
     numbers = [table for table in field.tables if table.innovation is None]
-    assert len(numbers) == (effects is spellings.first_is_fixed_then_scaled)  # tau times one
+    # Numbers of the data, times tau or s.
+    scaled = spellings.first_is_fixed_then_scaled, spellings.about_a_regression_and_a_number_then_scaled
+    assert len(numbers) == (effects in scaled)
 
 
 @pytest.mark.parametrize("predictor", ROWS, ids=lambda f: f.__name__)
