@@ -81,6 +81,29 @@ def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
     NoField
         With the operation and the variable that have no rule.
     """
+    priors, field = in_tables(model, factorisation)
+    tables, names = field.tables, [one.term.name for one in field.likelihoods]
+    _require_one_factor(priors, tables)
+    _require_few_numbers(priors, tables)
+    if all(table.innovation is None for table in tables):
+        raise NoField("the likelihood is linear in no variable whose prior has a rule")
+    field = replace(field, others=_others(priors, tables, names))
+    require_same(factorisation, field)
+    return field
+
+
+def in_tables(
+    model: pm.Model, factorisation: Factorisation, *, innovations: bool = True
+) -> tuple[Priors, Field]:
+    """The likelihood in tables, nothing of which has been checked.
+
+    Tables are of `innovations`, or of the variables as the model has them.
+
+    Raises
+    ------
+    NoField
+        With the operation that has no rule.
+    """
     graph = factorisation.graph
     names = [name for name, n_rows in graph.likelihood.items() if n_rows >= _FEWEST_ROWS]
     if not names:
@@ -88,7 +111,7 @@ def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
     given_up: frozenset[str] = frozenset()
     while True:
         priors = Priors(model, factorisation, given_up)
-        visitor = Visitor(priors, max(graph.likelihood.values()))
+        visitor = Visitor(priors, max(graph.likelihood.values()), innovations)
         try:
             terms = {name: visitor.rewritten(priors.terms[name]) for name in names}
             tables = tuple(visitor.tables)
@@ -96,10 +119,6 @@ def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
             break
         except GivenUp as one:
             given_up |= {str(one)}
-    _require_one_factor(priors, tables)
-    _require_few_numbers(priors, tables)
-    if all(table.innovation is None for table in tables):
-        raise NoField("the likelihood is linear in no variable whose prior has a rule")
     inputs = list(graph.values.values())
     point = [np.asarray(v) for v in graph.point.values()]
     at = function_of([*inputs, *graph.data], [t.graph for t in tables])(*point, *graph.data_values())
@@ -116,9 +135,7 @@ def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
     if rows.globals:
         raise NoField(f"the rows of {rows.global_terms[0]!r} cannot be had one by one")
     likelihoods = tuple(_likelihood(rows, term) for term in rows.locals)
-    field = Field(tables, rows, likelihoods, _others(priors, tables, names))
-    require_same(factorisation, field)
-    return field
+    return priors, Field(tables, rows, likelihoods, ())
 
 
 def _likelihood(rows: Factorisation, term: LocalTerm) -> Likelihood:

@@ -81,11 +81,14 @@ class Visitor:
         Rules for the variables of the model.
     n_rows : int
         Rows of the likelihood.
+    innovations : bool
+        Whether a variable is its location and a table of what it differs from that, or a table itself.
     tables : list of Table
     """
 
     priors: Priors
     n_rows: int
+    innovations: bool = True
     tables: list[Table] = field(default_factory=list)
     _kinds: dict[Variable, Kind] = field(default_factory=dict)
     _rewritten: dict[Variable, Variable] = field(default_factory=dict)
@@ -344,6 +347,8 @@ class Visitor:
         innovation = self.priors.rule(value)
         if innovation is None:
             return self._number(value, steps)
+        if not self.innovations:
+            return self._table(innovation.name, value, innovation, steps)
         new = self._table(innovation.name, innovation.graph, innovation, steps)
         if innovation.location is None:
             return new

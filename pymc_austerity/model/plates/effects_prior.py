@@ -67,6 +67,8 @@ def effects_prior(model: pm.Model, fact: Factorisation, name: str) -> EffectsPri
     used = set(ancestors([location, scale, shape]))
     if value in used:
         raise NoPlate(f"the prior of {rv.name!r} refers to itself")
+    if location.type.ndim > 1:
+        location = pt.broadcast_to(location, fact.graph.terms[rv.name].type.shape).flatten()
     require_affine(fact, rv.name, location)
     scale = _one_number(fact, rv.name, "scales", scale)
     at_start = float(evaluate(fact, shape, list(fact.graph.point.values())))
@@ -79,11 +81,20 @@ def typed(model: pm.Model, fact: Factorisation, graphs: Any) -> list[Variable]:
     """Graphs of random variables, in the value variables of a factorisation."""
     graphs = model.replace_rvs_by_values(list(graphs))
     own = fact.graph.values
-    memo: dict[Variable, Variable] = {var: own[var.name] for var in model.value_vars if var.name in own}
+    memo: dict[Variable, Variable] = {
+        var: _in_shape(own[var.name], var, fact) for var in model.value_vars if var.name in own
+    }
     for shared in graph_inputs(graphs):
         if isinstance(shared, SharedVariable):
             memo[shared] = pt.constant(shared.get_value(borrow=True))
     return rebuild(graphs, memo)
+
+
+def _in_shape(own: Variable, of_model: Variable, fact: Factorisation) -> Variable:
+    """A variable as the model has it, where the factorisation has a vector of its elements."""
+    if own.type.ndim == of_model.type.ndim:
+        return own
+    return own.reshape(fact.graph.terms[fact.graph.variables[own.name]].type.shape)
 
 
 def require_affine(fact: Factorisation, name: str, location: Variable) -> None:

@@ -1,6 +1,7 @@
 """Correlated effects of groups, a row of a matrix each: ``u[group, 0] + u[group, 1] * x``.
 
-Either u is `pm.MvNormal`, or it is ``z @ chol.T`` with z standard normal.
+Either u is `pm.MvNormal`, or `pm.Normal` with one scale for each column, or it is ``z @ chol.T`` with z
+standard normal.
 """
 
 from dataclasses import replace
@@ -84,9 +85,12 @@ def matrix_group_effects(model: pm.Model, fact: Factorisation, found: MatrixEffe
     value, q = fact.graph.values[found.name], len(found.names)
     is_centered = found.table is value
     if is_centered:
-        mean, covariance = typed(model, fact, rv.owner.op.dist_params(rv.owner))
-        factor = _cholesky(fact, _of_all_groups(covariance), q)
-        locations = [mean[..., k] for k in range(q)]
+        mean, spread = typed(model, fact, rv.owner.op.dist_params(rv.owner))
+        if isinstance(rv.owner.op, NormalRV):
+            factor, locations = _diagonal(found.name, spread, q), _columns(mean, q)
+        else:
+            factor = _cholesky(fact, _of_all_groups(spread), q)
+            locations = [mean[..., k] for k in range(q)]
         for name, location in zip(found.names, locations, strict=True):
             require_affine(fact, name, location)
     else:
@@ -138,7 +142,7 @@ def _tables(rows: Variable) -> list[Variable]:
 def _is_table(table: Variable, value: Variable, rv: Variable) -> bool:
     """Is it the matrix with a normal prior of its rows, or a product of a matrix of normals and another?"""
     if table is value:
-        return isinstance(rv.owner.op, MvNormalRV)
+        return isinstance(rv.owner.op, MvNormalRV | NormalRV)
     left = _factors(table)
     return left is not None and _untransposed(left[0]) is value and isinstance(rv.owner.op, NormalRV)
 
@@ -219,6 +223,22 @@ def _of_all_groups(covariance: Variable) -> Variable:
     if node is not None and isinstance(node.op, DimShuffle) and node.inputs[0].type.ndim == 2:
         return node.inputs[0]
     return covariance[(0,) * (covariance.type.ndim - 2)]
+
+
+def _columns(graph: Variable, q: int) -> list[Variable]:
+    """Columns of a parameter of a matrix (G, q), numbers where that is the same for all groups."""
+    shape = graph.type.shape
+    if len(shape) > 1 and shape[0] != 1:
+        return [graph[:, min(k, shape[1] - 1)] for k in range(q)]
+    vector = graph.flatten()
+    return [vector[k if shape and shape[-1] != 1 else 0] for k in range(q)]
+
+
+def _diagonal(name: str, scale: Variable, q: int) -> list[list[Variable]]:
+    """The factor of the covariance of effects that are independent."""
+    if scale.type.ndim > 1 and scale.type.shape[0] != 1:
+        raise NoPlate(f"the effects {name!r} have scales that differ by group")
+    return [[pt.zeros(())] * k + [one] for k, one in enumerate(_columns(scale, q))]
 
 
 def _cholesky(fact: Factorisation, covariance: Variable, q: int) -> list[list[Variable]]:

@@ -7,11 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.math import Dot
-from pytensor.tensor.random.basic import NormalRV
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
@@ -23,7 +21,6 @@ from pymc_austerity.model.plates.nested_lookups import looked_up_once
 from pymc_austerity.model.plates.slopes import MOST_EFFECTS
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.model.self_check import jittered
-from pymc_austerity.model.structure.affine import core_of
 from pymc_austerity.model.structure.predictors import block_and_others
 from pymc_austerity.model.structure.prepared_rows import prepared_rows
 
@@ -85,7 +82,6 @@ class _OneTerm:
             self._require_vector(one)
             self._require_independent(one)
         self._require_added(found)
-        self._require_no_indicators()
 
     def _lookups(self) -> Iterator[_Lookup]:
         for node in self._nodes:
@@ -144,55 +140,20 @@ class _OneTerm:
             )
 
     def _require_single(self, one: _Lookup) -> None:
-        name, shape = self._names[one.value], one.node.inputs[0].type.shape
+        name = self._names[one.value]
         at_once = math.prod(k for k in one.index.type.shape if k is not None)
         if at_once > 1:
             raise NoPlate(
                 f"{self._said} look up {at_once} elements of {name!r} each, and effects are moved group by "
                 "group where each row has one of them"
             )
-        if one.n_effects > 1:
-            product = self._is_multiplied(one.node.outputs[0])
-            raise NoPlate(
-                f"{self._said} look all {one.n_effects} effects of their group up at once in {name!r}"
-                f"{', by a product that each row computes' if product else ''}, and those that are looked up "
-                "one by one are moved group by group: write u[index, 0] + u[index, 1] * x, with u = "
-                f"pm.MvNormal(..., chol=chol, shape=({one.n_groups}, {one.n_effects})), and means apart"
-            )
-        if one.n_indices > 1:
-            raise NoPlate(
-                f"{self._said} look {name!r} up by {one.n_indices} indices, and effects of "
-                f"groups are a vector with one: write it with shape={one.n_groups}, and look it up by i * "
-                f"{shape[-1]} + j in the place of i, j"
-            )
-
-    def _is_multiplied(self, looked_up: Variable) -> bool:
-        """Is it a factor of a product with other parameters?"""
-        return any(
-            looked_up in set(ancestors(node.inputs))
-            for node in self._nodes
-            if isinstance(core_of(node.op), Dot) and all(self._moving.get(v, False) for v in node.inputs)
-        )
 
     def _require_vector(self, one: _Lookup) -> None:
-        name, value, source = self._names[one.value], one.value, one.node.inputs[0]
-        shape = value.type.shape
-        if value.type.ndim < 2:
-            return
-        if max(shape) == math.prod(shape):
+        name, shape = self._names[one.value], one.value.type.shape
+        if len(shape) > 1 and max(shape) == math.prod(shape):
             raise NoPlate(
-                f"{name!r} has the shape {shape}, and effects of groups are a vector: write "
-                f"shape={max(shape)}"
-            )
-        if source is value and isinstance(self._prior(value), NormalRV):
-            raise NoPlate(
-                f"{name!r} has the shape {shape}, and independent effects of groups are vectors: write one "
-                f"of shape={one.n_groups} for each of its columns that rows look up"
-            )
-        if source.type.ndim == 1:
-            raise NoPlate(
-                f"{self._said} look a column up of what is made of {name!r}: write "
-                "u[index, 0], with both indices at once, in the place of u[:, 0][index]"
+                f"{name!r} has the shape {shape}, and so have rows, where effects of groups and rows are to be "
+                f"vectors: write shape={max(shape)}"
             )
 
     def _require_independent(self, one: _Lookup) -> None:
@@ -264,31 +225,3 @@ class _OneTerm:
                 v.type.ndim == 1 and v.type.shape[0] > 1 for v in node.inputs if self._moving.get(v, False)
             )
         )
-
-    def _require_no_indicators(self) -> None:
-        for node in self._nodes:
-            data = [v for v in node.inputs if not self._moving.get(v, False) and self._is_table(v)]
-            moved = [v for v in node.inputs if self._moving.get(v, False)]
-            if len(data) != 1 or len(moved) != 1:
-                continue
-            value, n = self._largest(moved[0]), data[0].type.shape[1]
-            if math.prod(value.type.shape) == n >= self._fewest and self._has_one_a_row(data[0]):
-                raise NoPlate(
-                    f"{self._said} contain one element of {self._names[value]!r} each, by "
-                    "a product with a matrix that has a single 1 in each row: write u[index], where index "
-                    "says in which column that is"
-                )
-
-    def _is_table(self, var: Variable) -> bool:
-        return var.type.ndim == 2 and var.type.shape[0] is None and not isinstance(var, Constant)
-
-    def _has_one_a_row(self, table: Variable) -> bool:
-        """Is a single number of each row 1, and are all others 0?"""
-        function = self._fact.compile(table, [self._term.index], mode=INTERPRETED)
-        point = self._fact.point_values(self._fact.graph.point)
-        for start in range(0, self._term.size, CHUNK):
-            positions = np.arange(start, min(start + CHUNK, self._term.size))
-            values = np.asarray(function(*point, positions, *self._fact.leaf_values))
-            if not (((values == 0.0) | (values == 1.0)).all() and (values.sum(axis=1) == 1.0).all()):
-                return False
-        return True

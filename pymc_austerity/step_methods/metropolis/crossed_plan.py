@@ -16,8 +16,8 @@ from pymc_austerity.mode.plates.group_bounds import no_bounds
 from pymc_austerity.mode.plates.row_tables import fixed
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, point_of, row_operations, vector_of
 from pymc_austerity.model.graph.log_density import fingerprint
-from pymc_austerity.model.plates.crossed import CrossedModel, Plates, crossed_model
-from pymc_austerity.model.plates.plate_model import plate_model
+from pymc_austerity.model.plates.any_spelling import find_plates
+from pymc_austerity.model.plates.crossed import CrossedModel, Plates
 from pymc_austerity.model.starting_point import density_of_block, require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.crossed_pilot import (
@@ -80,8 +80,7 @@ def plan_groups(
     assert recipe is None or isinstance(recipe, PlateRecipe)
     if recipe is not None:
         fact, fewest = factorised(options, point, recipe), min(FEWEST_GROUPS, recipe.proposal.n_groups)
-        is_crossed = isinstance(recipe, CrossedRecipe)
-        found = crossed_model(options.model, fact) if is_crossed else plate_model(options.model, fact, fewest)
+        found = find_plates(options.model, fact, fewest)
     assert found is not None
     if recipe is None:
         fact = found.factorisation

@@ -5,9 +5,10 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.model.factorisation import Factorisation, vector_of
-from pymc_austerity.model.plates.crossed import Plates, crossed_model
-from pymc_austerity.model.plates.gathers import LargeFactor, NoPlate
-from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
+from pymc_austerity.model.plates.any_spelling import find_plates
+from pymc_austerity.model.plates.crossed import CrossedModel, Plates
+from pymc_austerity.model.plates.gathers import NoPlate
+from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.plates.unknown_forms import unknown_form
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 
@@ -39,14 +40,8 @@ def plate_for(options: MetropolisOptions, fact: Factorisation, point: PointType)
 
 
 def _plates(options: MetropolisOptions, fact: Factorisation, fewest: int) -> Plates | None:
-    """One plate; two if a second factor is too large for the shared coefficients, and is not nested."""
-    try:
-        return plate_model(options.model, fact, fewest)
-    except LargeFactor:
-        found = crossed_model(options.model, fact, fewest)
-        if found is None:
-            raise
-    if not isinstance(options.acceptance, Exact):
+    found = find_plates(options.model, fact, fewest)
+    if isinstance(found, CrossedModel) and not isinstance(options.acceptance, Exact):
         raise NoPlate(
             f"{' and '.join(map(repr, found.effects))} are crossed factors, whose moves are decided exactly: "
             "use TunaMH(), or MetropolisHastings(control_variate=Taylor())"

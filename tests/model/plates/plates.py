@@ -8,6 +8,8 @@ import pymc as pm
 
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.factorisation import FEWEST_GROUPS
+from pymc_austerity.model.plates.any_spelling import find_plates
+from pymc_austerity.model.plates.crossed import Plates
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
 from pymc_austerity.model.plates.unknown_forms import unknown_form
@@ -45,6 +47,14 @@ def plate_in(model: pm.Model, names: list[str] | None = None) -> PlateModel | No
         return plate_model(model, factorised(options, model.initial_point()))
 
 
+def plates_of(define: Callable[[], Any]) -> Plates | None:
+    """The plate or crossed plates of a model that a function defines, on any spelling."""
+    model = built(define)
+    with interpreted():
+        options = checked_options(None, EXACT, control_variate=TAYLOR, model=model)
+        return find_plates(model, factorised(options, model.initial_point()), FEWEST_GROUPS)
+
+
 def reason(define: Callable[[], Any], names: list[str] | None = None) -> str:
     """Why a model has none."""
     model = built(define)
@@ -53,7 +63,7 @@ def reason(define: Callable[[], Any], names: list[str] | None = None) -> str:
         options = checked_options(vars, EXACT, control_variate=TAYLOR, model=model)
         fact = factorised(options, model.initial_point())
         try:
-            if plate_model(model, fact) is not None:
+            if find_plates(model, fact, FEWEST_GROUPS) is not None:
                 return ""
         except NoPlate as error:
             return str(unknown_form(model, fact, FEWEST_GROUPS) or error)

@@ -104,14 +104,6 @@ def ordered_response():
 
 # Effects in a logistic regression, and a part of what is said.
 EFFECTS = {
-    "matrix_of_one_column": (
-        lambda: pm.Normal("u", 0.0, scale(), shape=(G, 1))[GROUPS, 0],
-        f"'u' has the shape ({G}, 1), and effects of groups are a vector: write shape={G}",
-    ),
-    "matrix_of_one_row": (
-        lambda: pm.Normal("u", 0.0, scale(), shape=(1, G))[0, GROUPS],
-        f"'u' has the shape (1, {G})",
-    ),
     "effect_of_each_row": (
         lambda: pm.Normal("u", pm.Normal("mu"), scale(), shape=N)[np.arange(N)],
         "each row of the term 'y' has an element of 'u' of its own",

@@ -151,11 +151,6 @@ def intercepts_last():
     bernoulli(X @ beta() + u[GROUPS, 0] * x + u[GROUPS, 1])
 
 
-def whole_rows():
-    u = pm.MvNormal("u", np.zeros(2), chol=cholesky(), shape=(G, 2))
-    bernoulli(X @ beta() + (np.c_[np.ones(N), x] * u[GROUPS]).sum(axis=1))
-
-
 def full_matrix():
     u = pm.Normal("z", shape=(G, 2)) @ cholesky()
     bernoulli(X @ beta() + u[GROUPS, 0] + u[GROUPS, 1] * x)
@@ -174,7 +169,6 @@ REASONS = {
     many: "a plate has 3 at most beside the intercepts",
     no_intercepts: "there are no intercepts",
     intercepts_last: "are to be intercepts, and all others slopes",
-    whole_rows: "write u[index, 0] + u[index, 1] * x",
     full_matrix: "not triangular",
     not_standard: "not of location 0 and scale 1",
 }
