@@ -9,14 +9,13 @@ import time
 import numpy as np
 import pymc as pm
 import pytest
-from distributed import Client
 
 from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, stored_data
 from pymc_austerity.cluster import workers
 from pymc_austerity.step_methods.metropolis import crossed_plan, sums_elsewhere
-from tests.cluster.planted_steps import fails_once, goes_on_for_ever, one_worker
+from tests.cluster.planted_steps import fails_once, goes_on_for_ever
 
-N, D = 900_000, 3
+N, D = 530_000, 3
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +31,17 @@ def model_of(x, y):
     return model
 
 
+@pytest.fixture(scope="module")
+def model(arrays):
+    return model_of(*arrays)
+
+
+@pytest.fixture(scope="module")
+def own(model):
+    """The step of one process."""
+    return TunaMH(model=model)
+
+
 def found(step):
     """All that sums have made."""
     fit = step._recipe.mode_fit
@@ -44,29 +54,27 @@ def equal(one, two):
 
 @pytest.mark.slow("starts processes that import PyMC")
 class TestSums:
-    def test_the_mode_of_one_process(self, client, arrays, monkeypatch):
-        """Blocks are of 262,144 rows, so that there are four of them, also on one worker."""
-        model = model_of(*arrays)
+    def test_the_mode_of_one_process(self, client, model, own, monkeypatch):
+        """Blocks are of 262,144 rows, so that there are three of them, also on one worker."""
         asked = []
-        own = workers.Calls.__call__
+        call = workers.Calls.__call__
 
         def noted(self, function, arguments):
             asked.append([given[2:] for given in arguments])
-            return own(self, function, arguments)
+            return call(self, function, arguments)
 
         monkeypatch.setattr(workers.Calls, "__call__", noted)
-        step = TunaMH(model=model, client=client)
-        assert equal(step, TunaMH(model=model))
+        assert equal(TunaMH(model=model, client=client), own)
         assert asked
-        assert all(each == [(0, 1), (1, 2), (2, 3), (3, 4)] for each in asked)
+        assert all(each == [(0, 1), (1, 2), (2, 3)] for each in asked)
         monkeypatch.setattr(sums_elsewhere, "_CALLS_A_WORKER", 1)
-        assert equal(TunaMH(model=model, client=client), step)
-        assert asked[-1] == [(0, 2), (2, 4)]
+        assert equal(TunaMH(model=model, client=client), own)
+        assert asked[-1] == [(0, 1), (1, 3)]
         # Another order of the sums differs by rounding: blocks are in their order.
         monkeypatch.setattr(workers.Calls, "__call__", lambda self, *given: noted(self, *given)[::-1])
         other = TunaMH(model=model, client=client)
-        assert not equal(other, step)
-        np.testing.assert_allclose(found(other)[0], found(step)[0], rtol=1e-10)
+        assert not equal(other, own)
+        np.testing.assert_allclose(found(other)[0], found(own)[0], rtol=1e-10)
 
     def test_nothing_of_the_cluster_stays(self, client, arrays):
         step = TunaMH(model=model_of(*(each[:3000] for each in arrays)), client=client)
@@ -74,68 +82,64 @@ class TestSums:
         assert step._client is None
         assert set(client.run(lambda: len(sums_elsewhere._BUILT)).values()) == {0}
 
-    def test_rows_on_disk_are_not_sent(self, client, arrays, tmp_path, monkeypatch):
+    def test_rows_on_disk_are_not_sent(self, client, arrays, own, tmp_path, monkeypatch):
         maps = {}
         for name, values in zip("xy", arrays, strict=True):
             np.save(tmp_path / f"{name}.npy", values)
             maps[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
         store = RowStore.write(maps, tmp_path / "counts.rows")
         sent = []
-        own = client.scatter
-        monkeypatch.setattr(client, "scatter", lambda data, **given: sent.append(data) or own(data, **given))
-        with pm.Model() as model:
+        send = client.scatter
+        monkeypatch.setattr(client, "scatter", lambda data, **given: sent.append(data) or send(data, **given))
+        with pm.Model():
             x, y = stored_data("x", store["x"]), stored_data("y", store["y"])
             pm.Poisson("counts", pm.math.exp(x @ pm.Normal("beta", shape=D)), observed=y)
             step = TunaMH(client=client)
         assert len(sent) == 1
         assert len(sent[0]) < 1e6 < arrays[0].nbytes
-        assert equal(step, TunaMH(model=model))
+        assert equal(step, own)
 
-    def test_a_worker_dies(self, client, arrays, monkeypatch):
-        model = model_of(*arrays)
+    def test_a_worker_dies(self, client, model, own, monkeypatch):
         before = set(client.run(os.getpid).values())
-        own = workers.Calls._wait_for
+        wait_for = workers.Calls._wait_for
 
         def kill_first(self, futures):
             if set(client.run(os.getpid).values()) == before:
                 os.kill(min(before), signal.SIGKILL)
-            return own(self, futures)
+            return wait_for(self, futures)
 
         monkeypatch.setattr(workers.Calls, "_wait_for", kill_first)
         step = TunaMH(model=model, client=client)
         client.wait_for_workers(2)
         assert set(client.run(os.getpid).values()) != before
-        assert equal(step, TunaMH(model=model))
+        assert equal(step, own)
 
-    def test_all_workers_die_and_others_come(self, arrays, monkeypatch):
+    def test_all_workers_die_and_others_come(self, lone, model, own, monkeypatch):
         """Then what was sent to them is lost, too."""
-        model = model_of(*arrays)
-        with one_worker() as cluster, Client(cluster) as client:
-            own, replaced = workers.Calls._wait_for, []
+        wait_for, replaced = workers.Calls._wait_for, []
 
-            def replace_first(self, futures):
-                if not replaced:
-                    replaced.append(True)
-                    cluster.scale(0)
-                    while client.nthreads():
-                        time.sleep(0.01)
-                    cluster.scale(1)
-                return own(self, futures)
+        def replace_first(self, futures):
+            if not replaced:
+                replaced.append(True)
+                lone.cluster.scale(0)
+                while lone.nthreads():
+                    time.sleep(0.01)
+                lone.cluster.scale(1)
+            return wait_for(self, futures)
 
-            monkeypatch.setattr(workers.Calls, "_wait_for", replace_first)
-            assert equal(TunaMH(model=model, client=client), TunaMH(model=model))
+        monkeypatch.setattr(workers.Calls, "_wait_for", replace_first)
+        assert equal(TunaMH(model=model, client=lone), own)
 
-    def test_no_workers(self, arrays, monkeypatch):
+    def test_no_workers(self, lone, model, monkeypatch):
         monkeypatch.setattr(sums_elsewhere, "_WAIT", 1.5)
-        with one_worker() as cluster, Client(cluster) as client:
-            content = workers.Calls(client, b"", sums_elsewhere.Inspection(client, [], 1.5), "Test")
-            stop = threading.Thread(target=lambda: (time.sleep(1.0), cluster.scale(0)))
-            stop.start()
-            with pytest.raises(RuntimeError, match=r"no worker for 1.5 seconds"):
-                content(goes_on_for_ever, [()])
-            stop.join()
-            with pytest.raises(RuntimeError, match=r"no worker for 1.5 seconds"):
-                TunaMH(model=model_of(*arrays), client=client)
+        content = workers.Calls(lone, b"", sums_elsewhere.Inspection(lone, [], 1.5), "Test")
+        stop = threading.Thread(target=lambda: (time.sleep(1.0), lone.cluster.scale(0)))
+        stop.start()
+        with pytest.raises(RuntimeError, match=r"no worker for 1.5 seconds"):
+            content(goes_on_for_ever, [()])
+        stop.join()
+        with pytest.raises(RuntimeError, match=r"no worker for 1.5 seconds"):
+            TunaMH(model=model, client=lone)
 
     def test_an_error_is_told(self, client):
         content = workers.Calls(client, b"7", sums_elsewhere.Inspection(client, [], 5.0), "Some sums")
