@@ -59,7 +59,7 @@ def bound(**options):
     return bind(Langevin(**given), 1, 0.5, block=Block(1, N))
 
 
-def chain(one, n=20_000, seed=1):
+def chain(one, n=8_000, seed=1):
     """Exact decisions, interpreted."""
     rng, current = np.random.default_rng(seed), unknown_sum(N, np.array([MEAN]))
     draws, q = np.empty(n), np.array([MEAN])
@@ -158,7 +158,7 @@ def test_a_fresh_minibatch_for_the_way_back_is_right_but_accepts_less():
 def test_a_test_on_the_minibatch_of_the_proposal_fails():
     """Whose log ratios are known to the proposal: it is as if there was no test."""
     one, q, rng = bound(mix=0.0), np.array([MEAN]), np.random.default_rng(1)
-    draws = np.empty(20_000)
+    draws = np.empty(8_000)
     for k in range(len(draws)):
         state = rng.bit_generator.state
         q_new, base = one.move(one.kernel(one.state), q, rng, (), NORMAL)
