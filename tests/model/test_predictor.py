@@ -87,15 +87,14 @@ def test_rows_of_the_design(name):
     make, rows, offset = SPELLINGS[name]
     with pm.Model() as model:
         bernoulli(make())
-    names = [v.name for v in model.free_RVs]
-    found = predictor_of(model, names)
+    fact = factorisation(model, [v.name for v in model.free_RVs])
+    (found,) = TermStructure(fact).linear_predictors
     positions = RNG.permutation(N)[:700]
     got = found.rows(positions)
     if rows is not None:
         np.testing.assert_allclose(got[:, :-1], rows[positions], rtol=1e-13, atol=1e-15)
         np.testing.assert_allclose(got[:, -1], offset[positions], rtol=1e-13, atol=1e-15)
     assert (found.n_rows, found.offset_fixed, found.others) == (N, True, ())
-    fact = factorisation(model, names)
     q = RNG.normal(size=found.n_dim)
     eta = got @ np.append(q, 1.0)
     expected = np.where(Y[positions] == 1, np.log(expit(eta)), np.log(expit(-eta)))

@@ -129,11 +129,12 @@ def places_of(plate, name):
 @pytest.mark.covering(7)
 def test_spelling(name):
     define, centered = SPELLINGS[name]
-    plate = plate_in(built(define))
+    model = built(define)
+    plate = plate_in(model)
     assert plate is not None
     assert plate.is_centered == centered
     require_rows(plate)
-    assert set(plate.factorisation.var_names) == {v.name for v in built(define).value_vars}
+    assert set(plate.factorisation.var_names) == {v.name for v in model.value_vars}
     assert plate.factorisation.var_names[-1:] == plate.effects
 
 
