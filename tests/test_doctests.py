@@ -71,11 +71,13 @@ def run(monkeypatch, tmp_path):
         sys.modules["matplotlib.pyplot"].close("all")
 
 
-# Interpreted, these chains take longer than to compile and run them, or they run in processes of their own.
-LONG_CHAINS = ("check_step", "probe", "MHSubLhd", "sample_distributed")
+# Interpreted, these chains take longer than to compile and run them.
+LONG_CHAINS = ("check_step", "probe", "MHSubLhd")
+# On a cluster, which tests of clusters have.
+ELSEWHERE = ("sample_distributed",)
 
 
-@pytest.mark.parametrize("name", sorted(set(PUBLIC) - set(LONG_CHAINS)))
+@pytest.mark.parametrize("name", sorted(set(PUBLIC) - {*LONG_CHAINS, *ELSEWHERE}))
 @pytest.mark.covering(2)
 def test_example(run, name):
     with interpreted():  # the draws are those of compiled code, which other tests show

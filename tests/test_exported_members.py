@@ -4,8 +4,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -153,13 +151,3 @@ def test_other_names_are_no_attributes():
 def test_errors_are_what_a_user_expects():
     assert issubclass(pymc_austerity.FactorisationError, ValueError)
     assert issubclass(pymc_austerity.SubsamplingWarning, UserWarning)
-
-
-def test_optional_packages_are_not_imported():
-    """Plots and reports are extras: the package has to be imported without them."""
-    code = (
-        "import sys, pymc_austerity;"
-        "print(*[m for m in ('jinja2', 'statsmodels', 'arviz_plots.plots') if m in sys.modules])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "statsmodels" not in found.stdout

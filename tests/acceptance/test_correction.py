@@ -37,17 +37,7 @@ def compiled_draws(law, rng, n):
 
 
 @pytest.mark.parametrize(
-    ("sigma", "limit"),
-    [
-        (1.0, 1e-7),
-        (0.95, 2e-8),
-        (0.9, 3e-9),
-        (0.8, 3e-9),
-        (0.63, 3e-9),
-        (0.5, 3e-9),
-        (0.49, 3e-9),
-        (0.2, 3e-9),
-    ],
+    ("sigma", "limit"), [(1.0, 1e-7), (0.95, 2e-8), *((s, 3e-9) for s in (0.9, 0.8, 0.63, 0.5, 0.49, 0.2))]
 )
 def test_with_the_normal_variable_it_is_logistic(sigma, limit):
     law = correction(sigma)

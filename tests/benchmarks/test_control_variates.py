@@ -1,10 +1,8 @@
-"""Effective draws per second with Taylor control variates, beside exact chains and NUTS; all in one run.
+"""What Taylor control variates cost as the data grow, and how rows are drawn; logistic, ten dimensions.
 
-Logistic regression in ten dimensions. Set-up (search for the mode, compilation from a warm cache) counts in
-"seconds to 1000". Exact chains and NUTS are run for fewer draws, and extrapolated.
+Effective draws a second beside exact chains and nutpie are in `tests.benchmarks.everyone`.
 """
 
-import importlib.util
 import logging
 import time
 
@@ -17,7 +15,6 @@ from pymc_austerity import (
     AusterityMH,
     Laplace,
     MetropolisHastings,
-    MinibatchBarker,
     RandomWalk,
     Taylor,
     TunaMH,
@@ -37,113 +34,6 @@ def logistic(size, seed=0):
         beta = pm.Normal("beta", 0, 1, shape=D)
         pm.Bernoulli("y", logit_p=X @ beta, observed=y)
     return model
-
-
-def sample(model, draws, step, tune=300, **options):
-    """Draws, seconds of set-up, seconds of the draws that are kept, and of tuning."""
-    with model:
-        began = time.perf_counter()
-        step = step()
-        set_up = time.perf_counter() - began
-        options = {"chains": 1, "cores": 1, "progressbar": False, "random_seed": 1, **options}
-        began = time.perf_counter()
-        idata = pm.sample(draws, tune=tune, step=step, compute_convergence_checks=False, **options)
-        seconds = time.perf_counter() - began
-    return idata, set_up, seconds * draws / (draws + tune), seconds * tune / (draws + tune)
-
-
-def nuts(model, draws, sampler, tune=300):
-    with model:
-        began = time.perf_counter()
-        options = {"progressbar": False, "random_seed": 1, "compute_convergence_checks": False}
-        idata = pm.sample(draws, tune=tune, chains=1, cores=1, nuts_sampler=sampler, **options)
-        seconds = time.perf_counter() - began
-    return idata, 0.0, seconds * draws / (draws + tune), seconds * tune / (draws + tune)
-
-
-def row(name, run, reference):
-    idata, set_up, seconds, tuning = run
-    beta = idata.posterior["beta"]
-    ess = float(az.ess(idata, var_names=["beta"])["beta"].min())
-    mean, sd = beta.mean(("chain", "draw")).values, beta.std(("chain", "draw")).values
-    shift = np.abs(mean - reference[0]) / reference[1]
-    return {
-        "name": name,
-        "ess_per_second": ess / seconds,
-        "to_1000": set_up + tuning + 1000 * seconds / ess,
-        "shift": float(shift.max()),
-        "sd": float(np.abs(np.log(sd / reference[1])).max()),
-        "ess": ess,
-    }
-
-
-def samplers(model, size):
-    """Name and run of everything that is compared; few draws of what costs a pass each."""
-    few = max(200, 10_000_000 // size)
-    with model:
-        proxy = MetropolisHastings(proposal=Laplace()).recipe.mode_fit.proxy
-    walk = RandomWalk(cov=2.38**2 / D * np.linalg.inv(proxy.precision))
-    independent = Laplace(mix=0)
-    taylor = Taylor()
-    yield (
-        "AusterityMH + Taylor",
-        lambda: sample(model, 20_000, lambda: AusterityMH(control_variate=taylor, proposal=independent)),
-    )
-    yield (
-        "AusterityMH + Taylor, mix=.1",
-        lambda: sample(model, 20_000, lambda: AusterityMH(control_variate=taylor)),
-    )
-    yield (
-        "MinibatchBarker + Taylor",
-        lambda: sample(
-            model,
-            20_000,
-            lambda: MinibatchBarker(control_variate=Taylor(exact_rows=0), proposal=independent),
-        ),
-    )
-    yield (
-        "exact, independence",
-        lambda: sample(model, few, lambda: MetropolisHastings(proposal=independent), tune=20),
-    )
-    start = {"beta": proxy.mode}
-    yield (
-        "exact, random walk",
-        lambda: sample(model, 10 * few, lambda: MetropolisHastings(proposal=walk), tune=20, initvals=start),
-    )
-    yield "pm.NUTS", lambda: nuts(model, 300, "pymc")
-    if importlib.util.find_spec("nutpie"):
-        yield "nutpie", lambda: nuts(model, 300, "nutpie")
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_effective_draws_per_second(capsys, size):
-    logging.getLogger("pymc_austerity").setLevel(logging.ERROR)
-    model = logistic(size)
-    table, reference, proxy = [], None, None
-    for name, run in samplers(model, size):
-        run()  # from now on the cache is warm
-        result = run()
-        if reference is None:
-            beta = result[0].posterior["beta"]
-            reference = beta.mean(("chain", "draw")).values, beta.std(("chain", "draw")).values
-            with model:
-                proxy = MetropolisHastings(proposal=Laplace()).recipe.mode_fit.proxy
-        table.append(row(name, result, reference))
-    sd = np.sqrt(np.diag(np.linalg.inv(proxy.precision)))
-    laplace_shift = np.abs(proxy.mode - reference[0]).max() / reference[1].min()
-    with capsys.disabled():
-        print(f"\nN = {size:,}: effective draws per second, seconds to 1000, shift and log sd ratio")
-        for r in table:
-            print(
-                f"  {r['name']:<30}{r['ess_per_second']:>12,.0f}{r['to_1000']:>10.2f}{r['shift']:>8.3f}"
-                f"{r['sd']:>8.3f}   (ESS {r['ess']:,.0f})"
-            )
-        laplace_sd = np.abs(np.log(sd / reference[1])).max()
-        print(f"  {'Laplace alone':<30}{'':>22}{laplace_shift:>8.3f}{laplace_sd:>8.3f}")
-    ours = table[0]
-    exact = next(r for r in table if r["name"] == "exact, independence")
-    if size >= 100_000:
-        assert ours["ess_per_second"] > 5 * exact["ess_per_second"]
 
 
 STEPS = {

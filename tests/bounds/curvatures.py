@@ -96,18 +96,6 @@ def cloglog(columns, low, high, order):
     return np.where(columns[0] > 0.0, _largest_between(size, _CLOGLOG[order], low, high), np.exp(high))
 
 
-CURVATURES = {
-    "binary logistic": logistic,
-    "logistic": binomial,
-    "normal": normal,
-    "Student's t": student,
-    "Poisson": poisson,
-    "probit": probit,
-    "complementary log-log": cloglog,
-    "negative binomial": negative_binomial,
-    "gamma": gamma,
-}
-
 # The likelihoods of `jets.likelihoods` with one predictor, and their columns beside y.
 WITH_ONE_PREDICTOR = {
     "logistic": (logistic, ()),
@@ -127,25 +115,3 @@ def curvature(name, y, low, high, degree):
         return student([5.0, 1.0], low - y, high - y, degree - 1)
     of_name, others = WITH_ONE_PREDICTOR[name]
     return of_name([y, *others], low, high, degree - 1)
-
-
-def normal_norms(eta, directions, y, radius, degree):
-    """Of normal errors with a free scale: the largest derivative along unit vectors, for |w| <= radius.
-
-    With s = exp(-zeta) and r = (y - eta) s, along a change (a, b) of (eta, zeta),
-
-        f''  = -(s^2 a^2 + 4 r s a b + 2 r^2 b^2),    f''' = b (6 s^2 a^2 + 12 r s a b + 4 r^2 b^2),
-
-    with s and |r| at their largest in the rectangle that |w| <= radius can reach, and a dense set of angles.
-    """
-    length = np.linalg.norm(directions, axis=2)
-    s = np.exp(-eta[:, 1] + radius * length[:, 1])
-    r = (np.abs(y - eta[:, 0]) + radius * length[:, 0]) * s
-    cosine = np.abs(np.einsum("md,md->m", directions[:, 0], directions[:, 1])) / length.prod(axis=1)
-    t0 = np.arccos(np.minimum(cosine, 1.0))[:, None]
-    t = t0 * np.linspace(0.0, 1.0, 2001)
-    a, b = length[:, :1] * np.cos(t), length[:, 1:] * np.cos(t - t0)
-    s, r = s[:, None], r[:, None]
-    if degree == 2:
-        return (s**2 * a**2 + 4 * r * s * a * b + 2 * r**2 * b**2).max(axis=1)
-    return (b * (6 * s**2 * a**2 + 12 * r * s * a * b + 4 * r**2 * b**2)).max(axis=1)

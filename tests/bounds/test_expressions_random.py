@@ -24,14 +24,6 @@ def sign(x: mpmath.mpf) -> mpmath.mpf:
     return mpmath.mpf((x > 0) - (x < 0))
 
 
-def are_small(a: mpmath.mpf, b: mpmath.mpf) -> bool:
-    return max(abs(a), abs(b)) < 20
-
-
-def are_small_and_positive(a: mpmath.mpf, b: mpmath.mpf) -> bool:
-    return min(a, b) > 1e-2 and max(a, b) < 50
-
-
 def anything(*args: mpmath.mpf) -> bool:
     return True
 

@@ -1,4 +1,4 @@
-"""Normal regressions with a free scale, two predictors: remainders are within c_i M."""
+"""Normal regressions with a free scale, two predictors: derivatives of rows are within c_i."""
 
 import math
 
@@ -7,12 +7,10 @@ import pytest
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import constant, predictor
-from pymc_austerity.bounds.remainder import certify_remainders, plain_move, remainder_range
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates, bounded_term
 
 from .row_functions import row_function, sampler_of
 
-LONG = np.longdouble
 N = 500
 
 
@@ -53,17 +51,6 @@ class Rows:
         lower = np.linalg.cholesky((x.T * s2) @ x + 2 * z.T @ z)
         return np.linalg.inv(lower).T, lower.T
 
-    def remainders(self, q, order=2):
-        """In extended precision, with derivatives written by hand."""
-        at, t = self.design.astype(LONG) @ np.append(self.center, 1.0).astype(LONG), q - self.center
-        change = self.design[..., :-1].astype(LONG) @ t.astype(LONG)
-        i, k = self.location, LONG(self.kappa)
-        eta, zeta, u, v = at[:, i], k * at[:, 1 - i], change[:, i], k * change[:, 1 - i]
-        s2, r = self.a * np.exp(-2 * zeta), self.y - eta
-        now = -self.a / 2 * (r - u) ** 2 * np.exp(-2 * (zeta + v))
-        result = now + s2 * r**2 / 2 - s2 * r * u - s2 * r**2 * v
-        return result + (s2 * u**2 + 4 * s2 * r * u * v + 2 * s2 * r**2 * v**2) / 2 if order == 2 else result
-
 
 SETTINGS = {
     "one": {"n_dim": 1},
@@ -75,53 +62,12 @@ SETTINGS = {
 }
 
 
-def made_of(rows, order=2):
-    V, W = rows.fisher()
-    return V, sampler_of([rows.term()], rows.center, V, W, order)
-
-
-def pairs(rng, center, V):
-    d = V.shape[1]
-    for away in (0.1, 1.0, 3.0, 8.0):
-        for step in (1e-3, 0.3, 2.0, 8.0):
-            w = away * rng.normal(size=d) / math.sqrt(d)
-            yield center + V @ (w + step * rng.normal(size=d) / math.sqrt(d)), center + V @ w
-        yield center - V @ w, center + V @ w
-        yield center + 0.0, center + V @ w
-
-
-def largest_shares(rows, sampler, V, rng, order=2):
-    """The largest |R_i(q') - R_i(q)| / (c_i M) over all rows, for each pair of states."""
-    for q_new, q in pairs(rng, rows.center, V):
-        tier, expected = plain_move(sampler, q_new, q)
-        assert plain_move(sampler, q, q_new) == (tier, expected)
-        if expected < math.inf:
-            change = rows.remainders(q_new, order) - rows.remainders(q, order)
-            bound = sampler.constants[tier] / sampler.totals[tier] * expected
-            yield float(((np.abs(change) - 1e-15) / bound).max())
-
-
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("name", SETTINGS)
-def test_changes_of_remainders_are_within(name, order):
-    rng = np.random.default_rng([order, *map(ord, name)])
-    rows = Rows(rng, **SETTINGS[name])
-    V, sampler = made_of(rows, order)
-    assert np.all(np.isfinite(sampler.totals))
-    assert np.all(sampler.totals > 0.0)
-    assert sampler.radii[2] == 8.0 * sampler.radii[0]  # nothing is known beyond
-    shares = list(largest_shares(rows, sampler, V, rng, order))
-    assert len(shares) > 15
-    # Some row comes near its bound, where moves are long.
-    assert 0.1 < max(shares) <= 1.0
-
-
 def brute_force(rows, V, i, order):
     """The size of the derivatives of row i at the center, along the worst of many unit vectors."""
     at, v = rows.design[i] @ np.append(rows.center, 1.0), rows.design[i][:, :-1] @ V
     j = rows.location
     plane = np.linalg.qr(v.T)[0]  # V_i w depends on nothing else
-    angle = np.linspace(0, np.pi, 20_000)
+    angle = np.linspace(0, np.pi, 3_000)
     a, b = v[[j, 1 - j]] @ plane @ np.stack([np.cos(angle), np.sin(angle)])
     b, s = rows.kappa * b, math.sqrt(rows.a[i]) * math.exp(-rows.kappa * at[1 - j])
     r = abs(rows.y[i] - at[j]) * s
@@ -177,17 +123,6 @@ def test_planted_faults_are_noticed(name, order):
     assert worst_share(rows, constants(rows, V, W, 1e-9, order), V, radius, order) > 1.0
 
 
-def test_certificate_of_all_rows_together():
-    rng = np.random.default_rng(5)
-    rows = Rows(rng, 3, errors="t")
-    V, W = rows.fisher()
-    certificate, exact = certify_remainders([rows.term()], ExpansionCoordinates(2, rows.center, V, W), 20)
-    others = np.delete(np.arange(N), exact)
-    for q_new, q in pairs(rng, rows.center, V):
-        change = (rows.remainders(q_new) - rows.remainders(q))[others]
-        assert np.ptp(change) <= remainder_range(certificate, q_new, q) + 1e-15
-
-
 def test_other_steps_and_a_users_curvature_are_refused():
     rows = Rows(np.random.default_rng(8), 3)
     V, W = rows.fisher()
@@ -200,7 +135,8 @@ def test_other_steps_and_a_users_curvature_are_refused():
 def test_rows_without_weight_have_no_remainder():
     rows = Rows(np.random.default_rng(9), 3)
     rows.a[:10] = 0.0
-    _, sampler = made_of(rows)
+    V, W = rows.fisher()
+    sampler = sampler_of([rows.term()], rows.center, V, W)
     np.testing.assert_array_equal(sampler.constants[:2, :10], 0.0)
 
 

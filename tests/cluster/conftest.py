@@ -1,11 +1,28 @@
-"""A cluster of two processes of one thread each, that tests of a file share."""
+"""Clusters of processes of one thread each, that tests of a file share."""
 
 import pytest
 from distributed import Client, LocalCluster
 
+OPTIONS = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
+
 
 @pytest.fixture(scope="module")
 def client():
-    options = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
-    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
+    """Of two processes."""
+    with LocalCluster(n_workers=2, **OPTIONS) as cluster, Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def small_cluster():
+    with LocalCluster(n_workers=1, **OPTIONS) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def lone(small_cluster):
+    """A client of a single process, which a test may take away."""
+    small_cluster.scale(1)
+    with Client(small_cluster) as client:
+        client.wait_for_workers(1)
         yield client

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 import pymc as pm
-from distributed import LocalCluster
 
 from pymc_austerity.exceptions import warn
 
@@ -49,8 +48,3 @@ def fails_once(content, number):
     """One of two calls fails."""
     if number == 2:
         raise ArithmeticError(f"planted {content.decode()}")
-
-
-def one_worker():
-    """A cluster of a single process."""
-    return LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")

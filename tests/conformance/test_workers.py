@@ -8,6 +8,7 @@ import pytest
 from pymc_austerity import (
     SCIR,
     SGLD,
+    AusterityGibbs,
     AusterityMH,
     DecreasingStepSize,
     Langevin,
@@ -15,6 +16,8 @@ from pymc_austerity import (
     MHSubLhd,
     MinibatchBarker,
     MinibatchCategoricalGibbs,
+    ParticleGibbs,
+    ReversibleJump,
     StiefelWalk,
     TunaMH,
     UniformStiefel,
@@ -48,9 +51,16 @@ def model():
         eta = pm.Normal("eta", -3.0, 1.0, shape=2)
         pm.Poisson("count", pt.exp(eta[np.arange(N) % 2]), observed=rng.poisson(0.05, N))
         w = pm.Dirichlet("w", np.ones(3))
-        z = pm.Categorical("z", w, shape=5)
-        levels = pt.as_tensor(np.array([-1.0, 0.3, 1.5]))
-        pm.Normal("y", levels[z], 1.0, observed=[-0.9, -0.2, 0.3, 0.5, 1.6])
+        z = pm.Categorical("z", w, shape=300)
+        level = pm.Normal("level", 0.0, 2.0, shape=3, initval=[-1.0, 0.3, 1.5])
+        pm.Normal("y", level[z], 1.0, observed=rng.normal([-1.0, 0.3, 1.5] * 100))
+        gamma, beta = pm.Bernoulli("gamma", 0.5, shape=3), pm.Normal("beta", shape=3)
+        pm.Normal("y_jumps", 0.01 * rng.normal(size=(N, 3)) @ (gamma * beta), observed=rng.normal(size=N))
+        X = pm.Bernoulli("X", 0.5, shape=8)
+        pm.Potential("pairs", 0.5 * X[np.arange(7)] * X[np.arange(1, 8)])
+        phi, sigma = pm.Beta("phi", 5, 1), pm.HalfNormal("sigma", 1)
+        h = pm.AR("h", rho=[phi], sigma=sigma, init_dist=pm.Normal.dist(0, sigma), shape=(20, 60))
+        pm.Normal("y_states", h, 1.0, observed=rng.normal(size=(20, 60)))
         for name in ("langevin", "dynamics"):
             pm.Normal(f"y_{name}", pm.Normal(name), 1.0, observed=rng.normal(0.7, 1.0, N))
         W = UniformStiefel("W", 2)
@@ -66,6 +76,12 @@ def sample(model):
         steps.append(AusterityMH(["W"], epsilon=0.05, proposal=StiefelWalk()))
         steps.append(AusterityMH(["langevin"], epsilon=0.05, proposal=Langevin(1e-3)))
         steps.append(SGLD(["dynamics"], step_size=DecreasingStepSize(1e-4, 10)))
+        # Rows of an element follow z, which another step moves.
+        steps.append(AusterityMH(["level"], batch_size=20, elementwise=True))
+        steps += [ReversibleJump(["gamma", "beta"]), AusterityGibbs(["X"], epsilon=0), ParticleGibbs(["h"])]
+        steps.append(AusterityMH(["phi", "sigma"], epsilon=0))
+    # Its local terms are the transitions of the states.
+    assert steps[-1].configuration["n_local"] == 20 * 59
 
     def run(**options):
         return pm.sample(

@@ -1,5 +1,6 @@
 """A store is written in little memory, whatever the format, and read in almost none."""
 
+import json
 import subprocess
 import sys
 
@@ -13,8 +14,9 @@ import zarr
 N, D = 250_000, 10
 MOST = 150.0  # MB above the interpreter and libraries
 
+# Each store is written in a process of its own. These are forks of one that has imported all.
 CODE = """
-import re, sys, threading
+import json, os, re, sys, threading
 import numpy as np
 import pyarrow.parquet, zarr, pandas
 from pymc_austerity.data import RowStore
@@ -22,26 +24,31 @@ from pymc_austerity.data import RowStore
 def anonymous():
     return int(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1e3
 
-before, peak, over = anonymous(), 0.0, threading.Event()
+def measured(source, target, options):
+    before, peak, over = anonymous(), [0.0], threading.Event()
 
-def watch():
-    global peak
-    while not over.wait(0.002):
-        peak = max(peak, anonymous())
+    def watch():
+        while not over.wait(0.002):
+            peak.append(max(peak.pop(), anonymous()))
 
-watcher = threading.Thread(target=watch, daemon=True)
-watcher.start()
-source, target, options = sys.argv[1], sys.argv[2], eval(sys.argv[3])
-if source.endswith(".npy"):
-    names = [*options["columns"]["X"], "y", "g"]
-    source = {name: np.load(source.replace("*", name), mmap_mode="r") for name in names}
-store = RowStore.write(source, target, **options)
-over.set()
-watcher.join()
-written = anonymous()
-for chunk in store.chunks():
-    pass
-print(peak - before, anonymous() - written, store.fingerprint)
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    if source.endswith(".npy"):
+        names = [*options["columns"]["X"], "y", "g"]
+        source = {name: np.load(source.replace("*", name), mmap_mode="r") for name in names}
+    store = RowStore.write(source, target, **options)
+    over.set()
+    watcher.join()
+    written = anonymous()
+    for chunk in store.chunks():
+        pass
+    return peak[0] - before, anonymous() - written, store.fingerprint
+
+for given in json.loads(sys.argv[1]):
+    if os.fork() == 0:
+        print(json.dumps(measured(*given)), flush=True)
+        os._exit(0)
+    assert os.wait()[1] == 0
 """
 
 
@@ -69,23 +76,28 @@ def sources(tmp_path_factory):
     return folder
 
 
-def measured(source, target, **options):
-    options = {"columns": {"X": [f"x{i}" for i in range(D)], "y": "y", "g": "g"}, **options}
-    command = [sys.executable, "-c", CODE, str(source), str(target), repr(options)]
+def measured(sources, folder, *given):
+    """For each source, with options: MB at the peak, MB that stay after reading, and the fingerprint."""
+    columns = {"columns": {"X": [f"x{i}" for i in range(D)], "y": "y", "g": "g"}}
+    each = [
+        (str(sources / name), str(folder / f"{number}.rows"), {**columns, **options})
+        for number, (name, options) in enumerate(given)
+    ]
+    command = [sys.executable, "-c", CODE, json.dumps(each)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
-    peak, kept, fingerprint = run.stdout.split()
-    print(source, options, peak, kept)
-    return float(peak), float(kept), fingerprint
+    print(run.stdout)
+    return [json.loads(line) for line in run.stdout.splitlines()]
 
 
 @pytest.mark.slow("writes 250,000 rows in eight ways")
 def test_rows_are_written_in_little_memory(sources, tmp_path):
-    found = {}
-    for name in ("*.npy", "t.zarr", "t.parquet", "t", "t.arrow", "t.feather"):
-        found[name] = measured(sources / name, tmp_path / f"{name[-6:]}.rows")
-    assert len({fingerprint for _, _, fingerprint in found.values()}) == 1
-    for options in ({"sort_by": "g"}, {"sort_by": "g", "standardise": ["X"], "dtype": {"X": "float32"}}):
-        found[str(options)] = measured(sources / "t.parquet", tmp_path / f"{len(found)}.rows", **options)
-    assert {name: peak for name, (peak, _, _) in found.items() if peak > MOST} == {}
-    assert {name: kept for name, (_, kept, _) in found.items() if kept > 5} == {}
+    names = ("*.npy", "t.zarr", "t.parquet", "t", "t.arrow", "t.feather")
+    sort = {"sort_by": "g"}
+    more = [sort, {**sort, "standardise": ["X"], "dtype": {"X": "float32"}}]
+    given = [*((name, {}) for name in names), *(("t.parquet", options) for options in more)]
+    found = list(zip(given, measured(sources, tmp_path, *given), strict=True))
+    assert len(found) == 8
+    assert len({fingerprint for _, (_, _, fingerprint) in found[: len(names)]}) == 1
+    assert [(one, peak) for one, (peak, _, _) in found if peak > MOST] == []
+    assert [(one, kept) for one, (_, kept, _) in found if kept > 5] == []

@@ -1,20 +1,16 @@
-"""Optimal designs: known ones, a brute-force search, a real model, and what a user may get wrong."""
+"""Optimal designs: known ones, a brute-force search, and what a user may get wrong."""
 
 import copy
 import math
-import os
 import pickle
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import xarray as xr
-from scipy.special import expit
 
 from pymc_austerity import AusterityMH
 from pymc_austerity.acceptance import TTest
-from pymc_austerity.acceptance.ttest import significant
 from pymc_austerity.design import (
     Design,
     acceptance_error,
@@ -23,61 +19,8 @@ from pymc_austerity.design import (
     expected_data_usage,
     optimal_design,
 )
-from pymc_austerity.design.acceptance import decision_errors
 from pymc_austerity.design.optimal import BATCH_SIZES, EPSILONS
 from pymc_austerity.exceptions import SubsamplingWarning
-from tests.kernels.engines import compiled_test
-
-
-def regression(n, n_dim, seed=1):
-    """Normal features of falling variance, as principal components have, and labels."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, n_dim)) * np.geomspace(2.3, 0.3, n_dim)
-    return X, (rng.random(n) < expit(X @ rng.normal(0, 0.3, n_dim))).astype(float)
-
-
-def digits(n_dim=50):
-    """MNIST's 7 and 9, principal components of the pixels; None without the file."""
-    folder = os.environ.get("PYMC_AUSTERITY_DATA")
-    path = Path(folder or ".") / "mnist79.npz"
-    if folder is None or not path.exists():
-        return None
-    with np.load(path) as data:
-        pixels, label = data["X_train"] / 255, data["digit_train"] == 9
-    pixels = pixels - pixels.mean(axis=0)
-    _, directions = np.linalg.eigh(pixels.T @ pixels)
-    return pixels @ directions[:, -n_dim:], label.astype(float)
-
-
-def trial_moves(X, y, n_moves, step, seed=2, burn_in=300, thin=10, precision=10.0):
-    """Every `thin`-th proposal of an exact chain that starts at the mode.
-
-    Returns
-    -------
-    SimpleNamespace
-        `mu` and `sigma_l`; `terms` of shape (n_moves, N) with the l_i, and `psi0`, the threshold at u = 1.
-    """
-    rng, (n, n_dim) = np.random.default_rng(seed), X.shape
-    beta = np.zeros(n_dim)
-    for _ in range(20):
-        p = expit(X @ beta)
-        hessian = (X.T * (p * (1 - p))) @ X + precision * np.eye(n_dim)
-        beta = beta + np.linalg.solve(hessian, X.T @ (y - p) - precision * beta)
-    sign, eta = 2 * y - 1, X @ beta
-    terms, psi0 = [], []
-    for k in range(burn_in + n_moves * thin):
-        new = beta + step * rng.normal(size=n_dim)
-        eta_new = X @ new
-        change = np.logaddexp(0, -sign * eta) - np.logaddexp(0, -sign * eta_new)
-        prior = 0.5 * precision * (beta @ beta - new @ new)
-        if k >= burn_in and k % thin == 0:
-            terms.append(change)
-            psi0.append(-prior / n)
-        if np.log(rng.random()) < change.sum() + prior:
-            beta, eta = new, eta_new
-    terms, psi0 = np.array(terms), np.array(psi0)
-    return SimpleNamespace(mu=terms.mean(axis=1) - psi0, sigma_l=terms.std(axis=1), terms=terms, psi0=psi0)
-
 
 N = 10_000
 GRID = {"batch_sizes": (200, 1000), "epsilons": (0.005, 0.05, 0.2)}
@@ -276,61 +219,7 @@ def test_a_step_takes_it(design):
     assert step.recipe.rule == TTest(0.05, 500, boundary=0.75)
 
 
-# A real model ---------------------------------------------------------------------------------------
-
-
-def simulated(moves, n_local, design, n_decisions, seed=4):
-    """Decisions about each move by the real rule: mean \\|Delta\\|, its standard error, and the share read.
-
-    \\|mean\\| would count the noise as error; the sign that is predicted does not.
-    """
-    rule = TTest(**design)
-    rng, schedule, population = np.random.default_rng(seed), rule.bind(n_local), np.arange(n_local)
-    decide = compiled_test(significant)
-    predicted = decision_errors(
-        moves.mu, moves.sigma_l, n_local, design.batch_size, design.epsilon, design.boundary
-    )
-    excess, used = np.empty((2, len(moves.mu), n_decisions))
-    for k, (terms, psi0) in enumerate(zip(moves.terms, moves.psi0, strict=True)):
-        full = terms.mean()
-        for t in range(n_decisions):
-            psi = psi0 + math.log(rng.random()) / n_local
-            n, _, mean = decide(1, rng, psi, terms, population, schedule)
-            excess[k, t] = float(mean[0] > psi) - float(full > psi)
-            used[k, t] = n[0] / n_local
-    delta = np.sign(predicted.signed) @ excess.mean(axis=1) / len(moves.mu)
-    spread = np.sqrt(excess.var(axis=1).sum() / n_decisions) / len(moves.mu)
-    return delta, spread, used.mean()
-
-
-def check_design(X, y, step, tolerance, n_moves, n_decisions, sizes):
-    """Moves of one chain choose the design, moves of another one try it."""
-    n_local = len(y)
-    trial, other = (trial_moves(X, y, n_moves, step, seed=seed) for seed in (2, 3))
-    for level in tolerance:
-        grid = {"batch_sizes": sizes, "epsilons": np.geomspace(5e-4, 0.4, 50)}
-        average = optimal_design(trial, level, N=n_local, **grid)
-        worst = optimal_design(None, level, N=n_local, **grid)
-        delta, spread, used = simulated(other, n_local, average, n_decisions)
-        worst_use = expected_data_usage(other.mu, other.sigma_l, n_local, **worst).mean()
-        assert spread < 0.05 * level
-        assert delta == pytest.approx(level, rel=0.2)
-        assert used < worst_use - 0.05
-        assert used == pytest.approx(average.data_usage, abs=0.05)
-
-
-@pytest.mark.slow("long runs")
-def test_average_design_of_a_logistic_regression():
-    X, y = regression(2000, 5)
-    check_design(X, y, 0.05, (0.05,), n_moves=150, n_decisions=100, sizes=(100, 200, 400))
-
-
-@pytest.mark.full_size("1,000 decisions at each of 100 moves of 12,214 rows")
-def test_average_design_at_the_size_of_the_paper():
-    """MNIST's 7 and 9 where they are at hand, otherwise synthetic data of this size."""
-    X, y = digits() or regression(12_214, 50)
-    sizes = (200, 400, 500, 600, 800, 1000, 1500)
-    check_design(X, y, 0.01, (0.01, 0.02, 0.05, 0.1), n_moves=100, n_decisions=1000, sizes=sizes)
+# Designs for pairs of a real model are tried in tests/examples/test_test_design.py.
 
 
 def test_a_design_for_remainders_says_so():

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 import flights
 import flights_rivals
 
-DRAWS = 800
+DRAWS = 500
 
 if __name__ == "__main__":
     flights.FAST["rival"] = DRAWS

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow("samples the example's chains")
+FAST = {"long": (2000, 10)}
 
 
 def test_minibatch_barker_reads_a_few_hundred_points(result):

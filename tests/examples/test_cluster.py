@@ -5,7 +5,7 @@ import pytest
 
 @pytest.mark.slow("starts processes that import PyMC")
 def test_draws_are_the_same_everywhere(example):
-    table = example["main"]()
+    table = example["main"](draws=500)
     sets_up = ["set-up, this process", "this process", "set-up, cluster", "set-up, again"]
     assert list(table.index) == [*sets_up, "cluster", "again", "a worker dies"]
     assert table["equal"].all()

@@ -162,7 +162,7 @@ def test_enumeration_sums_to_one():
     np.testing.assert_allclose([probabilities.sum(), predictive.sum()], 1, rtol=1e-6)
 
 
-@pytest.mark.parametrize("step_size", [np.inf, 0.5, 0.05])
+@pytest.mark.parametrize("step_size", [np.inf, 0.05])
 @pytest.mark.slow("compiles the slice sampler for 20 core-seconds; an interpreted chain is compared below")
 def test_all_units_exact_posterior(step_size):
     """A fresh draw, or an exact transition of any size, of all gamma variables."""
@@ -175,7 +175,7 @@ def test_minibatches_come_near_for_small_steps():
     """Two of four units: noisy counts, at large steps a visibly other law, at small ones a similar one."""
     distance = {}
     for h in (1.0, 0.05):
-        found = sample(compiled_averages(cir_step), batch_size=2, step_size=h)
+        found = sample(compiled_averages(cir_step), batch_size=2, step_size=h, length=1000)
         distance[h] = 0.5 * np.abs(found.mean(axis=0) - exact())[: len(PARTITIONS)].sum()
     assert distance[0.05] < 0.04
     assert distance[1.0] > 3 * distance[0.05]

@@ -30,7 +30,7 @@ def result(example, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(example.FAST, "draws", 600)
         patch.setattr(example, "RIVALS", Path(__file__).with_name("short_rivals.py"))
-        return example.main(seconds=100.0, output=tmp_path_factory.mktemp("flights"))
+        return example.main(flights=30_000, seconds=100.0, output=tmp_path_factory.mktemp("flights"))
 
 
 def bound(n, level=0.001):

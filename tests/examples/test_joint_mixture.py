@@ -3,6 +3,7 @@
 import pytest
 
 pytestmark = pytest.mark.slow("samples three chains of a mixture by four steps")
+FAST = {"draws": 200, "tune": 150}
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Cannot cache compiled function"),
     pytest.mark.slow("samples the example's chains beside NUTS"),
 ]
+FAST = {"reference": (400, 400, 2, 1), "budget": 2e6}
 
 
 @pytest.fixture(scope="module")
@@ -82,24 +83,13 @@ def test_running_means(example):
     assert errors == pytest.approx(expected, abs=1e-15)
 
 
-@pytest.fixture
-def mnist_file(tmp_path, monkeypatch):
-    rng = np.random.default_rng(2)
-    arrays = {}
-    for part, n in (("train", 200), ("test", 20)):
-        arrays[f"X_{part}"] = rng.integers(0, 256, size=(n, 784)).astype(np.uint8)
-        arrays[f"digit_{part}"] = rng.choice([7, 9], size=n).astype(np.uint8)
-    np.savez(tmp_path / "mnist79.npz", **arrays)
-    monkeypatch.setenv("PYMC_AUSTERITY_DATA", str(tmp_path))
-    return arrays
-
-
-def test_components_of_a_file_of_pixels(example, mnist_file):
+def test_components_of_a_file_of_pixels(example, pixels):
+    file = pixels("mnist79.npz", [7, 9])
     X, y, X_test, y_test = example["mnist"]()
     assert X.shape == (200, 50)
     assert X_test.shape == (20, 50)
-    assert np.all(y == (mnist_file["digit_train"] == 9))
-    assert np.all(y_test == (mnist_file["digit_test"] == 9))
+    assert np.all(y == (file["digit_train"] == 9))
+    assert np.all(y_test == (file["digit_test"] == 9))
     assert X.mean(axis=0) == pytest.approx(0, abs=1e-12)
     covariance = np.cov(X.T)
     assert np.all(np.diff(np.diag(covariance)) < 0)

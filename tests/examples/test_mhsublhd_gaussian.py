@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow("reads nearly all rows at every transition")
+FAST = {
+    "draws": {"MetropolisHastings": 100, "MHSubLhd": 250, "AusterityMH": 3000},
+    "sizes": {10_000: 2000, 100_000: 1000},
+}
 
 
 def test_mhsublhd_is_right_and_reads_everything(result):

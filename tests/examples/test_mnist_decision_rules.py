@@ -59,18 +59,12 @@ def test_predictions(example):
     assert log_likelihood == pytest.approx(np.log(np.where(y == 1, p, 1 - p)).mean(axis=1))
 
 
-def test_components_of_a_file_of_pixels(example, tmp_path, monkeypatch):
-    rng = np.random.default_rng(2)
-    arrays = {}
-    for part, n in (("train", 200), ("test", 20)):
-        arrays[f"X_{part}"] = rng.integers(0, 256, size=(n, 784)).astype(np.uint8)
-        arrays[f"digit_{part}"] = rng.choice([1, 7], size=n).astype(np.uint8)
-    np.savez(tmp_path / "mnist17.npz", **arrays)
-    monkeypatch.setenv("PYMC_AUSTERITY_DATA", str(tmp_path))
+def test_components_of_a_file_of_pixels(example, pixels):
+    file = pixels("mnist17.npz", [1, 7])
     X, y, X_test, y_test = example["mnist"]()
     assert X.shape == (200, 50)
     assert X_test.shape == (20, 50)
-    assert np.all(y == (arrays["digit_train"] == 7))
-    assert np.all(y_test == (arrays["digit_test"] == 7))
+    assert np.all(y == (file["digit_train"] == 7))
+    assert np.all(y_test == (file["digit_test"] == 7))
     assert X.mean(axis=0) == pytest.approx(0, abs=1e-12)
     assert np.cov(X.T, ddof=0) == pytest.approx(np.eye(50), abs=1e-12)

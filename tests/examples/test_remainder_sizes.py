@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
-import remainder_sizes
 
 pytestmark = pytest.mark.slow("a chain for each number of exact rows")
 
 
+FAST = {"draws": (400, 1500)}
+
+
 @pytest.fixture(scope="module")
-def tables():
-    return remainder_sizes.main()
+def tables(example):
+    return example["main"]()
 
 
 def test_rows_read(tables):
@@ -43,9 +45,9 @@ def test_rare_rows_have_to_be_read(tables):
     assert abs(table.loc["100", "sd"] - reference) < 4 * table.loc["100", "sd error"]
 
 
-@pytest.mark.slow("three chains of 5,000 draws, one of which reads all rows")
-def test_overdispersion():
-    table = remainder_sizes.overdispersion(batch_sizes=(50,), draws=5000)
+@pytest.mark.full_size("long chains that read all rows; the comparison report judges this step on less")
+def test_overdispersion(example):
+    table = example["overdispersion"](batch_sizes=(50,), draws=5000)
     assert (table["ESS"] > 2000).all()
     assert abs(table.loc["50", "shift"]) < 0.05 + 4 * table.loc["50", "error"]
     assert table.loc["50", "rows read"] < 500 < table.loc["exact", "rows read"]

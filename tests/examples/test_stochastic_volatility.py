@@ -8,6 +8,7 @@ pytestmark = [
     # Chains as short as these have not settled.
     pytest.mark.filterwarnings("ignore:Tuning ended"),
 ]
+FAST = 200, 100, 2  # draws, those of tuning before them, and chains
 
 
 def test_only_transitions_are_local(result):

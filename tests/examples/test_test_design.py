@@ -34,6 +34,8 @@ def test_designs_keep_what_they_promise(result):
         average, worst = (designs.loc[kind, target] for kind in ("average", "worst case"))
         assert average["promised"] <= target
         assert average["error"] == pytest.approx(average["promised"], rel=0.25)
+        # By the real rule, in 50 decisions about each of 60 moves: four standard errors at most.
+        assert average["simulated"] == pytest.approx(average["error"], abs=4 * np.sqrt(0.1 / 3000))
         assert worst["error"] < 0.3 * target
         assert average["data usage"] < worst["data usage"] - 0.1
         assert average["simulated usage"] == pytest.approx(average["data usage"], abs=0.03)

@@ -3,6 +3,7 @@
 import pytest
 
 pytestmark = pytest.mark.slow("chains of every rule")
+FAST = {"reading_all": 300, "subsampling": 500}
 
 AUSTERITY, MHSUBLHD, BARKER = "AusterityMH(epsilon=0.01)", "MHSubLhd(delta=0.01)", "MinibatchBarker(100)"
 

@@ -18,17 +18,12 @@ LONG = {"tune": 130, "draws": 30, "initvals": MODE}
 
 
 class TestCores:
-    """One core, forked and freshly started workers give the same draws."""
+    """One core, forked and freshly started workers give the same draws: see `tests/conformance` too."""
 
     @pytest.fixture(scope="class")
     @staticmethod
     def expected(line, step, draw):
         return draw(line, step, **LONG)
-
-    @pytest.mark.parametrize("mp_ctx", CONTEXTS)
-    @pytest.mark.covering(1)
-    def test_same_draws(self, line, step, draw, same, expected, mp_ctx):
-        assert same(draw(line, step, cores=2, mp_ctx=mp_ctx, **LONG), expected)
 
     def test_more_chains_than_cores(self, line, step, draw, expected):
         found = draw(line, step, cores=2, mp_ctx="fork", chains=3, **LONG)
@@ -36,7 +31,6 @@ class TestCores:
         alone = draw(line, step, cores=1, chains=3, **LONG)
         np.testing.assert_array_equal(found.posterior["b"], alone.posterior["b"])
 
-    @pytest.mark.slow("samples in several processes")
     def test_blas_cores_do_not_matter(self, line, step, draw, same, expected):
         found = draw(line, step, cores=2, mp_ctx="forkserver", blas_cores=4, **LONG)
         assert same(found, expected)
@@ -64,18 +58,12 @@ class TestCores:
 
 
 class TestSameStepAgain:
-    def test_two_runs(self, line, step, draw, same):
-        first = draw(line, step, **LONG)
-        assert same(first, draw(line, step, **LONG))
-
     def test_as_a_fresh_step(self, line, step, draw, same):
-        draw(line, step, random_seed=5, **LONG)
-        fresh = AusterityMH(model=line, rng=1234)
-        assert same(draw(line, step, **LONG), draw(line, fresh, **LONG))
-
-    def test_another_seed(self, line, step, draw, same):
-        one, two = (draw(line, step, random_seed=s, **LONG) for s in (5, 6))
-        assert not same(one, two)
+        """With the same seed; another seed gives other draws."""
+        other = draw(line, step, random_seed=5, **LONG)
+        found = draw(line, step, **LONG)
+        assert same(found, draw(line, AusterityMH(model=line, rng=1234), **LONG))
+        assert not same(found, other)
 
     def test_after_an_interrupt(self, line, step, draw, same):
         expected = draw(line, step, **LONG)
@@ -95,18 +83,13 @@ class TestSameStepAgain:
 
 
 class TestStarts:
-    def test_initvals(self, line, draw):
-        step = AusterityMH(model=line, proposal=RandomWalk(scale=1e-7))
-        start = {"a": 0.3, "b": 0.4, "sigma": 0.5}
-        posterior = draw(line, step, tune=0, initvals=start).posterior
-        for name, value in start.items():
-            np.testing.assert_allclose(posterior[name], value, atol=1e-4)
-
     def test_initvals_for_each_chain(self, line, draw):
         step = AusterityMH(model=line, proposal=RandomWalk(scale=1e-7))
-        posterior = draw(line, step, tune=0, initvals=[{"a": 0.3}, {"a": 0.6}]).posterior
-        np.testing.assert_allclose(posterior["a"][0], 0.3, atol=1e-4)
-        np.testing.assert_allclose(posterior["a"][1], 0.6, atol=1e-4)
+        starts = [{"a": 0.3, "b": 0.4, "sigma": 0.5}, {"a": 0.6}]
+        posterior = draw(line, step, tune=0, initvals=starts).posterior
+        for chain, start in enumerate(starts):
+            for name, value in start.items():
+                np.testing.assert_allclose(posterior[name][chain], value, atol=1e-4)
 
     def test_initial_point_of_the_step_is_not_where_chains_start(self, line, draw, same):
         """It only serves to build the step."""
@@ -117,33 +100,25 @@ class TestStarts:
 
 
 class TestOptions:
-    def test_warm_up_is_kept(self, line, step, draw):
+    def test_warm_up_is_kept(self, line, step, draw, same):
+        """It changes no draw, and after it the scale is frozen."""
         idata = draw(line, step, discard_tuned_samples=False, **LONG)
+        assert same(idata, draw(line, step, **LONG))
         assert idata.warmup_posterior.sizes["draw"] == 130
         assert idata.warmup_sample_stats["n_used"].shape == (2, 130)
         assert idata.posterior.sizes["draw"] == 30
 
-    def test_warm_up_does_not_change_the_draws(self, line, step, draw, same):
-        kept = draw(line, step, discard_tuned_samples=False, **LONG)
-        assert same(kept, draw(line, step, **LONG))
-
-    def test_the_scale_is_frozen_after_tuning(self, line, step, draw):
-        idata = draw(line, step, discard_tuned_samples=False, **LONG)
         for chain in range(2):
             scale = idata.warmup_sample_stats["scale"][chain].values
             assert len(np.unique(scale)) > 100
             (frozen,) = np.unique(idata.sample_stats["scale"][chain])
             assert frozen == scale[-1] or frozen not in scale[:-2]
 
-    def test_no_tuning(self, line, step, draw):
-        idata = draw(line, step, tune=0)
+    def test_one_chain_of_one_variable_without_tuning(self, line, step, draw):
+        idata = draw(line, step, tune=0, chains=1, var_names=["b"])
         assert len(np.unique(idata.sample_stats["scale"])) == 1
-
-    def test_one_chain(self, line, step, draw):
-        assert draw(line, step, chains=1).posterior.sizes["chain"] == 1
-
-    def test_var_names(self, line, step, draw):
-        assert set(draw(line, step, var_names=["b"]).posterior.data_vars) == {"b"}
+        assert idata.posterior.sizes["chain"] == 1
+        assert set(idata.posterior.data_vars) == {"b"}
 
     def test_a_list_of_one_step(self, line, step, draw, same):
         assert same(draw(line, [step]), draw(line, step))

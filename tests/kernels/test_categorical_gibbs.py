@@ -126,6 +126,7 @@ class TestInvariance:
         np.testing.assert_allclose(matrix[pairs], 1 / 6, rtol=1e-12)
 
     def test_a_missing_prior_is_noticed(self):
+        """Planted fault: terms without the prior."""
         assert error_of(transition_matrix(terms=terms_without_prior)) > 0.01
 
     @pytest.mark.parametrize(
@@ -214,16 +215,8 @@ def compiled(n_updates, rng, z, counts, args, population, batch_size):
 
 
 def interpreted(n_updates, rng, z, counts, args, population, batch_size, terms=table_terms):
-    return gibbs_updates(
-        n_updates,
-        rng,
-        z,
-        counts,
-        args,
-        population,
-        BatchDraws(batch_size, draw_category),
-        Target(log_terms=terms),
-    )
+    rule = BatchDraws(batch_size, draw_category)
+    return gibbs_updates(n_updates, rng, z, counts, args, population, rule, Target(log_terms=terms))
 
 
 def run(kernel, n_rows=1000, n_categories=7, n_updates=5, batch_size=100, seed=1, **kwargs):

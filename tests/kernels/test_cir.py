@@ -34,16 +34,6 @@ def test_noncentral_chi_square(shape, theta, h):
     assert stats.kstest(w, law.cdf).pvalue > P_LIMIT
 
 
-@pytest.mark.parametrize("shape", [0.05, 0.7, 20.0])
-@pytest.mark.parametrize("h", [0.05, 1.0, np.inf])
-def test_gamma_is_invariant(shape, h):
-    rng = np.random.default_rng(2)
-    n = 20_000
-    before = np.log(rng.standard_gamma(shape, n))
-    after = transitions(rng, before, np.full(n, shape), h)
-    assert stats.kstest(np.exp(after), stats.gamma(shape).cdf).pvalue > P_LIMIT
-
-
 # With a noisy shape: Corollary 4.2 ------------------------------------------------------------------------
 
 
@@ -54,13 +44,13 @@ def noisy_shapes(rng, a, noise, size):
     return rng.gamma(a**2 / noise, noise / a, size)
 
 
-def run(a, noise, h, theta0, n_steps, n_chains, seed, rate=1.0):
+def run(a, noise, h, theta0, n_steps, n_chains, seed):
     """States of independent chains after `n_steps`."""
     rng = np.random.default_rng(seed)
-    log_theta = np.log(theta0 * np.ones(n_chains)) + math.log(rate)
+    log_theta = np.log(theta0 * np.ones(n_chains))
     for _ in range(n_steps):
         log_theta = transitions(rng, log_theta, noisy_shapes(rng, a, noise, n_chains), h)
-    return np.exp(log_theta - math.log(rate))
+    return np.exp(log_theta)
 
 
 def corollary(a, noise, h, theta0, n_steps, inflation=math.tanh):
@@ -93,28 +83,13 @@ CASES = [
 @pytest.mark.parametrize(("a", "noise", "h", "theta0", "n_steps"), CASES)
 @pytest.mark.covering(5)
 def test_moments_after_some_steps(a, noise, h, theta0, n_steps):
+    """Planted fault: a missing inflation, where there is much noise."""
     x = run(a, noise, h, theta0, n_steps, 200_000, seed=3)
     z_mean, z_variance = errors_off(x, *corollary(a, noise, h, theta0, n_steps))
     assert abs(z_mean) < ERRORS
     assert abs(z_variance) < ERRORS
-
-
-@pytest.mark.parametrize(("a", "noise", "h", "theta0", "n_steps"), [CASES[i] for i in (1, 3, 4, 5)])
-@pytest.mark.covering(3)
-def test_missing_inflation_is_noticed(a, noise, h, theta0, n_steps):
-    x = run(a, noise, h, theta0, n_steps, 200_000, seed=3)
     missing = corollary(a, noise, h, theta0, n_steps, inflation=lambda _: 0.0)
-    assert errors_off(x, *missing)[1] > 2 * ERRORS
-
-
-@pytest.mark.parametrize("rate", [0.02, 1.0, 35.0])
-@pytest.mark.covering(1)
-def test_stationary_variance(rate):
-    a, noise, h = 20.0, 150.0, 0.4
-    x = run(a, noise, h, a / rate, 40, 200_000, seed=4, rate=rate)
-    variance = (a + cir.cir_noise(h) * noise) / rate**2
-    assert np.all(np.abs(errors_off(x, a / rate, variance)) < ERRORS)
-    assert abs(errors_off(x, a / rate, a / rate**2)[1]) > 2 * ERRORS
+    assert noise < 1.0 or errors_off(x, *missing)[1] > 2 * ERRORS
 
 
 # Extremes ---------------------------------------------------------------------------------------------------

@@ -93,6 +93,7 @@ def half_logistic(rng):
 
 
 def test_a_wrong_threshold_is_noticed():
+    """Planted fault: another threshold than the logistic variable."""
     functions = RuleFunctions(half_logistic, ExactBarker().functions.decide, above)
     assert worst_z(trace(ExactBarker(), 6000, field(READS_ALL), functions=functions)) > 6.0
 

@@ -41,7 +41,6 @@ from tests.kernels.three_states import (
     matrix_by_bisection,
     metropolis_matrix,
 )
-from tests.statistical.errors import LIMIT, z_of_count
 
 INF, NAN = math.inf, math.nan
 
@@ -262,22 +261,6 @@ def test_a_wrong_numbering_is_seen():
 # The exact rule -----------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=200, derandomize=True)
-@given(case=exact_rows(30), seed=st.integers(0, 2**32 - 1), u=st.floats(1e-6, 1 - 1e-6))
-def test_the_exact_decision_is_that_of_all_terms(case, seed, u):
-    n, rows = case
-    rng = np.random.default_rng(seed)
-    terms, base = rng.normal(size=n), rng.normal(size=2)
-    base[0] -= terms.sum()
-    exact = math.fsum([*terms, *base])
-    if abs(math.log(u) - exact) < 1e-9:
-        return
-    out, calls = one_transition(metropolis.transitions, Exact(), terms, rows, ScriptedRng([u]), base=base)
-    assert out.accepted == (math.log(u) < exact)
-    assert out.n_used == n
-    np.testing.assert_array_equal(np.sort(np.concatenate(calls)), np.arange(n))
-
-
 def matrix_with(kernel, rows):
     """Transition probabilities of three states with exact rows."""
     schedule = Exact().bind(TERMS.shape[1] - len(rows))
@@ -412,33 +395,3 @@ def test_the_range_is_that_of_the_others(regression):
     ratios = 0.5 * ((y - x @ old) ** 2 - (y - x @ new) ** 2)
     assert found == pytest.approx(np.ptp(ratios[others_of(N, ROWS)]), rel=1e-12)
     assert exact_range(0, new, old, (x, y), numbering(N, []), REGRESSION) == pytest.approx(np.ptp(ratios))
-
-
-# Which of the others are read ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
-def test_all_others_are_equally_likely_to_be_read(blocks):
-    """Also where the length of a block does not divide their number."""
-    n, rows, calls = 60, np.array([0, 7, 8, 9, 31, 59]), 8000
-    rule = TTest(0.5, 10)  # decides on the first batch
-    schedule = rule.bind(n - len(rows))
-    if blocks:
-        schedule = in_blocks(schedule, always=True)
-        assert schedule.block == 10
-    terms = np.random.default_rng(5).normal(size=n)
-    numbered, counts, rng = rows_of(schedule, rows), np.zeros(n), np.random.default_rng(6)
-
-    def log_ratios(q_new, q, index, args):
-        counts[index] += 1
-        return terms[index]
-
-    for _ in range(calls):
-        metropolis.sequential_test(
-            rng, -10.0, NAN, None, None, (), numbered, rule_of(rule, schedule),
-            Target(log_ratios=log_ratios),
-        )  # fmt: skip
-    assert np.all(counts[rows] == 0)
-    z = z_of_count(counts[others_of(n, rows)], calls, 10 / 54)
-    assert np.abs(z).max() < LIMIT
-    assert counts.sum() == 10 * calls

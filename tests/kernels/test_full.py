@@ -19,7 +19,6 @@ from pymc_austerity.kernels.metropolis import Current, full_transitions, total, 
 from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.model.factorisation import vector_of
-from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.target import CHUNK, Target
 from tests.kernels.engines import (
     BOUND_PROPOSALS,
@@ -27,7 +26,6 @@ from tests.kernels.engines import (
     ScriptedRng,
     by,
     compiled_trace,
-    interpreted_trace,
     itself,
     make_trace,
     normal_prior,
@@ -42,16 +40,12 @@ from tests.kernels.three_states import (
     WITHOUT,
     WRONG_WAY_ROUND,
     barker_matrix,
-    counts_of_moves,
     jump,
     matrix_by_bisection,
     metropolis_matrix,
-    worst_p,
 )
 from tests.statistical.theory import stationary
 
-D = 2
-P_LIMIT = 1e-4
 INF, NAN = math.inf, math.nan
 RULES = {"exact": Exact(), "barker": ExactBarker()}
 
@@ -83,13 +77,10 @@ def only(draw):
     return RuleFunctions(draw, None, None)
 
 
-def interpreted_full(propose, adapt, draw, target):
-    return make_trace(full_transitions, itself, constructor(only(draw)), by(propose, ..., adapt), target)
-
-
 @cache
-def compiled_full(*functions):
-    return entry(interpreted_full(*functions), cache=False)
+def compiled_full(propose, adapt, draw, target):
+    make_rule, proposal = constructor(only(draw)), by(propose, ..., adapt)
+    return entry(make_trace(full_transitions, itself, make_rule, proposal, target), cache=False)
 
 
 @cache
@@ -106,49 +97,36 @@ def compiled_at_once(propose, adapt, draw, target):
     return engine
 
 
-PROPOSALS = {name: proposal for name, proposal in BOUND_PROPOSALS.items() if name != "cov"}
 START = np.array([0.5, -1.0])
 
 
 # Against the sequential kernel ----------------------------------------------------------------------
 
 
-def run_both(n, n_local, bound, rule, sequential, full, seed):
+def run_both(n, n_local, bound, rule):
     """Traces of the two kernels, and states of proposals and generators at the end."""
     data, outcomes = regression_data(n_local), []
-    rng, state = np.random.default_rng(seed), deepcopy(bound.state)
-    trace = sequential(bound.propose, bound.adapt, rule.functions, REGRESSION)
+    rng, state = np.random.default_rng(3), deepcopy(bound.state)
+    trace = compiled_trace(bound.propose, bound.adapt, rule.functions, REGRESSION)
     schedule = rule.bind(n_local)
     theirs = trace(n, True, rng, START.copy(), data, rows_of(schedule), state, schedule)
     outcomes.append((theirs, state, rng.random()))
-    rng, state = np.random.default_rng(seed), deepcopy(bound.state)
-    trace = full(bound.propose, bound.adapt, rule.functions.draw, FULL_REGRESSION)
+    rng, state = np.random.default_rng(3), deepcopy(bound.state)
+    trace = compiled_full(bound.propose, bound.adapt, rule.functions.draw, FULL_REGRESSION)
     ours = trace(n, True, rng, START.copy(), data, unknown(n_local, START), state)
     outcomes.append((ours, state, rng.random()))
     return outcomes
 
 
 # Each pair is compiled anew.
-_ONCE = {("scales", "exact"), ("adaptive", "barker"), ("user", "exact")}
-_AGAIN = pytest.mark.slow("the proposal and the rule are each in another pair")
-PAIRS = pytest.mark.parametrize(
-    ("proposal", "rule"),
-    [
-        pytest.param(
-            proposal, RULES[name], id=f"{proposal}-{name}", marks=[_AGAIN] * ((proposal, name) not in _ONCE)
-        )
-        for proposal in PROPOSALS
-        for name in RULES
-    ],
+@pytest.mark.parametrize(
+    ("proposal", "rule"), [("scales", "exact"), ("adaptive", "barker"), ("user", "exact")]
 )
-
-
-@PAIRS
 @pytest.mark.parametrize("n_local", [400, 2 * CHUNK + 100])
 @pytest.mark.covering(1)
 def test_both_kernels_make_the_same_transitions(n_local, proposal, rule):
     (theirs, their_state, their_next), (ours, state, following) = run_both(
-        600, n_local, PROPOSALS[proposal], rule, compiled_trace, compiled_full, seed=3
+        600, n_local, BOUND_PROPOSALS[proposal], RULES[rule]
     )
     assert 5 < ours.accepted.sum() < 590  # something happened
     for name in ("q", "accepted", "n_used"):
@@ -160,26 +138,8 @@ def test_both_kernels_make_the_same_transitions(n_local, proposal, rule):
         np.testing.assert_array_equal(a, b)
 
 
-@PAIRS
-@pytest.mark.covering(1)
-def test_interpreted_and_compiled_draws_are_identical(proposal, rule):
-    (_, (compiled, state, after)) = run_both(
-        250, 400, PROPOSALS[proposal], rule, compiled_trace, compiled_full, seed=4
-    )
-    (sequential, *_), (plain, plain_state, plain_after) = run_both(
-        250, 400, PROPOSALS[proposal], rule, interpreted_trace, interpreted_full, seed=4
-    )
-    assert 5 < plain.accepted.sum() < 245
-    for a, b in zip(compiled, plain, strict=True):
-        np.testing.assert_array_equal(a, b)
-    for a, b in zip(state, plain_state, strict=True):
-        np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(plain.q, sequential.q)
-    assert after == plain_after
-
-
 def test_many_transitions_at_once_equal_one_at_a_time():
-    bound, draw = PROPOSALS["adaptive"], Exact().functions.draw
+    bound, draw = BOUND_PROPOSALS["adaptive"], Exact().functions.draw
     functions = bound.propose, bound.adapt, draw, FULL_REGRESSION
     results = []
     for compiled in (compiled_full, compiled_at_once):
@@ -201,7 +161,7 @@ def test_many_transitions_at_once_equal_one_at_a_time():
 
 def test_the_sum_does_not_drift():
     """After many accepted moves it is still that of the terms at the state, to the last bit."""
-    bound, current = PROPOSALS["scales"], unknown(400, START)
+    bound, current = BOUND_PROPOSALS["scales"], unknown(400, START)
     functions = bound.propose, bound.adapt, Exact().functions.draw, FULL_REGRESSION
     out = compiled_at_once(*functions)(
         5000, False, np.random.default_rng(6), START.copy(), regression_data(400), current, bound.state
@@ -210,15 +170,6 @@ def test_the_sum_does_not_drift():
     assert current.total[0] == total(out.q, regression_data(400), 400, FULL_REGRESSION)
     expected = math.fsum(regression_rows(out.q, np.arange(400), regression_data(400)))
     assert current.total[0] == pytest.approx(expected, rel=1e-13)
-
-
-def test_a_transition_asks_for_the_proposal_and_then_for_one_u():
-    rng, bound = ScriptedRng([0.5], [0.1, -0.2]), RandomWalk(0.1).bind(D)
-    full_transitions(
-        1, False, rng, START, regression_data(400), unknown(400, START), Exact().functions,
-        bound.kernel(bound.state), FULL_REGRESSION,
-    )  # fmt: skip
-    assert rng.calls == ["normal", "random"]
 
 
 # What is read ---------------------------------------------------------------------------------------
@@ -473,38 +424,8 @@ def test_planted_faults_change_the_law_of_three_states(bug, name):
 
 
 def test_a_wrong_scale_of_the_logistic_variable_changes_the_law():
+    """Planted fault: a logistic variable of twice the scale."""
     assert np.abs(stationary(full_matrix(flat_logistic)) - LAW).max() > 0.02
-
-
-def states_of(kernel, draw, hastings, n, seed):
-    """States of a compiled chain from 0."""
-    rng, q = np.random.default_rng(seed), np.zeros(1)
-    n_local = TERMS.shape[1]
-    if kernel == "full":
-        trace = compiled_full(jump, no_adaptation, draw, TABLE)
-        return trace(n, False, rng, q, (TERMS,), unknown(n_local, q), hastings).q[:, 0].astype(int)
-    rule = ExactBarker()
-    functions = rule.functions._replace(draw=draw)
-    trace = compiled_trace(jump, no_adaptation, functions, TABLE)
-    schedule = rule.bind(n_local)
-    out = trace(n, False, rng, q, (TERMS,), rows_of(schedule), hastings, schedule)
-    return out.q[:, 0].astype(int)
-
-
-@pytest.mark.parametrize(
-    "kernel", ["full", pytest.param("sequential", marks=pytest.mark.slow("the kernel of other tests again"))]
-)
-@pytest.mark.slow("long runs")
-def test_frequencies_with_barkers_rule(kernel):
-    """Each move has probability 1 / (1 + exp(-log ratio)), and only with the right random number."""
-    for draw, hastings, right in (
-        (logistic, RIGHT, True),
-        (logistic, WITHOUT, False),
-        (flat_logistic, RIGHT, False),
-        (Exact().functions.draw, RIGHT, False),
-    ):
-        counts = counts_of_moves(states_of(kernel, draw, hastings, 60_000, seed=13))
-        assert (worst_p(counts, MATRICES["barker"]) > P_LIMIT) == right
 
 
 # In a step --------------------------------------------------------------------------------------------

@@ -152,6 +152,7 @@ def test_a_scan_leaves_the_global_part_alone_and_not_the_posterior(name):
 
 @pytest.mark.parametrize("move", [with_change_of_global, with_change_taken_off])
 def test_global_terms_that_are_not_cancelled_change_the_law(move):
+    """Planted fault: global terms that are counted against the move, or for it."""
     assert error_of_law(INNER, move=move) > 0.02
 
 

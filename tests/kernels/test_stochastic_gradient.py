@@ -183,15 +183,8 @@ def test_ratios_between_step_sizes_are_interpolated():
 
 
 def test_step_sizes_decrease():
-    outcome = langevin_transitions(
-        3,
-        5,
-        np.random.default_rng(0),
-        np.zeros(2),
-        (rows(), H),
-        dynamics(0.001, 10, tau=2.0, kappa=0.5),
-        TARGET,
-    )
+    rng, shrinking = np.random.default_rng(0), dynamics(0.001, 10, tau=2.0, kappa=0.5)
+    outcome = langevin_transitions(3, 5, rng, np.zeros(2), (rows(), H), shrinking, TARGET)
     assert outcome.step_size == pytest.approx(0.001 * (1 + 7 / 2) ** -0.5)
     assert outcome.n_used == 30
 

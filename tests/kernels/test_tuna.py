@@ -300,6 +300,7 @@ def test_planted_faults_are_noticed(monkeypatch, bug):
 
 
 def test_wrong_proposal_ratios_are_noticed():
+    """Planted fault: proposals whose ratio is left out."""
     kernel = Kernel(SMALL, make_sampler(SMALL), 0.0, WITHOUT)
     assert errors(kernel.matrix(), law_of(SMALL))[0] > 1e-3
 
@@ -405,10 +406,10 @@ def bounds_of(data, most=np.inf, factor=1.0, rounding=1e-12):
     return sampler_of(np.zeros(D), np.eye(D), np.full(3, np.inf), np.tile(c, (3, 1)), rounding, most)
 
 
-def run(trace, n, data, sampler, *, chi=0.0, seed=2, debug=False, tune=True, kernel_rng=None):
+def run(trace, n, data, sampler, *, chi=0.0, debug=False):
     bound = AdaptiveRandomWalk().bind(D, 0.3)
-    rng, rule = np.random.default_rng(seed), counting(chi, debug)
-    found = trace(n, tune, rng, np.zeros(D), data, sampler, bound.state, rule)
+    rng, rule = np.random.default_rng(2), counting(chi, debug)
+    found = trace(n, True, rng, np.zeros(D), data, sampler, bound.state, rule)
     return found, bound.state, rng.random(), rule.violations[0]
 
 
@@ -421,21 +422,19 @@ def both():
 
 
 @pytest.mark.parametrize(
-    ("seed", "chi", "most"),
+    ("chi", "most"),
     [
-        (2, 0.0, np.inf),
-        pytest.param(2, 0.05, np.inf, marks=pytest.mark.slow("draws many rows, interpreted")),
-        (2, 0.0, 10.0),
-        pytest.param(3, 0.0, np.inf, marks=pytest.mark.slow("another seed")),
-        pytest.param(3, 0.0, 10.0, marks=pytest.mark.slow("another seed")),
+        (0.0, np.inf),
+        (0.0, 10.0),
+        pytest.param(0.05, np.inf, marks=pytest.mark.slow("draws many rows, interpreted")),
     ],
 )
 @pytest.mark.covering(1)
-def test_interpreted_and_compiled_draws_are_identical(data, seed, chi, most):
+def test_interpreted_and_compiled_draws_are_identical(data, chi, most):
     """NumPy's Poisson numbers are numba's; powers of numbers may differ in their last digits."""
     sampler = bounds_of(data, most)
     (ours, state, after, _), (theirs, plain, plain_after, _) = (
-        run(trace, 150, data, sampler, chi=chi, seed=seed) for trace in both()
+        run(trace, 150, data, sampler, chi=chi) for trace in both()
     )
     assert 20 < ours.accepted.sum() < 140
     assert ours.n_used.max() > 20
@@ -448,16 +447,18 @@ def test_interpreted_and_compiled_draws_are_identical(data, seed, chi, most):
         np.testing.assert_array_equal(a, b)
 
 
+@numba.njit
+def poisson_numbers(rng, mean, n):
+    return np.array([rng.poisson(mean) for _ in range(n)])
+
+
 @pytest.mark.parametrize("mean", [0.0, 1e-9, 0.3, 3.0, 9.99, 10.0, 11.5, 300.0, 1e5, 1e9])
 def test_poisson_numbers_are_those_of_numpy(mean):
     """Below 10 they are made in one way, and from there on in another."""
-
-    @numba.njit
-    def some(rng, mean, n):
-        return np.array([rng.poisson(mean) for _ in range(n)])
-
     ours, theirs = np.random.default_rng(6), np.random.default_rng(6)
-    np.testing.assert_array_equal(some(ours, mean, 2000), [theirs.poisson(mean) for _ in range(2000)])
+    np.testing.assert_array_equal(
+        poisson_numbers(ours, mean, 2000), [theirs.poisson(mean) for _ in range(2000)]
+    )
     assert ours.random() == theirs.random()
 
 
@@ -487,16 +488,9 @@ def test_all_that_was_drawn_is_read(data, n):
         return np.zeros(len(index))
 
     rng = Rng(np.random.default_rng(7).random(3 * n), n)
-    sampler = bounds_of(data)
+    rows, target = drawn_by(bounds_of(data)), Target(normal_global, log_ratios)
     result, used = tuna.poisson_log_ratio(
-        rng,
-        np.ones(D),
-        np.zeros(D),
-        data,
-        drawn_by(sampler),
-        Move(0, 3.0),
-        counting(),
-        Target(normal_global, log_ratios),
+        rng, np.ones(D), np.zeros(D), data, rows, Move(0, 3.0), counting(), target
     )
     assert (result, used, rng.uniforms) == (0.0, n, [])
     assert sum(map(len, asked)) == n

@@ -15,7 +15,6 @@ from pymc_austerity.mode.newton import (
     flat_direction,
     maximise,
 )
-from pymc_austerity.target import QuadraticProxy
 
 RNG = np.random.default_rng(8)
 
@@ -58,7 +57,9 @@ def test_quadratic(condition):
     precision = turn @ np.diag(np.geomspace(1.0, condition, n)) @ turn.T
     precision = (precision + precision.T) / 2.0
     mode = RNG.normal(size=n)
-    found = maximise(quadratic(mode, precision), mode + 1.0)
+    start = mode + 1.0
+    found = maximise(quadratic(mode, precision), start)
+    np.testing.assert_array_equal(start, mode + 1.0)  # it is kept
     error = found.mode - mode
     assert np.sqrt(error @ precision @ error) < 1e-6
     assert found.gradient_norm < 1e-6
@@ -89,15 +90,6 @@ def test_logistic(start):
     assert np.linalg.norm(newton) < 1e-6
     np.testing.assert_allclose(found.precision, -hessian)
     assert found.passes < 40
-
-
-@pytest.mark.parametrize("start", [-3.0, 0.0, 2.0, 6.0])
-def test_poisson_rate(start):
-    def density(q):
-        rate = np.exp(q)
-        return float(30.0 * q[0] - 10.0 * rate[0]), 30.0 - 10.0 * rate, -10.0 * np.diag(rate)
-
-    np.testing.assert_allclose(maximise(density, np.array([start])).mode, np.log(3.0), atol=1e-6)
 
 
 @pytest.mark.parametrize("start", [[0.0, 0.5], [3.0, -2.0], [0.01, 0.0]])
@@ -230,18 +222,6 @@ def test_separated_responses():
     assert error.value.passes > 1
 
 
-def test_separated_group():
-    """Only the intercept of the group without a single success has no estimate."""
-    group = RNG.integers(0, 4, size=400)
-    x = np.eye(4)[group]
-    y = np.where(group == 2, 0.0, RNG.integers(0, 2, size=400).astype(float))
-    with pytest.raises(NoMaximumError) as error:
-        maximise(logistic(x, y), np.zeros(4))
-    direction = np.abs(error.value.direction)
-    assert direction.argmax() == 2
-    assert np.delete(direction, 2).max() < 0.1 * direction[2]
-
-
 @pytest.mark.parametrize("scale", [1.0, 1e-5])
 def test_flat_direction(scale):
     """Two coefficients of which only a sum counts."""
@@ -251,15 +231,6 @@ def test_flat_direction(scale):
     with pytest.raises(NoMaximumError, match="flat") as error:
         maximise(logistic(x, y), np.array([0.1, -0.1, 0.2]))
     assert angle(error.value.direction / [1.0, 1.0, 1.0 / scale], np.array([0.0, 1.0, -1.0])) < 1e-3
-
-
-def test_variable_without_influence():
-    def density(q):
-        return -0.5 * q[0] ** 2, np.array([-q[0], 0.0]), np.diag([-1.0, 0.0])
-
-    with pytest.raises(NoMaximumError, match="flat") as error:
-        maximise(density, np.array([1.0, 1.0]))
-    np.testing.assert_array_equal(error.value.direction, [0.0, 1.0])
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])
@@ -286,22 +257,8 @@ def test_passes_are_counted():
     assert maximise(density, np.zeros(2)).passes == len(calls)
 
 
-def test_start_is_kept():
-    start = np.zeros(2)
-    maximise(quadratic(np.ones(2), np.eye(2)), start)
-    np.testing.assert_array_equal(start, np.zeros(2))
-
-
 def test_flat_direction_of_a_matrix():
     assert flat_direction(np.diag([1e-12, 1.0, 1e12])) is None
     np.testing.assert_array_equal(flat_direction(np.diag([1.0, 0.0])), [0.0, 1.0])
     negative = flat_direction(np.array([[1.0, 2.0], [2.0, 1.0]]))
     assert angle(negative, np.array([1.0, -1.0])) < 1e-12
-
-
-def test_whitening():
-    root = RNG.normal(size=(4, 4))
-    precision = root @ root.T + np.eye(4)
-    factor = QuadraticProxy(np.zeros(len(precision)), precision).factors()[1]
-    np.testing.assert_allclose(factor @ factor.T, np.linalg.inv(precision), rtol=1e-10)
-    np.testing.assert_array_equal(factor, np.triu(factor))

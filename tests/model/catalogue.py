@@ -9,7 +9,7 @@ import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 
 import numpy as np
 import pandas as pd
@@ -36,23 +36,33 @@ MODELS = []
 REFUSED = []
 
 
+class Prior:
+    """The default of an argument: a variable of its name is the argument."""
+
+    def __init__(self, distribution, *parameters, shape=()):
+        self._made_of, self._shape = (distribution, *parameters), shape
+
+    def __getitem__(self, shape):
+        return Prior(*self._made_of, shape=shape)
+
+    def __call__(self, name):
+        distribution, *parameters = self._made_of
+        return distribution(name, *parameters, shape=self._shape)
+
+
+NORMAL, HALF = Prior(pm.Normal, 0, 1), Prior(pm.HalfNormal, 1)
+EXPON, BETA, NARROW = Prior(pm.Exponential, 1), Prior(pm.Beta, 2, 2), Prior(pm.Normal, 0, 0.5)
+
 # Priors that a function takes by name; `beta` has a coefficient for each column of X.
-PRIORS = {
-    "a": partial(pm.Normal, mu=0, sigma=1),
-    "b": partial(pm.Normal, mu=0, sigma=1),
-    "beta": partial(pm.Normal, mu=0, sigma=1),
-    "mu": partial(pm.Normal, mu=0, sigma=1),
-    "sigma": partial(pm.HalfNormal, sigma=1),
-    "tau": partial(pm.HalfNormal, sigma=1),
-}
+PRIORS = dict.fromkeys(("a", "b", "mu"), NORMAL) | dict.fromkeys(("sigma", "tau"), HALF)
 
 
 def add(entries, *, ask=None, seed=None, columns=None, **outcome):
     """Decorate a function that defines the model of an entry, with `ask` for the subset.
 
     It takes by name: `rng`, the random numbers of `seed`; or, of `columns`, which has the shape of a matrix
-    and a seed, `rng` and the matrix `X`; and variables with the priors above. What it returns, if anything,
-    is done to the model.
+    and a seed, `rng` and the matrix `X`; and variables with the priors above. An argument that has a `Prior`
+    is a variable, too. What the function returns, if anything, is done to the model.
     """
 
     def register(define):
@@ -64,10 +74,13 @@ def add(entries, *, ask=None, seed=None, columns=None, **outcome):
                 given["X"] = given["rng"].normal(size=shape)
             with pm.Model() as model, warnings.catch_warnings():
                 warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
-                names = list(inspect.signature(define).parameters)
-                for name in [name for name in names if name in PRIORS]:
-                    given[name] = PRIORS[name](name, **({"shape": shape[1]} if name == "beta" else {}))
-                change = define(**{name: given[name] for name in names})
+                arguments = inspect.signature(define).parameters
+                priors = PRIORS | ({"beta": NORMAL[shape[1]]} if shape else {})
+                for name, argument in arguments.items():
+                    prior = priors.get(name) if argument.default is argument.empty else argument.default
+                    if prior is not None:
+                        given[name] = prior(name)
+                change = define(**{name: given[name] for name in arguments})
             return model if change is None else change(model), ask
 
         entries.append(Entry(build, **outcome))
@@ -127,15 +140,13 @@ def linear_matmul(rng, X, beta):
 
 
 @required("y", ask=["beta", "sigma"], columns=(1302, 3, 3))
-def linear_dot(rng, X, beta):
-    sigma = pm.Exponential("sigma", 1)
+def linear_dot(rng, X, beta, sigma=EXPON):
     pm.Normal("y", pm.math.dot(X, beta), sigma, observed=rng.normal(size=1302))
 
 
 @optional(ask=["c"], columns=(1400, 2, 4))
-def sums_of_products(rng, X, b):
+def sums_of_products(rng, X, b, c=NORMAL):
     a = pm.Normal("a", 0, 5)
-    c = pm.Normal("c", 0, 1)
     mu = a + b * X[:, 0] + c * X[:, 1] + b * c * X[:, 0] * X[:, 1]
     pm.Normal("y", mu, 0.7, observed=rng.normal(size=1400))
 
@@ -180,25 +191,22 @@ def pm_data(rng, X, beta):
 
 
 @required("y", ask=["intercept"], columns=(1502, 3, 11))
-def pm_data_shape(rng, X, beta):
+def pm_data_shape(rng, X, beta, intercept=NORMAL):
     X = pm.Data("X", X)
-    intercept = pm.Normal("intercept", 0, 1)
     eta = intercept + X @ beta
     pm.Bernoulli("y", logit_p=eta, shape=X.shape[0], observed=rng.integers(2, size=1502))
 
 
 @optional(ask=["theta"], seed=12)
-def pm_data_group_index(rng):
+def pm_data_group_index(rng, theta=NORMAL[30]):
     group = pm.Data("group", rng.integers(30, size=1503))
-    theta = pm.Normal("theta", 0, 1, shape=30)
     pm.Normal("y", theta[group], 1, observed=rng.normal(size=1503))
 
 
 @optional(columns=(1303, 3, 13))
-def fortran_order(rng, X, beta):
+def fortran_order(rng, X, beta, gamma=NORMAL[3]):
     X = np.asfortranarray(X)
     X_data = pm.Data("X", X)
-    gamma = pm.Normal("gamma", 0, 1, shape=3)
     pm.Normal("y", X @ beta + X_data @ gamma, 1, observed=rng.normal(size=1303))
 
 
@@ -208,17 +216,15 @@ def single_precision(rng, X, beta):
 
 
 @optional(columns=(1305, 3, 15))
-def pandas_inputs(rng, X, b):
+def pandas_inputs(rng, X, b, beta=NORMAL[2]):
     frame = pd.DataFrame(X, columns=list("uvw"), index=np.arange(1305)[::-1])
-    beta = pm.Normal("beta", 0, 1, shape=2)
     mu = pm.math.dot(frame[["u", "v"]], beta) + b * pt.as_tensor(frame["w"])
     pm.Normal("y", mu, 1, observed=pd.Series(rng.normal(size=1305), index=frame.index))
 
 
 @optional(columns=(1306, 2, 16))
-def constant_and_duplicated_columns(rng, X):
+def constant_and_duplicated_columns(rng, X, beta=NORMAL[5]):
     X = np.column_stack([np.ones(1306), X, X[:, 0], np.ones(1306)])
-    beta = pm.Normal("beta", 0, 1, shape=5)
     pm.Normal("y", X @ beta, 1, observed=np.round(rng.normal(size=1306)))
 
 
@@ -280,10 +286,9 @@ def varying_intercepts_centred(rng, X, tau, b):
 
 
 @required("y", ask=["mu", "tau"], seed=25)
-def varying_intercepts_non_centred(rng, tau):
+def varying_intercepts_non_centred(rng, tau, z=NORMAL[50]):
     g = rng.integers(50, size=1701)
     mu = pm.Normal("mu", 0, 2)
-    z = pm.Normal("z", 0, 1, shape=50)
     theta = pm.Deterministic("theta", mu + tau * z)
     pm.Bernoulli("y", logit_p=theta[g], observed=rng.integers(2, size=1701))
 
@@ -297,27 +302,23 @@ def varying_intercepts_many_groups(rng, tau, sigma):
 
 
 @required("y", ask=["theta"], columns=(1702, 1, 27))
-def varying_slopes(rng, X):
+def varying_slopes(rng, X, mu=NORMAL[2], tau=HALF[2]):
     g = rng.integers(40, size=1702)
-    mu = pm.Normal("mu", 0, 1, shape=2)
-    tau = pm.HalfNormal("tau", 1, shape=2)
     theta = pm.Normal("theta", mu, tau, shape=(40, 2))
     eta = theta[g, 0] + theta[g][:, 1] * X[:, 0]
     pm.Normal("y", eta, 1, observed=rng.normal(size=1702))
 
 
 @optional(columns=(1703, 3, 28))
-def varying_slopes_row_products(rng, X):
+def varying_slopes_row_products(rng, X, theta=NORMAL[40, 3]):
     g = rng.integers(40, size=1703)
-    theta = pm.Normal("theta", 0, 1, shape=(40, 3))
     pm.Normal("y", (X * theta[g]).sum(axis=-1), 1, observed=rng.normal(size=1703))
 
 
 @optional(ask=["alpha"], seed=29)
-def nested_groups(rng):
+def nested_groups(rng, alpha=NORMAL[7]):
     g = rng.integers(60, size=1704)
     region = rng.integers(7, size=60)
-    alpha = pm.Normal("alpha", 0, 1, shape=7)
     theta = pm.Normal("theta", alpha[region], 0.5)
     pm.Normal("y", theta[g] + alpha[region][g], 1, observed=rng.normal(size=1704))
 
@@ -360,8 +361,7 @@ def transformed_latents(rng):
 
 
 @required("y", ask=["alpha"], columns=(1550, 2, 35))
-def negative_binomial(rng, X, beta):
-    alpha = pm.Exponential("alpha", 1)
+def negative_binomial(rng, X, beta, alpha=EXPON):
     pm.NegativeBinomial("y", mu=pt.exp(X @ beta), alpha=alpha, observed=rng.poisson(2, size=1550))
 
 
@@ -406,15 +406,13 @@ def beta_mean_and_sd(rng, X):
 
 
 @optional(columns=(1558, 2, 43))
-def weibull(rng, X):
-    coef = pm.Normal("coef", 0, 1, shape=2)
+def weibull(rng, X, coef=NORMAL[2]):
     alpha = pm.HalfNormal("alpha", 2)
     pm.Weibull("y", alpha, pt.exp(X @ coef), observed=rng.weibull(1.5, size=1558))
 
 
 @optional(columns=(1559, 2, 44))
-def laplace(rng, X, beta):
-    b = pm.HalfNormal("b", 1)
+def laplace(rng, X, beta, b=HALF):
     pm.Laplace("y", X @ beta, b, observed=rng.laplace(size=1559))
 
 
@@ -427,56 +425,49 @@ def beta_binomial(rng):
 
 
 @required("y", ask=["w"], seed=46)
-def normal_mixture(rng):
+def normal_mixture(rng, sigma=HALF[3]):
     w = pm.Dirichlet("w", np.ones(3))
     mu = pm.Normal("mu", [-2, 0, 2], 1)
-    sigma = pm.HalfNormal("sigma", 1, shape=3)
     pm.NormalMixture("y", w, mu, sigma, observed=rng.normal(size=1651))
 
 
 @optional(ask=["beta"], columns=(1652, 2, 47))
-def mixture_of_regressions(rng, X):
+def mixture_of_regressions(rng, X, sigma=HALF[2]):
     w = pm.Dirichlet("w", np.ones(2))
     beta = pm.Normal("beta", [[-1, 0], [0, 1]], 1)
-    sigma = pm.HalfNormal("sigma", 1, shape=2)
     parts = [pm.Normal.dist(X @ beta[k], sigma[k]) for k in range(2)]
     pm.Mixture("y", w, parts, observed=rng.normal(size=1652))
 
 
 @optional(columns=(1653, 2, 48))
-def mixture_with_covariate_weights(rng, X):
-    gamma = pm.Normal("gamma", 0, 1, shape=(2, 3))
+def mixture_with_covariate_weights(rng, X, gamma=NORMAL[2, 3]):
     mu = pm.Normal("mu", [-1, 0, 1], 1)
     w = pm.math.softmax(X @ gamma, axis=1)
     pm.NormalMixture("y", w, mu, 1, observed=rng.normal(size=1653))
 
 
 @optional(seed=49)
-def mixture_by_hand(rng, mu):
+def mixture_by_hand(rng, mu, w=BETA):
     y = pm.Data("y", rng.normal(size=1654))
-    w = pm.Beta("w", 2, 2)
     first = pt.log(w) + pm.logp(pm.Normal.dist(mu, 1), y)
     second = pt.log1p(-w) + pm.logp(pm.Normal.dist(0, 3), y)
     pm.Potential("mixture", pm.math.logsumexp([first, second], axis=0).sum())
 
 
 @required("y", columns=(1655, 3, 50))
-def categorical(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=(3, 4))
+def categorical(rng, X, beta=NORMAL[3, 4]):
     pm.Categorical("y", logit_p=X @ beta, observed=rng.integers(4, size=1655))
 
 
 @optional(columns=(1656, 3, 51))
-def categorical_softmax(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=(3, 4))
+def categorical_softmax(rng, X, beta=NORMAL[3, 4]):
     p = pm.math.softmax(X @ beta, axis=-1)
     pm.Categorical("y", p, observed=rng.integers(4, size=1656))
 
 
 @optional(columns=(1657, 2, 52))
-def multinomial(rng, X):
+def multinomial(rng, X, beta=NORMAL[2, 3]):
     counts = rng.multinomial(10, [0.2, 0.3, 0.5], size=1657)
-    beta = pm.Normal("beta", 0, 1, shape=(2, 3))
     pm.Multinomial("y", 10, pm.math.softmax(X @ beta, axis=-1), observed=counts)
 
 
@@ -500,19 +491,17 @@ def censored(rng, X, beta, sigma):
 
 
 @optional(ask=["psi"], columns=(1661, 2, 56))
-def zero_inflated_poisson(rng, X, beta):
-    psi = pm.Beta("psi", 2, 2)
+def zero_inflated_poisson(rng, X, beta, psi=BETA):
     y = rng.poisson(1, size=1661) * rng.integers(2, size=1661)
     pm.ZeroInflatedPoisson("y", psi, pt.exp(X @ beta), observed=y)
 
 
 @optional(columns=(1662, 2, 57))
-def custom_dist(rng, X, beta):
+def custom_dist(rng, X, beta, log_scale=NORMAL):
     def logp(value, mu, log_scale):
         z = (value - mu) * pt.exp(-log_scale)
         return -pt.log(pt.cosh(z)) - log_scale
 
-    log_scale = pm.Normal("log_scale", 0, 1)
     pm.CustomDist("y", X @ beta, log_scale, logp=logp, observed=rng.normal(size=1662))
 
 
@@ -520,22 +509,17 @@ def custom_dist(rng, X, beta):
 
 
 @optional(ask=["sigma"], seed=58)
-def matrix_of_observations(rng):
-    mu = pm.Normal("mu", 0, 1, shape=3)
-    sigma = pm.HalfNormal("sigma", 1, shape=3)
+def matrix_of_observations(rng, mu=NORMAL[3], sigma=HALF[3]):
     pm.Normal("y", mu, sigma, observed=rng.normal(size=(1250, 3)))
 
 
 @optional(columns=(1251, 2, 59))
-def transposed_matrix_of_observations(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=(3, 2))
-    sigma = pm.HalfNormal("sigma", 1, shape=(3, 1))
+def transposed_matrix_of_observations(rng, X, beta=NORMAL[3, 2], sigma=HALF[3, 1]):
     pm.Normal("y", beta @ X.T, sigma, observed=rng.normal(size=(3, 1251)))
 
 
 @optional(ask=["chol"], columns=(1252, 2, 60))
-def multivariate_normal_rows(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=(2, 3))
+def multivariate_normal_rows(rng, X, beta=NORMAL[2, 3]):
     sd = pm.Exponential.dist(1, shape=3)
     chol, _, _ = pm.LKJCholeskyCov("chol", n=3, eta=2, sd_dist=sd)
     pm.MvNormal("y", X @ beta, chol=chol, observed=rng.normal(size=(1252, 3)))
@@ -557,9 +541,8 @@ def potential_sum(rng, X, beta, sigma):
 
 
 @required("likelihood", columns=(1353, 2, 63))
-def potential_difference_of_sums(rng, X, beta):
+def potential_difference_of_sums(rng, X, beta, scale=HALF):
     y = rng.integers(2, size=1353)
-    scale = pm.HalfNormal("scale", 1)
     eta = X @ beta
     value = 0.5 * scale * pt.sum(y * eta) - pt.sum(pm.math.log1pexp(eta))
     pm.Potential("likelihood", value)
@@ -615,8 +598,7 @@ def potential_matrix_sum_of_columns(X, beta):
 
 
 @required("y", "z", ask=["rate"], columns=(1204, 2, 71))
-def two_observed(rng, X, beta):
-    rate = pm.HalfNormal("rate", 1)
+def two_observed(rng, X, beta, rate=HALF):
     pm.Bernoulli("y", logit_p=X @ beta, observed=rng.integers(2, size=1204))
     pm.Poisson("z", rate * pt.exp(beta[0]), observed=rng.poisson(2, size=2205))
 
@@ -700,11 +682,9 @@ def random_walk_of_latents_by_hand(rng, tau):
 
 
 @optional(ask=["tau"], seed=82)
-def switchpoint(rng):
+def switchpoint(rng, a=EXPON, b=EXPON):
     t = np.arange(1212)
     tau = pm.DiscreteUniform("tau", 0, 1211)
-    a = pm.Exponential("a", 1)
-    b = pm.Exponential("b", 1)
     pm.Poisson("y", pt.switch(t < tau, a, b), observed=rng.poisson(1 + (t > 500)))
 
 
@@ -712,34 +692,28 @@ def switchpoint(rng):
 
 
 @optional(columns=(1213, 1, 83))
-def polynomial(rng, X):
+def polynomial(rng, X, beta=NORMAL[4]):
     x = pm.Data("x", X[:, 0])
-    beta = pm.Normal("beta", 0, 1, shape=4)
     design = pt.stack([pt.ones_like(x), x, x**2, x**3], axis=1)
     pm.Normal("y", design @ beta, 1, observed=rng.normal(size=1213))
 
 
 @optional(ask=["c"], columns=(1214, 1, 84))
-def hinge(rng, X):
-    a = pm.Normal("a", 0, 1, shape=2)
-    c = pm.Normal("c", 0, 0.5)
+def hinge(rng, X, a=NORMAL[2], c=NARROW):
     pm.Normal("y", a[0] + a[1] * pt.maximum(X[:, 0] - c, 0), 1, observed=rng.normal(size=1214))
 
 
 @optional(columns=(1215, 1, 85))
-def splines_with_moving_knots(rng, X):
+def splines_with_moving_knots(rng, X, coef=NORMAL[3]):
     knots = pm.Normal("knots", [-1, 0, 1], 0.2)
-    coef = pm.Normal("coef", 0, 1, shape=3)
     basis = pt.maximum(X - knots, 0)
     pm.Normal("y", basis @ coef, 1, observed=rng.normal(size=1215))
 
 
 @optional(ask=["w"], columns=(1216, 4, 86))
-def network(rng, X):
+def network(rng, X, b=NORMAL[5], w=NORMAL[2]):
     W = pm.Normal("W", 0, 1, shape=(4, 5), initval=rng.normal(size=(4, 5)))
-    b = pm.Normal("b", 0, 1, shape=5)
     V = pm.Normal("V", 0, 1, shape=(5, 2), initval=rng.normal(size=(5, 2)))
-    w = pm.Normal("w", 0, 1, shape=2)
     out = pt.tanh(pt.tanh(X @ W + b) @ V) @ w
     pm.Bernoulli("y", logit_p=out, observed=rng.integers(2, size=1216))
 
@@ -764,23 +738,18 @@ def set_subtensor(rng, X, beta, a):
 
 
 @optional(columns=(1218, 2, 90))
-def increment_some_rows(rng, X, beta):
+def increment_some_rows(rng, X, beta, a=NORMAL[200]):
     some = rng.choice(1218, size=200, replace=False)
-    a = pm.Normal("a", 0, 1, shape=200)
     pm.Normal("y", pt.inc_subtensor((X @ beta)[some], a), 1, observed=rng.normal(size=1218))
 
 
 @optional(seed=91)
-def repeated_groups(rng):
-    theta = pm.Normal("theta", 0, 1, shape=40)
-    phi = pm.Normal("phi", 0, 1, shape=30)
+def repeated_groups(rng, theta=NORMAL[40], phi=NORMAL[30]):
     pm.Normal("y", pt.repeat(theta, 30) + pt.tile(phi, 40), 1, observed=rng.normal(size=1200))
 
 
 @optional(seed=92)
-def flattened_table(rng):
-    rows = pm.Normal("rows", 0, 1, shape=40)
-    cells = pm.Normal("cells", 0, 1, shape=31)
+def flattened_table(rng, rows=NORMAL[40], cells=NORMAL[31]):
     pm.Normal("y", (rows[:, None] + cells[None, :]).ravel(), 1, observed=rng.normal(size=1240))
 
 
@@ -814,27 +783,23 @@ def spectral_gaussian_process(rng, X):
 
 
 @not_finite(seed=97)
-def observations_out_of_bounds(rng):
-    upper = pm.HalfNormal("upper", 1)
+def observations_out_of_bounds(rng, upper=HALF):
     pm.Uniform("y", 0, upper, observed=rng.uniform(0, 3, size=1223))
 
 
 @not_finite(columns=(1224, 1, 98))
-def undefined_rows(X, sigma):
-    a = pm.HalfNormal("a", 1)
+def undefined_rows(X, sigma, a=HALF):
     pm.Potential("p", -pt.sqrt(a + X[:, 0]) / sigma)
 
 
 @not_finite(columns=(1235, 1, 99))
-def invalid_scales(rng, X):
-    a = pm.HalfNormal("a", 1)
+def invalid_scales(rng, X, a=HALF):
     sigma = a + 0.5 * X[:, 0]  # negative in some rows
     pm.Normal("y", 0, sigma, observed=rng.normal(size=1235))
 
 
 @not_finite(columns=(1236, 1, 100))
-def invalid_probabilities(rng, X):
-    b = pm.HalfNormal("b", 1)
+def invalid_probabilities(rng, X, b=HALF):
     p = 0.5 + 0.3 * b * X[:, 0]  # outside [0, 1] in some rows
     pm.Bernoulli("y", p, observed=rng.integers(2, size=1236))
 
@@ -850,8 +815,7 @@ def gaussian_process(rng, X):
 
 
 @refused(r"\btotal\b", r"cumsum|cumulative|CumOp", columns=(1225, 1, 102))
-def cumulated_predictor(rng, X):
-    theta = pm.Normal("theta", 0, 1)
+def cumulated_predictor(rng, X, theta=NORMAL):
     pm.Normal("total", pt.cumsum(theta * X[:, 0]), 5, observed=rng.normal(size=1225))
 
 
@@ -893,8 +857,7 @@ def total_size(rng, X, beta):
 
 
 @refused(r"\bfield\b", seed=108)
-def one_multivariate_normal(rng):
-    scale = pm.HalfNormal("scale", 1)
+def one_multivariate_normal(rng, scale=HALF):
     cov = scale**2 * np.eye(1050) + 0.1
     pm.MvNormal("field", np.zeros(1050), cov, observed=rng.normal(size=1050))
 
@@ -911,6 +874,5 @@ def kernel_times_latents(rng, X):
 
 
 @refused(r"\bpartition\b", r"\b([Ll]og|[Ss]um|[Ee]xp|[Ll]og[Ss]um[Ee]xp)\b", columns=(1234, 1, 111))
-def partition_function(X):
-    theta = pm.Normal("theta", 0, 1)
+def partition_function(X, theta=NORMAL):
     pm.Potential("partition", -pt.log(pt.sum(pt.exp(theta * X[:, 0]))))

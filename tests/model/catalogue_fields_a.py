@@ -8,7 +8,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
-from .catalogue import coords, refused_so_far, required, scanned
+from .catalogue import BETA, EXPON, HALF, NARROW, NORMAL, coords, refused_so_far, required, scanned
 
 ORDERED = pm.distributions.transforms.ordered
 
@@ -24,30 +24,24 @@ def with_gaps(values, rng, share=0.1):
 
 
 @required("cover", ask=["phi"], columns=(1101, 3, 1001))
-def plant_cover(rng, X):
-    alpha = pm.Normal("alpha", 0, 1)
-    beta = pm.Normal("beta", 0, 0.5, shape=3)
+def plant_cover(rng, X, alpha=NORMAL, beta=NARROW[3]):
     phi = pm.Exponential("phi", 0.1, initval=10)
     mu = pm.Deterministic("mu", pm.math.invlogit(alpha + pm.math.dot(X, beta)))
     pm.Beta("cover", alpha=mu * phi, beta=(1 - mu) * phi, observed=rng.beta(3, 5, size=1101))
 
 
 @required("nests", ask=["a"], columns=(1102, 2, 1002))
-def zero_inflated_nests(rng, X):
+def zero_inflated_nests(rng, X, a=NORMAL[2], b=NARROW[2]):
     y = rng.poisson(3, size=1102) * rng.integers(2, size=1102)
-    a = pm.Normal("a", 0, 1, shape=2)
-    b = pm.Normal("b", 0, 0.5, shape=2)
     present = pm.math.sigmoid(a[0] + a[1] * X[:, 0])
     rate = pm.math.exp(b[0] + b[1] * X[:, 1])
     pm.ZeroInflatedPoisson("nests", psi=present, mu=rate, observed=y)
 
 
 @required("fish", ask=["z", "alpha"], seed=1003)
-def zero_inflated_negative_binomial_catch(rng):
+def zero_inflated_negative_binomial_catch(rng, z=NORMAL[3], c=NORMAL[2]):
     camper, child = rng.integers(2, size=1103), rng.integers(4, size=1103)
     y = rng.negative_binomial(2, 0.3, size=1103) * rng.integers(2, size=1103)
-    z = pm.Normal("z", 0, 1, shape=3)
-    c = pm.Normal("c", 0, 1, shape=2)
     alpha = pm.Gamma("alpha", 2, 0.5)
     p = 1 - pm.math.invlogit(z[0] + z[1] * child)
     mu = pt.exp(c[0] + c[1] * camper + z[2] * child)
@@ -67,11 +61,9 @@ def zero_inflated_binomial_seeds(rng, mu, tau):
 
 
 @required("occupancy", ask=["d"], columns=(1105, 2, 1005))
-def occupancy_by_hand(rng, X):
+def occupancy_by_hand(rng, X, b=NORMAL[3], d=NORMAL[2]):
     visits = rng.normal(size=(1105, 4))
     y = rng.integers(2, size=(1105, 4)) * rng.integers(2, size=(1105, 1))
-    b = pm.Normal("b", 0, 1, shape=3)
-    d = pm.Normal("d", 0, 1, shape=2)
     eta = b[0] + X @ b[1:]
     log_psi, log_absent = -pt.softplus(-eta), -pt.softplus(eta)
     detection = d[0] + d[1] * visits
@@ -82,9 +74,8 @@ def occupancy_by_hand(rng, X):
 
 
 @required("visits", ask=["b"], columns=(1106, 1, 1006))
-def occupancy_as_zero_inflated_counts(rng, X):
+def occupancy_as_zero_inflated_counts(rng, X, b=NORMAL[2]):
     X = pm.Data("elevation", X[:, 0])
-    b = pm.Normal("b", 0, 1, shape=2)
     p = pm.Beta("p", 1, 1)
     psi = pm.Deterministic("psi", pm.math.invlogit(b[0] + b[1] * X))
     y = rng.binomial(5, 0.4 * rng.integers(2, size=1106))
@@ -92,10 +83,8 @@ def occupancy_as_zero_inflated_counts(rng, X):
 
 
 @required("y", ask=["p"], seed=1007)
-def occupancy_as_mixture_of_rows(rng):
+def occupancy_as_mixture_of_rows(rng, psi=BETA, p=BETA[3]):
     y = rng.integers(2, size=(1107, 3)) * rng.integers(2, size=(1107, 1))
-    psi = pm.Beta("psi", 2, 2)
-    p = pm.Beta("p", 2, 2, shape=3)
 
     def history(value, psi, p):
         present = pt.sum(value * pt.log(p) + (1 - value) * pt.log1p(-p), axis=-1)
@@ -106,12 +95,11 @@ def occupancy_as_mixture_of_rows(rng):
 
 
 @required("capture", ask=["phi"], seed=1008)
-def cormack_jolly_seber(rng):
+def cormack_jolly_seber(rng, p=BETA):
     first = rng.integers(0, 5, size=1108)
     last = np.minimum(first + rng.integers(0, 6, size=1108), 6)
     seen = np.maximum(last - first - rng.integers(0, 2, size=1108), 0)
     phi = pm.Beta("phi", 4, 2, shape=6)
-    p = pm.Beta("p", 2, 2)
     chi = [pt.ones(())]
     for t in range(5, -1, -1):
         chi.insert(0, 1 - phi[t] + phi[t] * (1 - p) * chi[0])
@@ -123,22 +111,20 @@ def cormack_jolly_seber(rng):
 
 
 @required("augmented", ask=["omega"], seed=1009)
-def capture_recapture_with_augmentation(rng):
+def capture_recapture_with_augmentation(rng, logit_p=NORMAL):
     y = np.concatenate([rng.binomial(6, 0.5, size=700), np.zeros(600, dtype=int)])
     omega = pm.Uniform("omega", 0, 1)
-    logit_p = pm.Normal("logit_p", 0, 1)
     real = pt.log(omega) + pm.logp(pm.Binomial.dist(6, logit_p=logit_p), y)
     fake = pt.log1p(-omega) + pt.switch(pt.eq(y, 0), 0.0, -np.inf)
     pm.Potential("augmented", pm.math.logaddexp(real, fake).sum())
 
 
 @required("birds", ask=["lam"], seed=1010)
-def n_mixture_model(rng):
+def n_mixture_model(rng, p=BETA):
     abundance = rng.poisson(4, size=1110)
     y = rng.binomial(abundance[:, None], 0.5, size=(1110, 3))
     K = np.arange(25)
     lam = pm.HalfNormal("lam", 5)
-    p = pm.Beta("p", 2, 2)
     prior = pm.logp(pm.Poisson.dist(lam), K)
     counts = pm.logp(pm.Binomial.dist(K[None, None, :], p), y[:, :, None]).sum(axis=1)
     pm.Potential("birds", pt.logsumexp(prior[None, :] + counts, axis=1))
@@ -156,11 +142,10 @@ def dugong_growth(rng):
 
 
 @required("alpha", "beta", "weights", ask=["mu", "tau"], seed=1012)
-def rats(rng):
+def rats(rng, tau=HALF[2]):
     days = np.array([8.0, 15, 22, 29, 36])
     coords({"rat": np.arange(1112), "day": days})
     mu = pm.Normal("mu", [2, 0.1], [1, 0.1], shape=2)
-    tau = pm.HalfNormal("tau", 1, shape=2)
     alpha = pm.Normal("alpha", mu[0], tau[0], dims="rat")
     beta = pm.Normal("beta", mu[1], tau[1], dims="rat")
     eta = alpha[:, None] + beta[:, None] * (days - days.mean())[None, :] / 10
@@ -182,12 +167,11 @@ def tadpole_tanks(rng):
 
 
 @required("height", ask=["b1", "sigma"], seed=1020)
-def quadratic_heights(rng):
+def quadratic_heights(rng, b2=NORMAL):
     weight = rng.normal(45, 6, size=1120)
     weight = pm.Data("weight", weight)
     a = pm.Normal("a", 178, 20)
     b1 = pm.LogNormal("b1", 0, 1)
-    b2 = pm.Normal("b2", 0, 1)
     sigma = pm.Uniform("sigma", 0, 50)
     w = (weight - weight.mean()) / weight.std()
     mu = pm.Deterministic("mu", a + b1 * w + b2 * w**2)
@@ -205,36 +189,29 @@ def oceanic_tools(rng):
 
 
 @required("tools", ask=["etasq"], seed=1022)
-def islands_with_distances(rng):
+def islands_with_distances(rng, a=EXPON, z=NORMAL[10]):
     D = np.abs(np.subtract.outer(np.arange(10.0), np.arange(10.0)))
     society = rng.integers(10, size=1122)
     etasq = pm.Exponential("etasq", 2)
     rhosq = pm.Exponential("rhosq", 0.5)
-    a = pm.Exponential("a", 1)
-    z = pm.Normal("z", 0, 1, shape=10)
     K = etasq * pt.exp(-rhosq * D**2) + 0.01 * np.eye(10)
     k = pm.Deterministic("k", pt.linalg.cholesky(K) @ z)
     pm.Poisson("tools", a * pt.exp(k[society]), observed=rng.poisson(2, size=1122))
 
 
 @required("response", ask=["cut"], seed=1023)
-def trolley(rng):
+def trolley(rng, bA=NARROW, bI=NARROW, bC=NARROW, bIA=NARROW):
     action, intent, touch = rng.integers(2, size=(3, 1123))
     cut = pm.Normal("cut", 0, 1.5, transform=ORDERED, shape=6, initval=np.arange(6) - 2.5)
-    bA = pm.Normal("bA", 0, 0.5)
-    bI = pm.Normal("bI", 0, 0.5)
-    bC = pm.Normal("bC", 0, 0.5)
-    bIA = pm.Normal("bIA", 0, 0.5)
     phi = bA * action + bC * touch + (bI + bIA * action) * intent
     pm.OrderedLogistic("response", cutpoints=cut, eta=phi, observed=rng.integers(7, size=1123))
 
 
 @required("answer", ask=["delta"], seed=1024)
-def ordered_education(rng):
+def ordered_education(rng, bE=NORMAL):
     edu = rng.integers(8, size=1124)
     cut = pm.Normal("cut", 0, 1.5, transform=ORDERED, shape=4, initval=np.arange(4) - 1.5)
     delta = pm.Dirichlet("delta", np.repeat(2.0, 7))
-    bE = pm.Normal("bE", 0, 1)
     delta_j = pt.concatenate([pt.zeros(1), delta])
     upto = pt.cumsum(delta_j)
     y = rng.integers(5, size=1124)
@@ -242,20 +219,18 @@ def ordered_education(rng):
 
 
 @required("answer", ask=["delta"], seed=1025)
-def ordered_education_by_masks(rng):
+def ordered_education_by_masks(rng, bE=NORMAL):
     edu = rng.integers(6, size=1125)
     reached = (edu[:, None] >= np.arange(1, 6)).astype(float)
     cut = pm.Normal("cut", 0, 1.5, transform=ORDERED, shape=3, initval=[-1, 0, 1])
     delta = pm.Dirichlet("delta", np.repeat(2.0, 5))
-    bE = pm.Normal("bE", 0, 1)
     eta = bE * pt.sum(reached * delta, axis=1)
     pm.OrderedLogistic("answer", eta, cut, observed=rng.integers(4, size=1125))
 
 
 @required("career", ask=["b"], seed=1026)
-def careers(rng):
+def careers(rng, a=NORMAL[2]):
     income = np.array([1.0, 2.0, 5.0])
-    a = pm.Normal("a", 0, 1, shape=2)
     b = pm.HalfNormal("b", 0.5)
     s = pt.stack([a[0] + b * income[0], a[1] + b * income[1], pt.zeros(())])
     p = pm.math.softmax(s, axis=0)
@@ -263,10 +238,9 @@ def careers(rng):
 
 
 @required("career", ask=["b"], seed=1027)
-def careers_with_family_income(rng):
+def careers_with_family_income(rng, b=NORMAL[2]):
     family_income = rng.uniform(size=1127)
     a = pm.Normal("a", 0, 1.5, shape=2)
-    b = pm.Normal("b", 0, 1, shape=2)
     s0 = a[0] + b[0] * family_income
     s1 = a[1] + b[1] * family_income
     s2 = np.zeros(1127)
@@ -287,28 +261,22 @@ def cafes(rng):
 
 
 @required("pulled_left", ask=["chol_a"], seed=1029)
-def chimpanzees(rng):
+def chimpanzees(rng, z_a=NORMAL[4, 7], z_b=NORMAL[6, 4], g=NORMAL[4], s=EXPON):
     actor, block, treatment = (rng.integers(k, size=1129) for k in (7, 6, 4))
     sd = pm.Exponential.dist(1.0, shape=4)
     chol_a, _, _ = pm.LKJCholeskyCov("chol_a", n=4, eta=4, sd_dist=sd)
-    z_a = pm.Normal("z_a", 0, 1, shape=(4, 7))
     alpha = pm.Deterministic("alpha", pt.dot(chol_a, z_a).T)
-    z_b = pm.Normal("z_b", 0, 1, shape=(6, 4))
-    g = pm.Normal("g", 0, 1, shape=4)
-    s = pm.Exponential("s", 1)
     p = pm.math.invlogit(g[treatment] + alpha[actor, treatment] + s * z_b[block, treatment])
     pm.Binomial("pulled_left", 1, p, observed=rng.integers(2, size=1129))
 
 
 @required("D_true", "D_obs", "M_true", "M_obs", ask=["a", "sigma"], seed=1030)
-def divorce_measured_with_error(rng):
+def divorce_measured_with_error(rng, sigma=EXPON, tau=EXPON):
     D, M, A = rng.normal(size=(3, 1130))
     D_sd, M_sd = rng.uniform(0.1, 1, size=(2, 1130))
     a = pm.Normal("a", 0, 0.2)
     aM = pm.Normal("aM", 0, 0.2)
     bA, bM, bAM = (pm.Normal(name, 0, 0.5) for name in ("bA", "bM", "bAM"))
-    sigma = pm.Exponential("sigma", 1)
-    tau = pm.Exponential("tau", 1)
     M_true = pm.Normal("M_true", aM + bAM * A, tau, shape=1130)
     D_true = pm.Normal("D_true", a + bA * A + bM * M_true, sigma, shape=1130)
     pm.Normal("D_obs", D_true, D_sd, observed=D)
@@ -316,25 +284,19 @@ def divorce_measured_with_error(rng):
 
 
 @required("B_observed", "K", ask=["bB", "nu"], seed=1031)
-def milk_with_missing_neocortex(rng):
+def milk_with_missing_neocortex(rng, sigma=EXPON, sigma_B=EXPON, nu=NARROW, bB=NARROW):
     B = with_gaps(rng.normal(size=1300), rng)
     M = rng.normal(size=1300)
-    nu = pm.Normal("nu", 0, 0.5)
-    bB = pm.Normal("bB", 0, 0.5)
     bM = pm.Normal("bM", 0, 0.5)
-    sigma = pm.Exponential("sigma", 1)
-    sigma_B = pm.Exponential("sigma_B", 1)
     B = pm.Normal("B", nu, sigma_B, observed=B)
     pm.Normal("K", bB * B + bM * M, sigma, observed=rng.normal(size=1300))
 
 
 @required("WE", ask=["bEW"], seed=1032)
-def education_and_wages(rng):
+def education_and_wages(rng, bQE=NARROW, bEW=NARROW):
     E, W, Q = rng.normal(size=1132), rng.normal(size=1132), rng.integers(1, 5, size=1132)
     aE = pm.Normal("aE", 0, 0.2)
     aW = pm.Normal("aW", 0, 0.2)
-    bQE = pm.Normal("bQE", 0, 0.5)
-    bEW = pm.Normal("bEW", 0, 0.5)
     muW = aW + bEW * E
     muE = aE + bQE * Q
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1.0, shape=2))
@@ -342,12 +304,10 @@ def education_and_wages(rng):
 
 
 @required("giftsAB", "giftsBA", ask=["a", "gr"], seed=1033)
-def gifts_of_dyads(rng, a):
+def gifts_of_dyads(rng, a, z=NORMAL[2, 60], sigma_d=EXPON):
     A, B = rng.integers(25, size=(2, 1133))
     chol_gr, _, _ = pm.LKJCholeskyCov("chol_gr", n=2, eta=4, sd_dist=pm.Exponential.dist(1, shape=2))
     gr = pm.MvNormal("gr", [0, 0], chol=chol_gr, shape=(25, 2))
-    z = pm.Normal("z", 0, 1, shape=(2, 60))
-    sigma_d = pm.Exponential("sigma_d", 1)
     rho = pm.LKJCorr("rho", n=2, eta=8)
     corr = rho if rho.ndim == 2 else pt.eye(2)
     d = sigma_d * pt.dot(pt.linalg.cholesky(corr), z).T
@@ -357,12 +317,10 @@ def gifts_of_dyads(rng, a):
 
 
 @required("notes", ask=["k"], seed=1034)
-def birds_and_unknown_cats(rng):
+def birds_and_unknown_cats(rng, k=BETA, b=NARROW):
     notes = rng.poisson(8, size=1134)
     cat = rng.integers(-1, 2, size=1134)
     a = pm.Normal("a", 2, 0.5)
-    b = pm.Normal("b", 0, 0.5)
-    k = pm.Beta("k", 2, 2)
     with_cat = pt.log(k) + pm.logp(pm.Poisson.dist(pt.exp(a + b)), notes)
     without = pt.log1p(-k) + pm.logp(pm.Poisson.dist(pt.exp(a)), notes)
     known = pt.switch(cat, with_cat, without)
@@ -371,7 +329,7 @@ def birds_and_unknown_cats(rng):
 
 
 @required("doy", ask=["w"], seed=1035)
-def cherry_blossoms(rng):
+def cherry_blossoms(rng, sigma=EXPON):
     year = np.linspace(0, 1, 1135)
     knots = np.linspace(0, 1, 12)
     B = np.exp(-0.5 * ((year[:, None] - knots) / 0.08) ** 2)
@@ -379,7 +337,6 @@ def cherry_blossoms(rng):
     a = pm.Normal("a", 100, 5)
     w = pm.Normal("w", mu=0, sigma=3, size=B.shape[1], dims="splines")
     mu = pm.Deterministic("mu", a + pm.math.dot(np.asarray(B, order="F"), w.T))
-    sigma = pm.Exponential("sigma", 1)
     pm.Normal("doy", mu=mu, sigma=sigma, observed=rng.normal(100, 6, size=1135), dims="obs")
 
 
@@ -387,12 +344,11 @@ def cherry_blossoms(rng):
 
 
 @required("home_points", "away_points", ask=["atts"], seed=1040)
-def rugby(rng):
+def rugby(rng, advantage=NORMAL):
     home, away = rng.integers(6, size=(2, 1140))
     coords({"team": list("abcdef")})
     home_team = pm.Data("home_team", home, dims="match")
     away_team = pm.Data("away_team", away, dims="match")
-    advantage = pm.Normal("advantage", 0, 1)
     intercept = pm.Normal("intercept", 3, 1)
     sd = pm.HalfStudentT("sd", nu=3, sigma=2.5, shape=2)
     atts = pm.Normal("atts", 0, sd[0], dims="team")
@@ -470,9 +426,8 @@ def golf_putting(rng):
 
 
 @required("theta", "answers", ask=["b", "sd"], seed=1050)
-def rasch(rng):
+def rasch(rng, sd=HALF):
     coords({"person": np.arange(1150), "item": np.arange(8)})
-    sd = pm.HalfNormal("sd", 1)
     theta = pm.Normal("theta", 0, sd, dims="person")
     b = pm.Normal("b", 0, 1, dims="item")
     eta = theta[:, None] - b[None, :]
@@ -481,31 +436,25 @@ def rasch(rng):
 
 
 @required("y", ask=["a", "b"], seed=1051)
-def two_parameter_items(rng):
+def two_parameter_items(rng, theta=NORMAL[200], b=NORMAL[15]):
     person, item = rng.integers(200, size=2000), rng.integers(15, size=2000)
-    theta = pm.Normal("theta", 0, 1, shape=200)
     a = pm.LogNormal("a", 0, 0.3, shape=15)
-    b = pm.Normal("b", 0, 1, shape=15)
     p = pm.math.sigmoid(a[item] * (theta[person] - b[item]))
     pm.Bernoulli("y", p=p, observed=rng.integers(2, size=2000))
 
 
 @required("theta", "y", ask=["c"], seed=1052)
-def three_parameter_items(rng):
+def three_parameter_items(rng, a=HALF[1, 6], b=NORMAL[1, 6]):
     theta = pm.Normal("theta", 0, 1, shape=(1152, 1))
-    a = pm.HalfNormal("a", 1, shape=(1, 6))
-    b = pm.Normal("b", 0, 1, shape=(1, 6))
     c = pm.Beta("c", 2, 8, shape=(1, 6))
     p = c + (1 - c) * pm.math.invlogit(a * (theta - b))
     pm.Bernoulli("y", p, observed=rng.integers(2, size=(1152, 6)))
 
 
 @required("y", ask=["theta"], seed=1053)
-def graded_responses(rng):
+def graded_responses(rng, theta=NORMAL[100], gaps=HALF[5, 3]):
     person, item = rng.integers(100, size=1153), rng.integers(5, size=1153)
-    theta = pm.Normal("theta", 0, 1, shape=100)
     first = pm.Normal("first", -1, 0.5, shape=5)
-    gaps = pm.HalfNormal("gaps", 1, shape=(5, 3))
     steps = pt.concatenate([first[:, None], first[:, None] + pt.cumsum(gaps, axis=1)], axis=1)
     above = pm.math.invlogit(theta[person][:, None] - steps[item])
     ones, zeros = np.ones((1153, 1)), np.zeros((1153, 1))
@@ -534,9 +483,7 @@ def ex_gaussian_reaction_times(rng):
 
 
 @required("hits", "false_alarms", ask=["mu"], seed=1056)
-def signal_detection(rng):
-    mu = pm.Normal("mu", 0, 1, shape=2)
-    z = pm.Normal("z", 0, 1, shape=(40, 2))
+def signal_detection(rng, mu=NORMAL[2], z=NORMAL[40, 2]):
     s = pm.HalfNormal("s", 0.5, shape=2)
     d, c = [mu[k] + s[k] * z[:, k] for k in range(2)]
     who = rng.integers(40, size=1156)
@@ -547,9 +494,8 @@ def signal_detection(rng):
 
 
 @required("y", ask=["lapse"], seed=1057)
-def psychometric_function_with_lapses(rng):
+def psychometric_function_with_lapses(rng, threshold=BETA):
     contrast = rng.uniform(0, 1, size=1157)
-    threshold = pm.Beta("threshold", 2, 2)
     width = pm.HalfNormal("width", 0.3)
     lapse = pm.Beta("lapse", 1, 10)
     p = 0.5 + (0.5 - lapse) * (1 - pt.exp(-((contrast / threshold) ** (1 / width))))
@@ -557,7 +503,7 @@ def psychometric_function_with_lapses(rng):
 
 
 @required("eta", "y", ask=["free", "sigma"], seed=1058)
-def confirmatory_factors(rng):
+def confirmatory_factors(rng, nu=NORMAL[6], sigma=HALF[6]):
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1, shape=2))
     eta = pm.MvNormal("eta", np.zeros(2), chol=chol, shape=(1158, 2))
     free = pm.Normal("free", 1, 0.3, shape=4)
@@ -566,16 +512,12 @@ def confirmatory_factors(rng):
     load = pt.set_subtensor(load[3, 1], 1.0)
     load = pt.set_subtensor(load[1:3, 0], free[:2])
     load = pt.set_subtensor(load[4:, 1], free[2:])
-    nu = pm.Normal("nu", 0, 1, shape=6)
-    sigma = pm.HalfNormal("sigma", 1, shape=6)
     pm.Normal("y", nu + pt.dot(eta, load.T), sigma, observed=rng.normal(size=(1158, 6)))
 
 
 @required("exog", "endog", "x", "y", ask=["path"], seed=1059)
-def structural_equation(rng):
+def structural_equation(rng, path=NORMAL, sd=HALF):
     coords({"obs": range(1159), "indicator": list("abc")})
-    path = pm.Normal("path", 0, 1)
-    sd = pm.HalfNormal("sd", 1)
     exog = pm.Normal("exog", 0, 1, dims="obs")
     endog = pm.Normal("endog", path * exog, sd, dims="obs")
     lx = pm.Normal("lx", 1, 0.5, dims="indicator")
@@ -590,7 +532,7 @@ def structural_equation(rng):
 
 
 @required("observed", "censored", ask=["coef"], columns=(2600, 2, 1060))
-def weibull_with_potential(rng, X, mu):
+def weibull_with_potential(rng, X, mu, coef=NARROW[2]):
     t = rng.weibull(1.5, size=2600)
     event = rng.random(2600) < 0.5
 
@@ -598,43 +540,38 @@ def weibull_with_potential(rng, X, mu):
         return -((x / beta) ** alpha)
 
     alpha = pm.LogNormal("alpha", 0, 0.3)
-    coef = pm.Normal("coef", 0, 0.5, shape=2)
     beta = pm.Deterministic("beta", pt.exp(mu + pt.dot(X, coef)))
     pm.Weibull("observed", alpha=alpha, beta=beta[event], observed=t[event])
     pm.Potential("censored", weibull_lccdf(t[~event], alpha, beta[~event]))
 
 
 @required("time", ask=["alpha"], seed=1061)
-def weibull_censored(rng):
+def weibull_censored(rng, b=NARROW[2]):
     arm = rng.integers(2, size=1161)
     limit = rng.uniform(0.5, 2, size=1161)
     t = np.minimum(rng.weibull(1.5, size=1161), limit)
     alpha = pm.Gamma("alpha", 10, 10)
-    b = pm.Normal("b", 0, 0.5, shape=2)
     latent = pm.Weibull.dist(alpha=alpha, beta=pm.math.exp(b[arm]))
     pm.Censored("time", latent, lower=None, upper=limit, observed=t)
 
 
 @required("y_obs", "y_cens", ask=["s"], columns=(2601, 1, 1062))
-def accelerated_failure_times(rng, X):
+def accelerated_failure_times(rng, X, beta=NORMAL[2], s=HALF):
     X = np.column_stack([np.ones(2601), X])
     y = np.log(rng.exponential(size=2601))
     cens = rng.random(2601) < 0.45
     x = pm.Data("x", X)
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    s = pm.HalfNormal("s", 1)
     eta = beta.dot(x.T)
     pm.Gumbel("y_obs", eta[~cens], s, observed=y[~cens])
     pm.Potential("y_cens", pt.log1p(-pt.exp(-pt.exp(-(y[cens] - eta[cens]) / s))))
 
 
 @required("deaths", ask=["lambda0"], columns=(1163, 1, 1063))
-def piecewise_exponential(rng, X):
+def piecewise_exponential(rng, X, beta=NORMAL):
     death = rng.integers(2, size=(1163, 6)) * (rng.random((1163, 6)) < 0.3)
     exposure = rng.uniform(0.1, 3, size=(1163, 6))
     coords({"intervals": np.arange(6)})
     lambda0 = pm.Gamma("lambda0", 2, 2, dims="intervals")
-    beta = pm.Normal("beta", 0, 1)
     lam = pm.Deterministic("lam", pt.outer(pt.exp(beta * X[:, 0]), lambda0))
     mu = pm.Deterministic("mu", exposure * lam)
     pm.Poisson("deaths", mu, observed=death)
@@ -665,31 +602,28 @@ def gompertz_lifetimes(rng, X):
 
 
 @required("interval", ask=["mu"], seed=1066)
-def interval_censored_inspections(rng, sigma):
+def interval_censored_inspections(rng, sigma, mu=NARROW[12]):
     left = rng.uniform(0.1, 2, size=1166)
     right = left + rng.uniform(0.2, 1, size=1166)
     machine = rng.integers(12, size=1166)
-    mu = pm.Normal("mu", 0, 0.5, shape=12)
     life = pm.LogNormal.dist(mu[machine], sigma)
     upper, lower = pm.logcdf(life, right), pm.logcdf(life, left)
     pm.Potential("interval", pt.sum(pm.math.logdiffexp(upper, lower)))
 
 
 @required("frailty", "relapse", ask=["theta"], columns=(2400, 2, 1067))
-def shared_frailty(rng, X):
+def shared_frailty(rng, X, beta=NARROW[2]):
     hospital = np.repeat(np.arange(1200), 2)
     theta = pm.Gamma("theta", 4, 2)
     frailty = pm.Gamma("frailty", alpha=theta, beta=theta, shape=1200)
-    beta = pm.Normal("beta", 0, 0.5, shape=2)
     rate = frailty[hospital] * pm.math.exp(X @ beta)
     pm.Exponential("relapse", rate, observed=rng.exponential(size=2400))
 
 
 @required("cured", ask=["lam"], columns=(1168, 1, 1068))
-def mixture_cure(rng, X):
+def mixture_cure(rng, X, g=NORMAL[2]):
     t = rng.exponential(size=1168)
     event = rng.random(1168) < 0.4
-    g = pm.Normal("g", 0, 1, shape=2)
     lam = pm.Gamma("lam", 4, 4)
     cured = pm.math.invlogit(g[0] + g[1] * X.ravel())
     log_f = pt.log1p(-cured) + pt.log(lam) - lam * t
@@ -719,14 +653,11 @@ def generated_random_slopes(rng, X):
 
 
 @required("score", ask=["s", "school"], columns=(1171, 1, 1071))
-def pupils_in_classes_in_schools(rng, X, mu):
+def pupils_in_classes_in_schools(rng, X, mu, s=HALF[3], z=NORMAL[60], slope=NORMAL[10]):
     school_of_class = rng.integers(10, size=60)
     class_of_pupil = rng.integers(60, size=1171)
-    s = pm.HalfNormal("s", 1, shape=3)
     school = pm.Normal("school", mu, s[0], shape=10)
-    z = pm.Normal("z", 0, 1, shape=60)
     classes = pm.Deterministic("classes", school[school_of_class] + s[1] * z)
-    slope = pm.Normal("slope", 0, 1, shape=10)
     eta = classes[class_of_pupil] + slope[school_of_class[class_of_pupil]] * X[:, 0]
     pm.Normal("score", eta, s[2], observed=rng.normal(size=1171))
 
@@ -744,8 +675,7 @@ def mixture_of_multivariate_normals(rng):
 
 
 @required("y", ask=["w"], columns=(1173, 1, 1073))
-def zero_inflation_as_mixture(rng, X):
-    b = pm.Normal("b", 0, 0.5, shape=2)
+def zero_inflation_as_mixture(rng, X, b=NARROW[2]):
     w = pm.Dirichlet("w", np.ones(2))
     mu = pt.exp(b[0] + b[1] * X[:, 0])
     parts = [pm.DiracDelta.dist(0), pm.Poisson.dist(mu)]
@@ -762,9 +692,8 @@ def mixture_of_binomials_by_stacked_component(rng):
 
 
 @required("y", ask=["mu"], seed=1075)
-def covariance_of_each_group(rng):
+def covariance_of_each_group(rng, mu=NORMAL[3, 2]):
     g = rng.integers(3, size=1175)
-    mu = pm.Normal("mu", 0, 1, shape=(3, 2))
     chols = [
         pm.LKJCholeskyCov(f"chol_{k}", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=2))[0]
         for k in range(3)
@@ -774,19 +703,16 @@ def covariance_of_each_group(rng):
 
 
 @required("curves", ask=["ell"], seed=1076)
-def curves_with_shared_process(rng):
+def curves_with_shared_process(rng, eta=HALF, mean=NORMAL[8]):
     t = np.linspace(0, 1, 8)[:, None]
     ell = pm.LogNormal("ell", -1, 0.3)
-    eta = pm.HalfNormal("eta", 1)
-    mean = pm.Normal("mean", 0, 1, shape=8)
     K = eta**2 * pm.gp.cov.ExpQuad(1, ell)(t) + 0.1 * pt.eye(8)
     pm.MvNormal("curves", mean, cov=K, observed=rng.normal(size=(1176, 8)))
 
 
 @required("y", ask=["nu"], seed=1077)
-def multivariate_student_with_group_means(rng):
+def multivariate_student_with_group_means(rng, mu=NORMAL[6, 2]):
     g = rng.integers(6, size=1177)
-    mu = pm.Normal("mu", 0, 1, shape=(6, 2))
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=2))
     nu = pm.Gamma("nu", 20, 4)
     pm.MvStudentT("y", nu=nu, mu=mu[g], scale=chol @ chol.T, observed=rng.normal(size=(1177, 2)))
@@ -803,9 +729,8 @@ def cutpoints_of_each_rater(rng, X, b):
 
 
 @required("y", ask=["gaps"], columns=(1179, 2, 1079))
-def ordered_cutpoints_by_cumulated_gaps(rng, X, beta):
+def ordered_cutpoints_by_cumulated_gaps(rng, X, beta, gaps=EXPON[3]):
     first = pm.Normal("first", -1, 1)
-    gaps = pm.Exponential("gaps", 1, shape=3)
     cut = pt.concatenate([first[None], first + pt.cumsum(gaps)])
     eta = pt.dot(X, beta)
     below = pm.math.invlogit(cut[None, :] - eta[:, None])
@@ -849,10 +774,8 @@ def learning_of_many_subjects(rng):
 
 
 @required("y", ask=["alpha"], seed=1082)
-def learning_unrolled_over_trials(rng):
+def learning_unrolled_over_trials(rng, alpha=BETA, beta=HALF):
     reward = rng.normal(size=(1182, 6))
-    alpha = pm.Beta("alpha", 2, 2)
-    beta = pm.HalfNormal("beta", 1)
     value, values = pt.zeros(1182), []
     for k in range(6):
         values.append(value)
@@ -895,11 +818,9 @@ def reading_times_with_crossed_correlated_effects(rng):
 
 
 @required("degradation", ask=["activation"], seed=1086)
-def degradation_increments(rng):
+def degradation_increments(rng, scale=HALF, activation=NARROW):
     unit, dt, temperature = rng.integers(30, size=1186), rng.uniform(0.5, 2, 1186), rng.normal(size=1186)
     rate = pm.Gamma("rate", 4, 4, shape=30)
-    activation = pm.Normal("activation", 0, 0.5)
-    scale = pm.HalfNormal("scale", 1)
     shape = rate[unit] * pt.exp(activation * temperature) * dt
     pm.Gamma("degradation", alpha=shape, beta=1 / scale, observed=rng.gamma(2, 1, size=1186))
 

@@ -9,15 +9,14 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
-from .catalogue import coords, optional, required
+from .catalogue import BETA, EXPON, HALF, NARROW, NORMAL, coords, optional, required
 from .catalogue_fields_a import with_gaps
 
 # Econometrics
 
 
 @required("wages", ask=["b"], columns=(1201, 3, 2001))
-def quantile_regression(rng, X, beta):
-    b = pm.HalfNormal("b", 1)
+def quantile_regression(rng, X, beta, b=HALF):
     pm.AsymmetricLaplace("wages", b=b, q=0.9, mu=X @ beta, observed=rng.normal(size=1201))
 
 
@@ -51,8 +50,7 @@ def skewed_returns(rng, X, beta, sigma):
 
 
 @required("hours", ask=["sigma"], columns=(1205, 3, 2005))
-def tobit(rng, X):
-    b = pm.Normal("b", 0, 1, shape=4)
+def tobit(rng, X, b=NORMAL[4]):
     sigma = pm.HalfStudentT("sigma", 3, 1)
     latent = pm.Normal.dist(mu=b[0] + X @ b[1:], sigma=sigma)
     pm.Censored("hours", latent, lower=0, upper=None, observed=np.maximum(rng.normal(size=1205), 0))
@@ -66,19 +64,15 @@ def truncated_incomes(rng, X, beta, sigma):
 
 
 @required("claims", ask=["alpha"], columns=(1207, 1, 2007))
-def truncated_counts(rng, X):
-    b = pm.Normal("b", 0, 0.5, shape=2)
-    alpha = pm.Exponential("alpha", 1)
+def truncated_counts(rng, X, alpha=EXPON, b=NARROW[2]):
     positive = pm.NegativeBinomial.dist(mu=pt.exp(b[0] + b[1] * X[:, 0]), alpha=alpha)
     pm.Truncated("claims", positive, lower=1, observed=1 + rng.poisson(1, size=1207))
 
 
 @required("outcome", "selected", ask=["rho"], columns=(1208, 2, 2008))
-def heckman_selection(rng, X, sigma):
+def heckman_selection(rng, X, sigma, g=NORMAL[2], b=NORMAL[2]):
     y, selected = rng.normal(size=1208), rng.integers(2, size=1208)
     normal = pm.Normal.dist(0, 1)
-    g = pm.Normal("g", 0, 1, shape=2)
-    b = pm.Normal("b", 0, 1, shape=2)
     rho = pm.Uniform("rho", -0.9, 0.9)
     z, r = X @ g, (y - X @ b) / sigma
     inside = pm.logcdf(normal, (z + rho * r) / pt.sqrt(1 - rho**2))
@@ -88,13 +82,12 @@ def heckman_selection(rng, X, sigma):
 
 
 @required("panel", ask=["delta", "tau"], seed=2009)
-def panel_with_unit_and_time_effects(rng, tau, sigma):
+def panel_with_unit_and_time_effects(rng, tau, sigma, delta=NORMAL):
     unit, year = np.repeat(np.arange(150), 8), np.tile(np.arange(8), 150)
     treated = (unit < 60) & (year >= 5)
     coords({"unit": np.arange(150), "year": np.arange(8)})
     unit_effect = pm.Normal("unit_effect", 0, tau, dims="unit")
     year_effect = pm.ZeroSumNormal("year_effect", 1, dims="year")
-    delta = pm.Normal("delta", 0, 1)
     mu = unit_effect[unit] + year_effect[year] + delta * treated
     pm.Normal("panel", mu, sigma, observed=rng.normal(size=1200))
 
@@ -116,11 +109,9 @@ def difference_in_differences(rng):
 
 
 @required("votes", ask=["slopes"], seed=2011)
-def regression_discontinuity(rng):
+def regression_discontinuity(rng, jump=NORMAL, slopes=NORMAL[2, 2]):
     margin = rng.uniform(-1, 1, size=1211)
     x = pm.Data("margin", margin)
-    jump = pm.Normal("jump", 0, 1)
-    slopes = pm.Normal("slopes", 0, 1, shape=(2, 2))
     side = pt.ge(x, 0)
     design = pt.stack([x, x**2]).T
     mu = jump * side + pt.where(side[:, None], design * slopes[0], design * slopes[1]).sum(axis=1)
@@ -128,9 +119,7 @@ def regression_discontinuity(rng):
 
 
 @required("cost", ask=["noise"], columns=(1212, 2, 2012))
-def stochastic_frontier(rng, X, beta):
-    noise = pm.HalfNormal("noise", 1)
-    slack = pm.HalfNormal("slack", 1)
+def stochastic_frontier(rng, X, beta, noise=HALF, slack=HALF):
     total, ratio = pt.sqrt(noise**2 + slack**2), slack / noise
     e = rng.normal(size=1212) - pm.math.dot(X, beta)
     skew = pm.logcdf(pm.Normal.dist(), -e * ratio / total)
@@ -138,17 +127,15 @@ def stochastic_frontier(rng, X, beta):
 
 
 @required("y", ask=["beta"], columns=(1213, 3, 2013))
-def probit(rng, X):
-    beta = pm.Normal("beta", 0, 0.5, shape=3)
+def probit(rng, X, beta=NARROW[3]):
     pm.Bernoulli("y", p=pm.math.invprobit(X @ beta), observed=rng.integers(2, size=1213))
 
 
 @required("choice", ask=["asc"], seed=2014)
-def travel_mode_by_tensor(rng):
+def travel_mode_by_tensor(rng, asc=NORMAL[3]):
     X = rng.normal(size=(1214, 4, 2))
     coords({"trip": range(1214), "mode": list("abcd"), "attribute": ["cost", "time"]})
     X = pm.Data("X", X, dims=("trip", "mode", "attribute"))
-    asc = pm.Normal("asc", 0, 1, shape=3)
     beta = pm.Normal("beta", 0, 1, dims="attribute")
     u = pm.Deterministic("u", pt.concatenate([[0.0], asc]) + X @ beta, dims=("trip", "mode"))
     p = pm.Deterministic("p", pm.math.softmax(u, axis=1), dims=("trip", "mode"))
@@ -156,30 +143,25 @@ def travel_mode_by_tensor(rng):
 
 
 @required("chosen", seed=2015)
-def conditional_logit_by_tensordot(rng):
+def conditional_logit_by_tensordot(rng, beta=NORMAL[2]):
     X = rng.normal(size=(1215, 3, 2))
     chosen = np.eye(3)[rng.integers(3, size=1215)]
-    beta = pm.Normal("beta", 0, 1, shape=2)
     u = pt.tensordot(X, beta, axes=[[2], [0]])
     log_p = u - pt.logsumexp(u, axis=1, keepdims=True)
     pm.Potential("chosen", (chosen * log_p).sum())
 
 
 @required("bank", ask=["mu"], seed=2016)
-def mixed_logit_of_panellists(rng):
+def mixed_logit_of_panellists(rng, mu=NORMAL[2], sd=HALF[2], z=NORMAL[80, 2]):
     X = rng.normal(size=(1216, 3, 2))
     person = rng.integers(80, size=1216)
-    mu = pm.Normal("mu", 0, 1, shape=2)
-    sd = pm.HalfNormal("sd", 1, shape=2)
-    z = pm.Normal("z", 0, 1, shape=(80, 2))
     beta = pm.Deterministic("beta", mu + z * sd)
     u = (X * beta[person][:, None, :]).sum(axis=-1)
     pm.Categorical("bank", logit_p=u, observed=rng.integers(3, size=1216))
 
 
 @required("matched", ask=["beta"], columns=(4 * 1217, 2, 2017))
-def matched_case_control(X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def matched_case_control(X, beta=NORMAL[2]):
     eta = pt.dot(X, beta).reshape((-1, 4))
     pm.Potential("matched", eta[:, 0] - pt.logsumexp(eta, axis=1))
 
@@ -200,14 +182,12 @@ def normalised_survey_weights(rng, X, beta, sigma):
 
 
 @required("vote", ask=["s"], seed=2020)
-def poststratified_poll(rng):
+def poststratified_poll(rng, b0=NORMAL, s=HALF[4]):
     sex, age, state = rng.integers(2, size=1220), rng.integers(4, size=1220), rng.integers(50, size=1220)
     n = rng.integers(1, 40, size=1220)
     region = rng.integers(5, size=50)
     coords({"sex": ["m", "f"], "age": range(4), "state": range(50), "region": range(5)})
-    b0 = pm.Normal("b0", 0, 1)
     sex_effect = pm.ZeroSumNormal("sex_effect", 0.5, dims="sex")
-    s = pm.HalfNormal("s", 1, shape=4)
     age_effect = pm.Normal("age_effect", 0, s[0], dims="age")
     region_effect = pm.Normal("region_effect", 0, s[1], dims="region")
     state_effect = pm.Normal("state_effect", region_effect[region], s[2], dims="state")
@@ -230,9 +210,8 @@ def mixture_of_eruptions(rng):
 
 
 @required("counts", ask=["g"], columns=(1231, 2, 2031))
-def latent_classes_of_poisson_regressions(rng, X):
+def latent_classes_of_poisson_regressions(rng, X, g=NORMAL[2]):
     beta = pm.Normal("beta", [[0, 0.1], [1, -0.1]], 0.3)
-    g = pm.Normal("g", 0, 1, shape=2)
     p = pm.math.invlogit(X @ g)
     w = pt.stack([p, 1 - p], axis=-1)
     parts = [pm.Poisson.dist(pt.exp(X @ beta[k])) for k in range(2)]
@@ -270,14 +249,13 @@ def dependent_density_regression(rng, X):
 
 
 @required("y", ask=["p"], columns=(1234, 1, 2034))
-def robust_regression_with_outlier_component(rng, X, sigma):
+def robust_regression_with_outlier_component(rng, X, sigma, b=NORMAL[2]):
 
     def logp(y, mu, sigma, outlier, p):
         inside = pm.logp(pm.Normal.dist(mu, sigma), y)
         outside = pm.logp(pm.Normal.dist(mu, outlier), y)
         return pt.logaddexp(pt.log1p(-p) + inside, pt.log(p) + outside)
 
-    b = pm.Normal("b", 0, 1, shape=2)
     outlier = pm.HalfNormal("outlier", 5)
     p = pm.Beta("p", 1, 9)
     mu = b[0] + b[1] * X[:, 0]
@@ -285,12 +263,11 @@ def robust_regression_with_outlier_component(rng, X, sigma):
 
 
 @required("is_outlier", "y", ask=["beta", "frac"], columns=(1235, 1, 2035))
-def hogg_outliers(rng, X):
+def hogg_outliers(rng, X, y_out=NORMAL):
     y = rng.normal(size=1235)
     coords({"datapoint": np.arange(1235)})
     x = pm.Data("x", X[:, 0], dims="datapoint")
     beta = pm.Normal("beta", 0, 10, shape=2)
-    y_out = pm.Normal("y_out", 0, 1)
     sd_out = pm.HalfNormal("sd_out", 10)
     frac = pm.Uniform("frac", 0, 0.5)
     is_outlier = pm.Bernoulli("is_outlier", p=frac, dims="datapoint")
@@ -300,8 +277,7 @@ def hogg_outliers(rng, X):
 
 
 @required("z", "y", ask=["mu", "p"], seed=2036)
-def discrete_classes_with_switch(rng):
-    p = pm.Beta("p", 2, 2)
+def discrete_classes_with_switch(rng, p=BETA):
     mu = pm.Normal("mu", [-1, 1], 1)
     z = pm.Bernoulli("z", p, shape=1236)
     pm.Normal("y", pm.math.switch(z, mu[1], mu[0]), 1, observed=rng.normal(size=1236))
@@ -316,9 +292,8 @@ def mixture_of_truncated_normals(rng):
 
 
 @required("likelihood", ask=["mu"], seed=2038)
-def truncated_mixture_by_hand(rng):
+def truncated_mixture_by_hand(rng, w=BETA):
     y = rng.gamma(2, 1, size=1238) + 0.5
-    w = pm.Beta("w", 2, 2)
     mu = pm.Normal("mu", 1, 1, shape=2)
     first, second = pm.Normal.dist(mu[0], 1), pm.Normal.dist(mu[1], 2)
     logs = pt.stack([pt.log(w), pt.log1p(-w)])
@@ -329,10 +304,8 @@ def truncated_mixture_by_hand(rng):
 
 
 @required("rain", ask=["alpha"], columns=(1239, 2, 2039))
-def gamma_hurdle(rng, X):
+def gamma_hurdle(rng, X, a=NORMAL[2], b=NARROW[2]):
     y = rng.gamma(2, 1, size=1239) * rng.integers(2, size=1239)
-    a = pm.Normal("a", 0, 1, shape=2)
-    b = pm.Normal("b", 0, 0.5, shape=2)
     alpha = pm.Gamma("alpha", 4, 2)
     mu = pt.exp(X @ b)
     psi = pm.math.invlogit(X @ a)
@@ -340,37 +313,31 @@ def gamma_hurdle(rng, X):
 
 
 @required("is_wet", "amount", ask=["sigma"], columns=(2440, 2, 2040))
-def hurdle_in_two_parts(rng, X, sigma):
+def hurdle_in_two_parts(rng, X, sigma, a=NORMAL[2], b=NARROW[2]):
     y = rng.gamma(2, 1, size=2440) * rng.integers(2, size=2440)
     wet = y > 0
-    a = pm.Normal("a", 0, 1, shape=2)
-    b = pm.Normal("b", 0, 0.5, shape=2)
     pm.Bernoulli("is_wet", logit_p=X @ a, observed=wet)
     pm.LogNormal("amount", (X @ b)[wet], sigma, observed=y[wet])
 
 
 @required("doctor", ask=["b"], columns=(1241, 2, 2041))
-def hurdle_poisson(rng, X):
-    b = pm.Normal("b", 0, 0.5, shape=(2, 2))
+def hurdle_poisson(rng, X, b=NARROW[2, 2]):
     psi, mu = pm.math.invlogit(X @ b[0]), pt.exp(X @ b[1])
     y = (rng.poisson(1, size=1241) + 1) * rng.integers(2, size=1241)
     pm.HurdlePoisson("doctor", psi=psi, mu=mu, observed=y)
 
 
 @required("y", ask=["d"], columns=(1242, 2, 2042))
-def dispersion_regression(rng, X):
+def dispersion_regression(rng, X, b=NARROW[2], d=NARROW[2]):
     exposure = rng.uniform(1, 9, size=1242)
-    b = pm.Normal("b", 0, 0.5, shape=2)
-    d = pm.Normal("d", 0, 0.5, shape=2)
     mu = exposure * pt.exp(X @ b)
     alpha = pt.exp(X @ d)
     pm.NegativeBinomial("y", n=alpha, p=alpha / (mu + alpha), observed=rng.poisson(4, size=1242))
 
 
 @required("y", ask=["slope"], columns=(1243, 1, 2043))
-def location_scale_groups(rng, X):
+def location_scale_groups(rng, X, loc=NORMAL[25]):
     g = rng.integers(25, size=1243)
-    loc = pm.Normal("loc", 0, 1, shape=25)
     log_scale = pm.Normal("log_scale", 0, 0.3, shape=25)
     slope = pm.Normal("slope", 0, 0.3)
     sigma = pm.math.exp(log_scale[g] + slope * X[:, 0])
@@ -378,11 +345,10 @@ def location_scale_groups(rng, X):
 
 
 @required("y", ask=["tau", "z"], columns=(1244, 20, 2044))
-def horseshoe(rng, X):
+def horseshoe(rng, X, z=NORMAL[20]):
     tau = pm.HalfCauchy("tau", 0.1)
     lam = pm.HalfCauchy("lam", 1, shape=20)
     c2 = pm.InverseGamma("c2", 2, 2)
-    z = pm.Normal("z", 0, 1, shape=20)
     lam_ = lam * pt.sqrt(c2 / (c2 + tau**2 * lam**2))
     beta = pm.Deterministic("beta", z * tau * lam_)
     pm.Normal("y", pm.math.dot(X, beta), 1, observed=rng.normal(size=1244))
@@ -441,10 +407,9 @@ def geometric_adstock(rng, X):
 
 
 @optional(ask=["alpha"], columns=(1251, 2, 2051))
-def adstock_by_batched_convolution(rng, X):
+def adstock_by_batched_convolution(rng, X, alpha=BETA[2]):
     l_max = 5
     x = pm.Data("x", np.abs(X))
-    alpha = pm.Beta("alpha", 2, 2, shape=2)
     w = pt.power(alpha[:, None], pt.arange(l_max))
     padded = pt.zeros((1251 + l_max - 1, 2))
     padded = pt.set_subtensor(padded[l_max - 1 :], x)
@@ -453,11 +418,10 @@ def adstock_by_batched_convolution(rng, X):
 
 
 @required("y", ask=["kappa"], columns=(1252, 2, 2052))
-def hill_saturation(rng, X):
+def hill_saturation(rng, X, beta=HALF[2]):
     x = np.abs(X) + 0.05
     slope = pm.Gamma("slope", 4, 2, shape=2)
     kappa = pm.Gamma("kappa", 4, 4, shape=2)
-    beta = pm.HalfNormal("beta", 1, shape=2)
     response = 1 - kappa**slope / (kappa**slope + x**slope)
     pm.Normal("y", response @ beta, 1, observed=rng.normal(size=1252))
 
@@ -487,14 +451,13 @@ def a_b_tests_with_shared_prior(rng):
 
 
 @required("demand", ask=["chol", "fourier"], seed=2055)
-def price_elasticities_of_products(rng):
+def price_elasticities_of_products(rng, z=NORMAL[40, 2]):
     product, store, week = (rng.integers(k, size=1255) for k in (40, 15, 52))
     log_price = rng.normal(size=1255)
     t = np.arange(52) / 52
     F = np.column_stack([f(2 * np.pi * k * t) for k in (1, 2, 3) for f in (np.sin, np.cos)])
     mu = pm.Normal("mu", [1, -1], 1)
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=2))
-    z = pm.Normal("z", 0, 1, shape=(40, 2))
     ab = mu + z @ chol.T
     store_effect = pm.Normal("store_effect", 0, 0.3, shape=15)
     fourier = pm.Normal("fourier", 0, 0.3, shape=6)
@@ -517,18 +480,16 @@ def stochastic_volatility_as_walk(rng):
 
 
 @required("h", "r", ask=["phi"], seed=2061)
-def stochastic_volatility_as_autoregression(rng, mu):
+def stochastic_volatility_as_autoregression(rng, mu, s=HALF):
     phi = pm.Uniform("phi", -1, 1)
-    s = pm.HalfNormal("s", 1)
     start = pm.Normal.dist(0, 1)
     h = pm.AR("h", rho=[mu * (1 - phi), phi], sigma=s, constant=True, init_dist=start, shape=1261)
     pm.Normal("r", 0, pt.exp(h / 2), observed=rng.normal(size=1261))
 
 
 @required("h", "transitions", "r", ask=["phi", "s"], seed=2062)
-def stochastic_volatility_by_hand(rng, mu):
+def stochastic_volatility_by_hand(rng, mu, s=HALF):
     phi = pm.Uniform("phi", -1, 1)
-    s = pm.HalfNormal("s", 1)
     h = pm.Normal("h", 0, 100, shape=1262)
     step = pm.Normal.dist(mu + phi * (h[:-1] - mu), s)
     pm.Potential("transitions", pm.logp(step, h[1:]).sum())
@@ -553,7 +514,7 @@ def autoregression_on_lagged_data(rng, sigma):
 
 
 @required("y", ask=["rho"], seed=2065)
-def autoregression_as_custom_scan(rng):
+def autoregression_as_custom_scan(rng, init=NORMAL[2]):
     steps = 1265
 
     def ar_step(x_tm2, x_tm1, rng, rho, sigma):
@@ -574,16 +535,14 @@ def autoregression_as_custom_scan(rng):
 
     rho = pm.Normal("rho", 0, 0.2, shape=2)
     sigma = pm.HalfNormal("sigma", 0.5)
-    init = pm.Normal("init", 0, 1, shape=2)
     pm.CustomDist("y", init, rho, sigma, dist=ar_dist, observed=rng.normal(size=steps))
 
 
 @required("y", ask=["coefs"], seed=2066)
-def vector_autoregression(rng):
+def vector_autoregression(rng, intercept=NORMAL[3,]):
     data = rng.normal(size=(1268, 3))
     lags = 2
     coords({"lags": [1, 2], "equations": list("abc")})
-    intercept = pm.Normal("intercept", 0, 1, shape=(3,))
     coefs = pm.Normal("coefs", 0, 0.3, shape=(lags, 3, 3))
     betas = []
     for j in range(3):
@@ -616,15 +575,12 @@ def local_linear_trend_by_hand(rng):
 
 
 @required("y", ask=["delta"], seed=2069)
-def prophet_like_trend(rng):
+def prophet_like_trend(rng, k=NORMAL, m=NORMAL, beta=NORMAL[2]):
     t = np.linspace(0, 1, 1270)
     s = np.linspace(0, 0.8, 10)
     A = (t[:, None] > s) * 1.0
     F = np.column_stack([np.sin(50 * t), np.cos(50 * t)])
-    k = pm.Normal("k", 0, 1)
-    m = pm.Normal("m", 0, 1)
     delta = pm.Laplace("delta", 0, 0.1, shape=10)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     growth = k + pm.math.dot(A, delta)
     offset = m + pm.math.dot(A, -s * delta)
     mu = pm.Deterministic("mu", (growth * t + offset) * (1 + pm.math.dot(F, beta)))
@@ -644,20 +600,17 @@ def coal_mining_with_gaps(rng):
 
 
 @required("y", ask=["mu"], seed=2071)
-def two_change_points(rng):
+def two_change_points(rng, mu=NORMAL[3]):
     t = np.linspace(0, 1, 1271)
     share = pm.Dirichlet("share", np.full(3, 2.0))
     tau = pm.Deterministic("tau", pt.cumsum(share)[:2])
-    mu = pm.Normal("mu", 0, 1, shape=3)
     level = mu[0] + pt.where(t >= tau[0], mu[1], 0) + (t >= tau[1]) * mu[2]
     pm.Normal("y", level, 1, observed=rng.normal(size=1271))
 
 
 @required("y", ask=["tau"], seed=2072)
-def smooth_change_points(rng):
+def smooth_change_points(rng, tau=BETA[3], jump=NORMAL[3]):
     t = np.linspace(0, 1, 1272)
-    tau = pm.Beta("tau", 2, 2, shape=3)
-    jump = pm.Normal("jump", 0, 1, shape=3)
     steps = pm.math.sigmoid(50 * (t[:, None] - tau[None, :]))
     pm.Normal("y", pm.math.dot(steps, jump), 1, observed=rng.normal(size=1272))
 
@@ -671,23 +624,19 @@ def series_with_missing_values(rng, X, beta, sigma):
 
 
 @required("cases", ask=["beta", "theta"], columns=(1280, 2, 2080))
-def counties_with_exposure(rng, X):
+def counties_with_exposure(rng, X, theta=NORMAL[64], beta=NARROW[2]):
     E = rng.gamma(5, 2, size=1280)
     log_E = pm.Data("log_E", np.log(E))
-    beta = pm.Normal("beta", 0, 0.5, shape=2)
     tau = pm.HalfNormal("tau", 0.5)
-    theta = pm.Normal("theta", 0, 1, shape=64)
     county = rng.integers(64, size=1280)
     pm.Poisson("cases", pt.exp(log_E + X @ beta + tau * theta[county]), observed=rng.poisson(E))
 
 
 @required("cases", ask=["rho", "phi"], seed=2081)
-def besag_york_mollie(rng, sigma):
+def besag_york_mollie(rng, sigma, beta0=NORMAL, theta=NORMAL[60]):
     W = np.roll(np.eye(60), 1, axis=1)
     W = W + W.T
     area = np.repeat(np.arange(60), 20)
-    beta0 = pm.Normal("beta0", 0, 1)
-    theta = pm.Normal("theta", 0, 1, shape=60)
     phi = pm.ICAR("phi", W=W)
     rho = pm.Beta("rho", 0.5, 0.5)
     mixture = pm.Deterministic("mixture", pt.sqrt(1 - rho) * theta + pt.sqrt(rho / 0.7) * phi)
@@ -696,11 +645,9 @@ def besag_york_mollie(rng, sigma):
 
 
 @required("lip_cancer", ask=["alpha", "tau"], seed=2082)
-def conditional_autoregression_of_areas(rng):
+def conditional_autoregression_of_areas(rng, beta=NORMAL[2], alpha=BETA):
     W = np.roll(np.eye(40), 1, axis=1)
     area = rng.integers(40, size=1282)
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    alpha = pm.Beta("alpha", 2, 2)
     tau = pm.Gamma("tau", 2, 2)
     phi = pm.CAR("phi", mu=np.zeros(40), tau=tau, alpha=alpha, W=W + W.T)
     x = rng.normal(size=1282)
@@ -719,13 +666,10 @@ def neighbours_as_edges(rng):
 
 
 @required("deaths", ask=["s"], seed=2084)
-def age_period_cohort(rng):
+def age_period_cohort(rng, a=NORMAL[20], p=NORMAL[60], c=NORMAL[79]):
     age, period = np.meshgrid(np.arange(20), np.arange(60), indexing="ij")
     population = rng.uniform(50, 500, size=1200)
     s = pm.HalfNormal("s", 0.3, shape=3)
-    a = pm.Normal("a", 0, 1, shape=20)
-    p = pm.Normal("p", 0, 1, shape=60)
-    c = pm.Normal("c", 0, 1, shape=79)
     for k, effect in enumerate([a, p, c]):
         pm.Potential(
             f"walk_{k}",
@@ -770,11 +714,10 @@ def dawid_skene(rng):
 
 
 @optional(ask=["pi"], seed=2088)
-def dawid_skene_in_long_format(rng):
+def dawid_skene_in_long_format(rng, pi=BETA):
     item = np.repeat(np.arange(1100), 3)
     rater, y = rng.integers(6, size=3300), rng.integers(2, size=3300)
     theta = pm.Beta("theta", [[2, 6]] * 6, [[6, 2]] * 6)
-    pi = pm.Beta("pi", 2, 2)
     p = theta[rater]
     lp = pt.log(pt.switch(y[:, None], p, 1 - p))
     by_item = pt.inc_subtensor(pt.zeros((1100, 2))[item], lp)
@@ -783,11 +726,10 @@ def dawid_skene_in_long_format(rng):
 
 
 @required("concentration", ask=["mu"], seed=2089)
-def one_compartment_pharmacokinetics(rng):
+def one_compartment_pharmacokinetics(rng, eta=NORMAL[3, 50]):
     subject, t = rng.integers(50, size=1289), rng.uniform(0.1, 24, size=1289)
     mu = pm.Normal("mu", [0, -2, 1], 0.3)
     omega = pm.HalfNormal("omega", 0.3, shape=3)
-    eta = pm.Normal("eta", 0, 1, shape=(3, 50))
     ka, ke, V = (pt.exp(mu[k] + omega[k] * eta[k])[subject] for k in range(3))
     c = 10 * ka / (V * (ka - ke)) * (pt.exp(-ke * t) - pt.exp(-ka * t))
     sigma = pm.HalfNormal("sigma", 0.5)
@@ -795,11 +737,9 @@ def one_compartment_pharmacokinetics(rng):
 
 
 @required("y", ask=["hill"], seed=2090)
-def dose_response_of_assays(rng):
+def dose_response_of_assays(rng, bottom=NORMAL[12], log_ec50=NORMAL):
     dose, plate = rng.uniform(0.01, 10, size=1290), rng.integers(12, size=1290)
-    bottom = pm.Normal("bottom", 0, 1, shape=12)
     top = pm.Normal("top", 3, 1)
-    log_ec50 = pm.Normal("log_ec50", 0, 1)
     hill = pm.HalfNormal("hill", 2)
     mu = bottom[plate] + (top - bottom[plate]) / (1 + (pt.exp(log_ec50) / dose) ** hill)
     pm.Normal("y", mu, 0.5, observed=rng.normal(size=1290))
@@ -856,11 +796,10 @@ def multinomial_topics_of_documents(rng):
 
 
 @required("words", ask=["alpha", "phi"], seed=2104)
-def naive_bayes(rng):
+def naive_bayes(rng, alpha=EXPON):
     label = rng.integers(2, size=1304)
     n = rng.integers(10, 40, size=1304)
     counts = np.array([rng.multinomial(k, np.ones(8) / 8) for k in n])
-    alpha = pm.Exponential("alpha", 1)
     phi = pm.Dirichlet("phi", alpha * np.ones((2, 8)))
     pm.Multinomial("words", n=n, p=phi[label], observed=counts)
 
@@ -884,17 +823,14 @@ def overdispersed_species(rng):
 
 
 @required("r", ask=["A"], seed=2107)
-def matrix_factorisation_of_a_list(rng):
+def matrix_factorisation_of_a_list(rng, A=NORMAL[90, 3], B=NORMAL[70, 3]):
     u, v = rng.integers(90, size=2000), rng.integers(70, size=2000)
-    A = pm.Normal("A", 0, 1, shape=(90, 3))
-    B = pm.Normal("B", 0, 1, shape=(70, 3))
     pm.Normal("r", pm.math.dot(A, B.T)[u, v], 1, observed=rng.normal(size=2000))
 
 
 @required("A", "B", "r", ask=["s"], seed=2108)
-def factors_of_many_users_and_items(rng):
+def factors_of_many_users_and_items(rng, s=HALF[2]):
     u, v = rng.integers(1200, size=4000), rng.integers(1100, size=4000)
-    s = pm.HalfNormal("s", 1, shape=2)
     A = pm.Normal("A", 0, s[0], shape=(1200, 3))
     B = pm.Normal("B", 0, s[1], shape=(1100, 3))
     pm.Normal("r", (A[u] * B[v]).sum(axis=-1), 1, observed=rng.normal(size=4000))

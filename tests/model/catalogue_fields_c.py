@@ -17,16 +17,26 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor import fft
 
-from .catalogue import coords, optional, refused, refused_so_far, required, scanned
+from .catalogue import (
+    BETA,
+    EXPON,
+    HALF,
+    NARROW,
+    NORMAL,
+    coords,
+    optional,
+    refused,
+    refused_so_far,
+    required,
+    scanned,
+)
 from .catalogue_fields_a import with_gaps
 
 # Missing cells and masks
 
 
 @required("X_observed", "y", ask=["beta"], columns=(1300, 3, 3001))
-def matrix_with_missing_cells(rng, X, beta):
-    mu = pm.Normal("mu", 0, 1, shape=3)
-    sd = pm.HalfNormal("sd", 1, shape=3)
+def matrix_with_missing_cells(rng, X, beta, mu=NORMAL[3], sd=HALF[3]):
     X = pm.Normal("X", mu, sd, observed=with_gaps(X, rng, 0.05))
     pm.Normal("y", pt.dot(X, beta), 1, observed=rng.normal(size=1300))
 
@@ -48,10 +58,9 @@ def imputed_cells_set_by_a_mask(rng, X, beta):
 
 
 @required("y", ask=["b"], columns=(1303, 1, 3004))
-def imputed_column_set_by_a_mask(rng, X, b):
+def imputed_column_set_by_a_mask(rng, X, b, nu=NORMAL):
     x = with_gaps(X[:, 0], rng, 0.2)
     gaps = np.isnan(x)
-    nu = pm.Normal("nu", 0, 1)
     missing = pm.Normal("missing", nu, 1, shape=int(gaps.sum()))
     full = pt.zeros(1303)
     full = pt.set_subtensor(full[np.where(gaps)], missing)
@@ -94,20 +103,16 @@ def row_selections_in_data(rng, X, beta):
 
 
 @required("y", ask=["s"], columns=(1306, 5, 3009))
-def mask_times_terms(rng, X):
+def mask_times_terms(rng, X, mu=NORMAL[5], s=HALF):
     y, mask = rng.normal(size=(1306, 5)), rng.random((1306, 5)) < 0.6
-    mu = pm.Normal("mu", 0, 1, shape=5)
-    s = pm.HalfNormal("s", 1)
     lp = pm.logp(pm.Normal.dist(mu + 0.1 * X, s), y)
     pm.Potential("y", pt.where(mask, lp, 0).sum(axis=1))
 
 
 @required("y", ask=["b"], seed=3010)
-def ragged_visits_as_cells(rng):
+def ragged_visits_as_cells(rng, a=NORMAL[900], b=NORMAL[5]):
     visits = rng.integers(1, 6, size=900)
     mask = np.arange(5) < visits[:, None]
-    a = pm.Normal("a", 0, 1, shape=900)
-    b = pm.Normal("b", 0, 1, shape=5)
     mu = a[:, None] + b[None, :]
     pm.Normal("y", mu[mask], 1, observed=rng.normal(size=mask.sum()))
 
@@ -148,10 +153,9 @@ def lengths_of_coordinates_only(rng, tau):
 
 
 @required("y", ask=["theta"], columns=(1324, 2, 3024))
-def frozen_dims_and_data(rng, X):
+def frozen_dims_and_data(rng, X, theta=NORMAL[6]):
     X = pm.Data("X", X, dims=("row", "column"))
     g = pm.Data("g", rng.integers(6, size=1324), dims="row")
-    theta = pm.Normal("theta", 0, 1, shape=6)
     beta = pm.Normal("beta", 0, 1, dims="column")
     pm.Poisson("y", pt.exp(theta[g] + X @ beta), observed=rng.poisson(1, size=1324), dims="row")
     return freeze_dims_and_data
@@ -175,10 +179,9 @@ def models_within_models(rng, X, mu):
 
 
 @required("y", ask=["b"], seed=3027)
-def intervened_and_observed(rng, sigma):
+def intervened_and_observed(rng, sigma, b=NORMAL[2]):
     x = pm.Normal("x", 0, 1, shape=1327)
     z = pm.Normal("z", 0.5 * x, 1, shape=1327)
-    b = pm.Normal("b", 0, 1, shape=2)
     pm.Normal("y", b[0] * x + b[1] * z, sigma, shape=1327)
     given = {"x": rng.normal(size=1327), "z": rng.normal(size=1327)}
     return lambda model: pm.observe(pm.do(model, given), {"y": rng.normal(size=1327)})
@@ -202,8 +205,7 @@ def constrained_parameters(rng, X):
 
 
 @required("positive", "y", ask=["b"], columns=(1330, 2, 3030))
-def constraint_in_every_row(rng, X):
-    b = pm.HalfNormal("b", 1, shape=2)
+def constraint_in_every_row(rng, X, b=HALF[2]):
     mu = pt.abs(X) @ b
     pm.Potential("positive", pm.math.switch(mu >= 0, 0.0, -np.inf))
     pm.Gamma("y", alpha=2, beta=2 / (mu + 0.01), observed=rng.gamma(2, 1, size=1330))
@@ -266,25 +268,22 @@ def sparse_design(n, d, seed, form="csr"):
 
 
 @required("y", ask=["beta"])
-def sparse_structured_dot():
+def sparse_structured_dot(beta=NORMAL[30]):
     rng, X = sparse_design(1350, 30, 3050)
-    beta = pm.Normal("beta", 0, 1, shape=30)
     mu = sparse.structured_dot(sparse.as_sparse_variable(X), beta[:, None])[:, 0]
     pm.Normal("y", mu, 1, observed=rng.normal(size=1350))
 
 
 @required("y", ask=["beta"])
-def sparse_columns():
+def sparse_columns(beta=NORMAL[30, 1]):
     rng, X = sparse_design(1351, 30, 3051, "csc")
-    beta = pm.Normal("beta", 0, 1, shape=(30, 1))
     eta = sparse.dot(sparse.as_sparse(X), beta).flatten()
     pm.Bernoulli("y", logit_p=eta, observed=rng.integers(2, size=1351))
 
 
 @refused("'y'", r"pytensor\.sparse\.dot", ask=["a"])
-def sparse_at(a):
+def sparse_at(a, beta=NORMAL[25, 1]):
     rng, X = sparse_design(1352, 25, 3052)
-    beta = pm.Normal("beta", 0, 1, shape=(25, 1))
     eta = a + pt.squeeze(sparse.as_sparse_variable(X) @ beta, axis=1)
     pm.Poisson("y", pt.exp(eta), observed=rng.poisson(1, size=1352))
 
@@ -302,65 +301,54 @@ def sparse_random_effects(rng, tau):
 
 
 @required("y", ask=["b"], seed=3060)
-def rows_merged_by_reshape(rng):
+def rows_merged_by_reshape(rng, b=NORMAL[2], a=NORMAL[400]):
     X = rng.normal(size=(400, 3, 2))
-    b = pm.Normal("b", 0, 1, shape=2)
-    a = pm.Normal("a", 0, 1, shape=400)
     pm.Normal("y", (a[:, None] + X @ b).reshape((1200,)), 1, observed=rng.normal(size=1200))
 
 
 @required("u", "y", ask=["beta"], seed=3061)
-def tensor_rows_merged(rng):
+def tensor_rows_merged(rng, beta=NORMAL[2]):
     X = rng.normal(size=(1361, 3, 2))
     u = pm.Normal("u", 0, 1, shape=(1361, 1, 2))
-    beta = pm.Normal("beta", 0, 1, shape=2)
     eta = pt.reshape(X * (beta + u), (3 * 1361, 2)).sum(axis=1)
     pm.Normal("y", eta, 1, observed=rng.normal(size=3 * 1361))
 
 
 @required("theta", "y", ask=["b"], seed=3062)
-def answers_flattened(rng):
+def answers_flattened(rng, b=NORMAL[4]):
     theta = pm.Normal("theta", 0, 1, shape=(1362, 1))
-    b = pm.Normal("b", 0, 1, shape=4)
     eta = (theta - b).flatten()
     pm.Bernoulli("y", logit_p=eta, observed=rng.integers(2, size=4 * 1362))
 
 
 @required("theta", "y", ask=["b"], seed=3063)
-def answers_of_items_first(rng):
+def answers_of_items_first(rng, b=NORMAL[4, 1]):
     theta = pm.Normal("theta", 0, 1, shape=1363)
-    b = pm.Normal("b", 0, 1, shape=(4, 1))
     eta = pt.reshape(theta - b, (-1,))
     pm.Bernoulli("y", logit_p=eta, observed=rng.integers(2, size=4 * 1363))
 
 
 @required("a", "y", ask=["wave"], seed=3064)
-def subjects_repeated(rng):
+def subjects_repeated(rng, wave=NORMAL[3]):
     a = pm.Normal("a", 0, 1, shape=1364)
-    wave = pm.Normal("wave", 0, 1, shape=3)
     pm.Normal("y", pt.repeat(a, 3) + pt.tile(wave, 1364), 1, observed=rng.normal(size=3 * 1364))
 
 
 @required("y", ask=["a"], seed=3065)
-def effects_repeated_by_counts(rng):
+def effects_repeated_by_counts(rng, a=NORMAL[50]):
     counts = rng.integers(1, 60, size=50)
-    a = pm.Normal("a", 0, 1, shape=50)
     pm.Normal("y", pt.repeat(a, counts), 1, observed=rng.normal(size=counts.sum()))
 
 
 @required("y", ask=["sigma"], columns=(1366, 2, 3066))
-def stacked_equations(rng, X):
-    b = pm.Normal("b", 0, 1, shape=(3, 2))
-    sigma = pm.HalfNormal("sigma", 1, shape=3)
+def stacked_equations(rng, X, b=NORMAL[3, 2], sigma=HALF[3]):
     mu = pt.stack([X @ b[k] for k in range(3)])
     pm.Normal("y", mu.T, sigma, observed=rng.normal(size=(1366, 3)))
 
 
 @required("y", ask=["s"], seed=3067)
-def joint_likelihood_concatenated(rng):
+def joint_likelihood_concatenated(rng, b=NORMAL[3], s=HALF[3]):
     x1, x2, x3 = rng.normal(size=500), rng.normal(size=600), rng.normal(size=300)
-    b = pm.Normal("b", 0, 1, shape=3)
-    s = pm.HalfNormal("s", 1, shape=3)
     mu = pt.concatenate([b[0] * x1, b[1] * x2**2, pt.full((300,), b[2]) * x3])
     sigma = pt.concatenate([pt.repeat(s[0], 500), pt.ones(600) * s[1], pt.full(300, s[2])])
     y = np.concatenate([x1, x2, x3])
@@ -368,25 +356,22 @@ def joint_likelihood_concatenated(rng):
 
 
 @required("y", ask=["b"], seed=3068)
-def broadcast_to_table(rng, a):
-    b = pm.Normal("b", 0, 1, shape=3)
+def broadcast_to_table(rng, a, b=NORMAL[3]):
     pm.Normal("y", pt.broadcast_to(a + b, (1368, 3)), 1, observed=rng.normal(size=(1368, 3)))
 
 
 @required("y", ask=["nu"], columns=(1369, 2, 3069))
-def outcomes_by_rows(rng, X):
+def outcomes_by_rows(rng, X, b=NORMAL[3, 2]):
     coords({"outcome": range(3), "obs": range(1369)})
     a = pm.Normal("a", 0, 1, dims="outcome")
-    b = pm.Normal("b", 0, 1, shape=(3, 2))
     nu = pm.Gamma("nu", 4, 1, shape=(3, 1))
     mu = a[:, None] + pt.dot(b, X.T)
     pm.StudentT("y", nu + 1, mu=mu, sigma=1, observed=rng.normal(size=(3, 1369)), dims=("outcome", "obs"))
 
 
 @required("y", ask=["a"], seed=3070)
-def indexed_deterministic(rng):
+def indexed_deterministic(rng, a=NORMAL[40]):
     cell, item = rng.integers(40, size=300), rng.integers(300, size=1370)
-    a = pm.Normal("a", 0, 1, shape=40)
     d = pm.Deterministic("d", pt.exp(a[cell]))
     e = pm.Deterministic("e", d[item])
     pm.Normal("y", pt.log(e), 1, observed=rng.normal(size=1370))
@@ -416,18 +401,15 @@ def cumulated_rain(rng, X, b):
 
 
 @required("y", ask=["beta"], columns=(1374, 1, 3074))
-def polynomial_by_powers(rng, X):
+def polynomial_by_powers(rng, X, beta=NORMAL[4]):
     x = pm.Data("x", X[:, 0])
-    beta = pm.Normal("beta", 0, 1, shape=4)
     mu = pt.sum([beta[k] * x**k for k in range(4)], axis=0)
     curve = pt.power(x[:, None], np.arange(4)) @ beta
     pm.Normal("y", (mu + curve) / 2, 1, observed=rng.normal(size=1374))
 
 
 @required("y", ask=["k"], columns=(1375, 1, 3075))
-def hinges_at_parameters(rng, X):
-    k = pm.Normal("k", 0, 1, shape=3)
-    b = pm.Normal("b", 0, 1, shape=3)
+def hinges_at_parameters(rng, X, k=NORMAL[3], b=NORMAL[3]):
     basis = pt.switch(pt.gt(X, k), X - k, 0)
     pm.Normal("y", pt.sum(basis * b, axis=-1), 1, observed=rng.normal(size=1375))
 
@@ -456,40 +438,35 @@ def network_with_skip_and_layer_norm(rng, X):
 
 
 @required("y", ask=["sigma"], seed=3078)
-def crossed_kronecker_effects(rng, sigma):
+def crossed_kronecker_effects(rng, sigma, Z=NORMAL[12, 9]):
     r, c = rng.integers(12, size=1378), rng.integers(9, size=1378)
     L1 = np.linalg.cholesky(np.exp(-np.abs(np.subtract.outer(range(12), range(12)))))
     L2 = np.linalg.cholesky(np.exp(-np.abs(np.subtract.outer(range(9), range(9)))))
-    Z = pm.Normal("Z", 0, 1, shape=(12, 9))
     F = sigma * (L1 @ Z @ L2.T)
     pm.Normal("y", F[r, c], 1, observed=rng.normal(size=1378))
 
 
 @required("y", ask=["a"], seed=3079)
-def kronecker_product_of_effects(rng):
-    a = pm.Normal("a", 0, 1, shape=40)
-    b = pm.Normal("b", 0, 1, shape=35)
+def kronecker_product_of_effects(rng, a=NORMAL[40], b=NORMAL[35]):
     mu = pt.outer(a, b).ravel() + pt.linalg.kron(a[:, None], b[:, None])[:, 0]
     pm.Normal("y", mu, 1, observed=rng.normal(size=1400))
 
 
 @required("y", ask=["sigma"], columns=(1380, 2, 3080))
-def custom_dist_of_exponentiated_sums(rng, X, sigma):
+def custom_dist_of_exponentiated_sums(rng, X, sigma, beta=NARROW[2]):
 
     def dist(eta, sigma, size):
         return pt.exp(eta + pm.Gumbel.dist(0, sigma, size=size))
 
-    beta = pm.Normal("beta", 0, 0.5, shape=2)
     pm.CustomDist("y", pt.dot(X, beta), sigma, dist=dist, observed=rng.lognormal(size=1380))
 
 
 @required("y", ask=["sigma"], columns=(1381, 2, 3081))
-def custom_dist_of_clipped_student(rng, X, sigma):
+def custom_dist_of_clipped_student(rng, X, sigma, beta=NARROW[2]):
 
     def dist(mu, sigma, size):
         return pt.clip(pm.StudentT.dist(5, mu=mu, sigma=sigma, size=size), -1, 1)
 
-    beta = pm.Normal("beta", 0, 0.5, shape=2)
     pm.CustomDist("y", X @ beta, sigma, dist=dist, observed=np.clip(rng.normal(size=1381), -1, 1))
 
 
@@ -527,20 +504,18 @@ def potential_of_a_map(rng, X, beta):
 
 
 @required("y", ask=["b"], columns=(1384, 3, 3084))
-def vectorised_function_of_rows(rng, X):
+def vectorised_function_of_rows(rng, X, b=NORMAL[3]):
 
     def row(x, b):
         return pt.tanh(pt.dot(x, b)) + x[0]
 
-    b = pm.Normal("b", 0, 1, shape=3)
     mu = pt.vectorize(row, signature="(k),(k)->()")(pt.as_tensor(X), b)
     pm.Normal("y", mu, 1, observed=rng.normal(size=1384))
 
 
 @required("f", "y", ask=["packed", "psi"], seed=3085)
-def factor_analysis_of_columns(rng):
+def factor_analysis_of_columns(rng, packed=NORMAL[9]):
     coords({"latent": range(2), "rows": range(1385), "column": range(5)})
-    packed = pm.Normal("packed", 0, 1, shape=9)
     W = pt.zeros((5, 2))
     lower = np.tril_indices(5, 0, 2)
     W = pt.set_subtensor(W[lower], packed)
@@ -551,17 +526,15 @@ def factor_analysis_of_columns(rng):
 
 
 @required("y", ask=["psi"], seed=3086)
-def marginal_factor_analysis(rng):
+def marginal_factor_analysis(rng, psi=HALF[4]):
     W = pm.Normal("W", 0, 1, shape=(4, 2), initval=rng.normal(size=(4, 2)))
-    psi = pm.HalfNormal("psi", 1, shape=4)
     cov = pt.dot(W, W.T) + pt.diag(psi**2)
     pm.MvNormal("y", pt.zeros(4), cov=cov, observed=rng.normal(size=(1386, 4)))
 
 
 @required("y", ask=["ell", "coefs"], columns=(1387, 1, 3087))
-def spectral_gaussian_process_linearised(rng, X):
+def spectral_gaussian_process_linearised(rng, X, eta=HALF):
     ell = pm.LogNormal("ell", 0, 0.3)
-    eta = pm.HalfNormal("eta", 1)
     gp = pm.gp.HSGP(m=[10], L=[5.0], cov_func=eta**2 * pm.gp.cov.Matern52(1, ell))
     X = pm.Data("X", X)
     phi, sqrt_psd = gp.prior_linearized(X=X)
@@ -582,11 +555,10 @@ def periodic_spectral_gaussian_process(rng):
 
 
 @required("y", ask=["z"], columns=(1389, 1, 3089))
-def inducing_points_by_hand(rng, X):
+def inducing_points_by_hand(rng, X, z=NORMAL[8]):
     u = np.linspace(-2, 2, 8)[:, None]
     ell = pm.LogNormal("ell", 0, 0.3)
     cov = pm.gp.cov.ExpQuad(1, ell)
-    z = pm.Normal("z", 0, 1, shape=8)
     L = pt.linalg.cholesky(cov(u) + 1e-4 * np.eye(8))
     f = cov(X, u) @ pt.linalg.solve_triangular(L.T, z, lower=False)
     pm.Normal("y", f, 1, observed=rng.normal(size=1389))
@@ -604,18 +576,16 @@ def ratings_of_additive_effects(rng, mu):
 
 
 @required("A", "B", "y", ask=["s"], seed=3091)
-def ratings_of_factors(rng):
+def ratings_of_factors(rng, s=HALF):
     A = pm.Normal("A", 0, 1, shape=(1200, 2))
     B = pm.Normal("B", 0, 1, shape=(1100, 2))
-    s = pm.HalfNormal("s", 1)
     pm.Normal("y", pt.dot(A, B.T), s, observed=rng.normal(size=(1200, 1100)))
 
 
 @required("likelihood", seed=3092)
-def ratings_of_short_effects_by_index(rng):
+def ratings_of_short_effects_by_index(rng, M=NORMAL[20, 30]):
     u, v = rng.integers(20, size=1200), rng.integers(30, size=1100)
     y = rng.normal(size=(1200, 1100))
-    M = pm.Normal("M", 0, 1, shape=(20, 30))
     pm.Potential("likelihood", -0.5 * pt.sum((y - M[u][:, v]) ** 2))
 
 
@@ -631,57 +601,48 @@ def observed_data_selected_by_a_mask(rng, X, b):
 
 
 @required("y", ask=["theta"], seed=3132)
-def group_effects_selected_by_a_mask(rng):
+def group_effects_selected_by_a_mask(rng, theta=NORMAL[9]):
     g = pm.Data("g", rng.integers(9, size=2003))
     keep = pm.Data("keep", rng.integers(2, size=2003).astype(bool))
-    theta = pm.Normal("theta", 0, 1, shape=9)
     lp = pm.logp(pm.Normal.dist(theta[g[keep]], 1), rng.normal(size=2003)[keep.get_value()])
     pm.Potential("y", lp)
 
 
 @required("y", ask=["a"], seed=3133)
-def matrix_cells_selected_by_a_mask_in_data(rng):
+def matrix_cells_selected_by_a_mask_in_data(rng, a=NORMAL[80], b=NORMAL[40]):
     seen = pm.Data("seen", rng.random((80, 40)) < 0.5)
-    a = pm.Normal("a", 0, 1, shape=80)
-    b = pm.Normal("b", 0, 1, shape=40)
     mu = a[:, None] + b[None, :]
     R = pm.Data("R", rng.normal(size=(80, 40)))
     pm.Potential("y", pm.logp(pm.Normal.dist(mu[seen], 1), R[seen]).sum())
 
 
 @required("y", ask=["b"], columns=(3000, 1, 3134))
-def rows_where_a_covariate_is_positive(rng, X):
+def rows_where_a_covariate_is_positive(rng, X, b=NORMAL[2]):
     x = pm.Data("x", X[:, 0])
     rows = pt.nonzero(x > 0)[0]
-    b = pm.Normal("b", 0, 1, shape=2)
     mu = b[0] + b[1] * pt.log(x[rows])
     pm.Normal("y", mu, 1, observed=rng.normal(size=int((X > 0).sum())))
 
 
 @required("y", ask=["b"], columns=(1335, 2, 3135))
-def missing_cells_of_long_rows_imputed_by_regression(rng, X):
+def missing_cells_of_long_rows_imputed_by_regression(rng, X, a=NORMAL[2], b=NORMAL[2]):
     gaps = rng.random(1335) < 0.15
     rows = np.flatnonzero(gaps)
-    a = pm.Normal("a", 0, 1, shape=2)
     missing = pm.Normal("missing", a[0] + a[1] * X[rows, 1], 1, shape=len(rows))
     filled = pt.set_subtensor(pt.as_tensor(X)[rows, 0], missing)
-    b = pm.Normal("b", 0, 1, shape=2)
     pm.Normal("y", pt.dot(filled, b), 1, observed=rng.normal(size=1335))
 
 
 @required("x1_observed", "x2_observed", "y", ask=["beta", "s"], columns=(1336, 3, 3136))
-def imputed_columns_stacked(rng, X, beta):
+def imputed_columns_stacked(rng, X, beta, s=HALF):
     x1 = pm.Normal("x1", 0, 1, observed=with_gaps(X[:, 0], rng))
-    s = pm.HalfNormal("s", 1)
     x2 = pm.Normal("x2", 0.5 * x1, s, observed=with_gaps(X[:, 1], rng))
     design = pt.stack([x1, x2, pt.as_tensor(X[:, 2])], axis=1)
     pm.Bernoulli("y", logit_p=design @ beta, observed=rng.integers(2, size=1336))
 
 
 @required("y_observed", ask=["sigma"], seed=3137)
-def table_of_outcomes_with_gaps(rng):
-    mu = pm.Normal("mu", 0, 1, shape=3)
-    sigma = pm.HalfNormal("sigma", 1, shape=3)
+def table_of_outcomes_with_gaps(rng, mu=NORMAL[3], sigma=HALF[3]):
     pm.Normal("y", mu, sigma, observed=with_gaps(rng.normal(size=(1337, 3)), rng))
 
 
@@ -695,102 +656,85 @@ def censored_rows_of_a_latent_vector(rng, X, b):
 
 
 @required("y", ask=["beta"])
-def sparse_dot_with_a_vector():
+def sparse_dot_with_a_vector(beta=NORMAL[20]):
     rng, X = sparse_design(1353, 20, 3139)
-    beta = pm.Normal("beta", 0, 1, shape=20)
     eta = sparse.dot(sparse.as_sparse_variable(X), beta)
     pm.Bernoulli("y", logit_p=eta, observed=rng.integers(2, size=1353))
 
 
 @required("y", ask=["B"])
-def sparse_matrix_of_two_outcomes():
+def sparse_matrix_of_two_outcomes(B=NORMAL[20, 2]):
     rng, X = sparse_design(1354, 20, 3140)
-    B = pm.Normal("B", 0, 1, shape=(20, 2))
     mu = sparse.structured_dot(sparse.as_sparse_variable(X), B)
     pm.Normal("y", mu, 1, observed=rng.normal(size=(1354, 2)))
 
 
 @required("y", ask=["beta"])
-def sparse_weighted_and_summed():
+def sparse_weighted_and_summed(beta=NORMAL[20]):
     rng, X = sparse_design(1355, 20, 3141)
-    beta = pm.Normal("beta", 0, 1, shape=20)
     mu = sparse.sp_sum(sparse.multiply(sparse.as_sparse_variable(X), beta), axis=1)
     pm.Normal("y", mu, 1, observed=rng.normal(size=1355))
 
 
 @required("y", ask=["beta"])
-def sparse_design_made_dense():
+def sparse_design_made_dense(beta=NORMAL[20]):
     rng, X = sparse_design(1356, 20, 3142)
-    beta = pm.Normal("beta", 0, 1, shape=20)
     dense = sparse.dense_from_sparse(sparse.as_sparse_variable(X))
     pm.Normal("y", dense @ beta, 1, observed=rng.normal(size=1356))
 
 
 @required("y", ask=["asc"], seed=3143)
-def choices_reshaped_to_alternatives(rng):
+def choices_reshaped_to_alternatives(rng, beta=NORMAL[2], asc=NORMAL[2]):
     X = rng.normal(size=(3 * 1357, 2))
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    asc = pm.Normal("asc", 0, 1, shape=2)
     u = pm.math.dot(X, beta).reshape((1357, 3)) + pt.concatenate([pt.zeros(1), asc])
     pm.Categorical("y", p=pm.math.softmax(u, axis=-1), observed=rng.integers(3, size=1357))
 
 
 @required("y", ask=["B"], columns=(1358, 2, 3144))
-def answers_in_one_long_categorical(rng, X):
-    B = pm.Normal("B", 0, 1, shape=(2, 3, 4))
+def answers_in_one_long_categorical(rng, X, B=NORMAL[2, 3, 4]):
     logits = pt.tensordot(X, B, axes=1).reshape((-1, 4))
     pm.Categorical("y", logit_p=logits, observed=rng.integers(4, size=3 * 1358))
 
 
 @required("y", ask=["a"], seed=3145)
-def panel_as_wide_then_long(rng):
-    a = pm.Normal("a", 0, 1, shape=120)
-    b = pm.Normal("b", 0, 1, shape=120)
+def panel_as_wide_then_long(rng, a=NORMAL[120], b=NORMAL[120]):
     t = np.arange(10) / 10
     wide = a[:, None] + b[:, None] * t
     pm.Normal("y", wide.T.ravel(), 1, observed=rng.normal(size=1200))
 
 
 @required("y", ask=["beta"], columns=(5 * 1150, 2, 3146))
-def errors_of_panels_reshaped_for_rows(rng, X, sigma, tau):
+def errors_of_panels_reshaped_for_rows(rng, X, sigma, tau, beta=NORMAL[2]):
     y = rng.normal(size=5 * 1150)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     cov = sigma**2 * pt.eye(5) + tau**2 * pt.ones((5, 5))
     residuals = (y - X @ beta).reshape((1150, 5))
     pm.Potential("y", pm.logp(pm.MvNormal.dist(pt.zeros(5), cov), residuals))
 
 
 @required("y", ask=["a"], seed=3147)
-def mesh_of_effects(rng):
-    a = pm.Normal("a", 0, 1, shape=30)
-    b = pm.Normal("b", 0, 1, shape=40)
+def mesh_of_effects(rng, a=NORMAL[30], b=NORMAL[40]):
     A, B = pt.broadcast_arrays(a[:, None], b[None, :])
     eta = pt.stack([A.flatten(), B.flatten()], axis=1)
     pm.Normal("y", eta.sum(axis=1), 1, observed=rng.normal(size=1200))
 
 
 @required("y", ask=["b"], seed=3148)
-def dummies_made_in_the_graph(rng):
+def dummies_made_in_the_graph(rng, b=NORMAL[6], c=NORMAL[6]):
     g = pm.Data("g", rng.integers(6, size=1359))
     D = pt.eq(g[:, None], pt.arange(6)[None, :]).astype("float64")
     E = pt.eye(6)[g]
-    b = pm.Normal("b", 0, 1, shape=6)
-    c = pm.Normal("c", 0, 1, shape=6)
     pm.Normal("y", D @ b + E @ c, 1, observed=rng.normal(size=1359))
 
 
 @required("y", ask=["b"], columns=(1362, 3, 3149))
-def interactions_by_row_products(rng, X):
+def interactions_by_row_products(rng, X, b=NORMAL[9]):
     x = pm.Data("x", X)
     pairs = (x[:, :, None] * x[:, None, :]).reshape((x.shape[0], 9))
-    b = pm.Normal("b", 0, 1, shape=9)
     pm.Normal("y", pairs @ b, 1, observed=rng.normal(size=1362))
 
 
 @required("y", ask=["V"], columns=(1363, 3, 3150))
-def quadratic_forms_of_rows(rng, X):
-    V = pm.Normal("V", 0, 1, shape=(3, 2))
-    linear = pm.Normal("linear", 0, 1, shape=3)
+def quadratic_forms_of_rows(rng, X, V=NORMAL[3, 2], linear=NORMAL[3]):
     interactions = 0.5 * pt.sum(pt.dot(X, V) ** 2 - pt.dot(X**2, V**2), axis=1)
     pm.Normal("y", X @ linear + interactions, 1, observed=rng.normal(size=1363))
 
@@ -811,9 +755,8 @@ def convolution_with_a_short_kernel(rng, X):
 
 
 @optional(ask=["theta"], seed=3153)
-def moving_average_of_latents(rng):
+def moving_average_of_latents(rng, theta=NARROW[2]):
     e = pm.Normal("e", 0, 1, shape=1372)
-    theta = pm.Normal("theta", 0, 0.5, shape=2)
     pm.Normal("y", e[2:] + theta[0] * e[1:-1] + theta[1] * e[:-2], 1, observed=rng.normal(size=1370))
 
 
@@ -852,9 +795,8 @@ def likelihoods_in_a_loop(rng, mu, tau):
 
 
 @required("y", ask=["gain"], seed=3162)
-def panel_unrolled_over_waves(rng):
+def panel_unrolled_over_waves(rng, gain=BETA):
     y = rng.normal(size=(1391, 12))
-    gain = pm.Beta("gain", 2, 2)
     level, levels = pt.as_tensor(y[:, 0]), []
     for k in range(1, 12):
         levels.append(level)
@@ -863,19 +805,16 @@ def panel_unrolled_over_waves(rng):
 
 
 @required("fraud", ask=["w", "W_0"], columns=(1392, 6, 3163))
-def deep_network(rng, X):
+def deep_network(rng, X, w=NORMAL[6]):
     h = pt.as_tensor(X)
     for k in range(8):
         W = pm.Normal(f"W_{k}", 0, 1, shape=(6, 6), initval=rng.normal(size=(6, 6)) / 3)
         h = h + pm.math.tanh(h @ W)
-    w = pm.Normal("w", 0, 1, shape=6)
     pm.Bernoulli("fraud", logit_p=h @ w, observed=rng.integers(2, size=1392))
 
 
 @required("y", ask=["cut"], columns=(1393, 3, 3164))
-def decision_tree_by_switches(rng, X):
-    cut = pm.Normal("cut", 0, 0.5, shape=7)
-    leaf = pm.Normal("leaf", 0, 1, shape=8)
+def decision_tree_by_switches(rng, X, leaf=NORMAL[8], cut=NARROW[7]):
 
     def branch(node, depth):
         if depth == 3:
@@ -917,25 +856,22 @@ def hidden_markov_chains_of_short_panels(rng):
 
 
 @refused(r"\bfield\b", seed=3100)
-def marginal_process_of_time(rng):
+def marginal_process_of_time(rng, eta=HALF):
     t = np.linspace(0, 1, 1050)[:, None]
-    eta = pm.HalfNormal("eta", 1)
     cov = eta**2 * pm.gp.cov.Matern32(1, 0.1) + pm.gp.cov.WhiteNoise(0.1)
     gp = pm.gp.Marginal(mean_func=pm.gp.mean.Linear(pm.Normal("b", 0, 1, shape=1)), cov_func=cov)
     gp.marginal_likelihood("field", X=t, y=rng.normal(size=1050), sigma=0.1)
 
 
 @refused(r"\bbrains\b", columns=(1060, 1, 3101))
-def primates_of_one_tree(rng, X, a, b):
+def primates_of_one_tree(rng, X, a, b, sigma=EXPON):
     D = np.abs(np.subtract.outer(np.arange(1060.0), np.arange(1060.0)))
-    sigma = pm.Exponential("sigma", 1)
     cov = sigma**2 * pt.exp(-D / 50) + 0.1 * np.eye(1060)
     pm.MvNormal("brains", a + b * X[:, 0], cov=cov, observed=rng.normal(size=1060))
 
 
 @refused(r"\bkinship\b", seed=3102)
-def kinship_precision(rng):
-    h = pm.Beta("h", 2, 2)
+def kinship_precision(rng, h=BETA):
     tau = (1 - h) * np.eye(1070) + 0.01 * h * np.ones((1070, 1070))
     pm.MvNormal("kinship", mu=0, tau=tau, observed=rng.normal(size=1070))
 
@@ -948,16 +884,14 @@ def latent_process(rng, X):
 
 
 @refused(r"\bf\b", columns=(1056, 1, 3104))
-def latent_process_centred(rng, X):
-    eta = pm.HalfNormal("eta", 1)
+def latent_process_centred(rng, X, eta=HALF):
     cov = eta * pm.gp.cov.Matern52(1, 1.0) + pm.gp.cov.WhiteNoise(0.1)
     f = pm.gp.Latent(cov_func=cov).prior("f", X=X, reparameterize=False)
     pm.Poisson("y", pt.exp(f), observed=rng.poisson(1, size=1056))
 
 
 @refused(r"\bnormaliser\b", r"[Ll]og|[Ss]um|[Ee]xp|in full", columns=(1107, 2, 3105))
-def energy_normalised_over_states(X):
-    theta = pm.Normal("theta", 0, 1, shape=2)
+def energy_normalised_over_states(X, theta=NORMAL[2]):
     energy = X @ theta
     pm.Potential("normaliser", energy[0] - pm.math.logsumexp(energy))
 
@@ -1000,9 +934,8 @@ def centred_by_the_median(rng, X, beta):
 
 
 @refused(r"\by\b", r"[Ss]can", seed=3112)
-def exponential_smoothing(rng):
+def exponential_smoothing(rng, alpha=BETA):
     y = rng.normal(size=1114)
-    alpha = pm.Beta("alpha", 2, 2)
     level = scanned(
         lambda y, before, alpha: alpha * y + (1 - alpha) * before, [y[:-1]], pt.as_tensor(y[0]), alpha
     )
@@ -1036,18 +969,16 @@ def hidden_markov_forward(rng):
 
 
 @refused(r"\breturns\b", seed=3115)
-def garch(rng):
+def garch(rng, omega=HALF):
     y = rng.normal(size=1117)
-    omega = pm.HalfNormal("omega", 1)
     alpha = pm.Beta("alpha", 2, 8)
     beta = pm.Beta("beta", 2, 8)
     pm.GARCH11("returns", omega=omega, alpha_1=alpha, beta_1=beta, initial_vol=1.0, observed=y)
 
 
 @refused(r"\breturns\b", r"[Ss]can", seed=3116)
-def garch_by_scan(rng):
+def garch_by_scan(rng, omega=HALF):
     y = rng.normal(size=1118)
-    omega = pm.HalfNormal("omega", 1)
     a = pm.Beta("a", 2, 8)
     b = pm.Beta("b", 2, 8)
     var = scanned(lambda y, v, omega, a, b: omega + a * y**2 + b * v, [y[:-1]], pt.ones(()), omega, a, b)
@@ -1085,9 +1016,8 @@ def kernel_regression_with_a_length_scale(rng, X):
 
 
 @refused("Minibatch", seed=3121)
-def minibatch_of_groups(rng):
+def minibatch_of_groups(rng, theta=NORMAL[5]):
     g, y = pm.Minibatch(rng.integers(5, size=4000), rng.normal(size=4000), batch_size=1200)
-    theta = pm.Normal("theta", 0, 1, shape=5)
     pm.Normal("y", theta[g], 1, observed=y, total_size=4000)
 
 
@@ -1221,10 +1151,9 @@ def censored_rows_by_a_mask_in_data(rng, X):
 
 
 @required("table", ask=["beta"], columns=(1501, 2, 3153))
-def cells_of_a_table_by_a_mask_in_data(rng, X):
+def cells_of_a_table_by_a_mask_in_data(rng, X, beta=NORMAL[2, 4]):
     few = np.zeros((1501, 4), bool)
     few[rng.integers(1501, size=150), rng.integers(4, size=150)] = True
-    beta = pm.Normal("beta", 0, 1, shape=(2, 4))
     eta = X @ beta
     pm.Potential("few", -0.1 * eta[pm.Data("mask", few)] ** 2)
     pm.Normal("table", eta, 1, observed=rng.normal(size=(1501, 4)))

@@ -17,7 +17,7 @@ from pytensor import sparse
 from pytensor.conditional.op import ifelse
 from scipy.sparse import csr_matrix
 
-from .catalogue import coords, not_finite, optional, refused_so_far, required
+from .catalogue import HALF, NORMAL, coords, not_finite, optional, refused_so_far, required
 
 
 def ring(n):
@@ -104,8 +104,7 @@ def dirichlet_rows(rng):
 
 
 @optional(ask=["nu"], seed=302)
-def multivariate_student_rows(rng):
-    mu = pm.Normal("mu", 0, 1, shape=2)
+def multivariate_student_rows(rng, mu=NORMAL[2]):
     nu = pm.Gamma("nu", 20, 2)
     pm.MvStudentT("y", nu, mu=mu, Sigma=np.eye(2), observed=rng.normal(size=(1322, 2)))
 
@@ -133,9 +132,8 @@ def custom_dist_from_random_variables(rng, X, beta):
 
 
 @optional(ask=["rate"], seed=306)
-def mixture_of_two_families(rng):
+def mixture_of_two_families(rng, rate=HALF):
     w = pm.Dirichlet("w", np.ones(2))
-    rate = pm.HalfNormal("rate", 1)
     parts = [pm.Exponential.dist(rate), pm.LogNormal.dist(0, 1)]
     pm.Mixture("y", w, parts, observed=rng.gamma(2, 1, size=1326))
 
@@ -144,22 +142,17 @@ def mixture_of_two_families(rng):
 
 
 @optional(columns=(1330, 3, 310))
-def column_vector_of_observations(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=(3, 1))
+def column_vector_of_observations(rng, X, beta=NORMAL[3, 1]):
     pm.Normal("y", X @ beta, 1, observed=rng.normal(size=(1330, 1)))
 
 
 @optional(seed=311)
-def three_axes_of_observations(rng):
-    mu = pm.Normal("mu", 0, 1, shape=(2, 1))
-    sigma = pm.HalfNormal("sigma", 1, shape=3)
+def three_axes_of_observations(rng, mu=NORMAL[2, 1], sigma=HALF[3]):
     pm.Normal("y", mu, sigma, observed=rng.normal(size=(1331, 2, 3)))
 
 
 @optional(seed=312)
-def rows_on_the_middle_axis(rng):
-    mu = pm.Normal("mu", 0, 1, shape=(2, 1, 1))
-    sigma = pm.HalfNormal("sigma", 1, shape=3)
+def rows_on_the_middle_axis(rng, mu=NORMAL[2, 1, 1], sigma=HALF[3]):
     pm.Normal("y", mu, sigma, observed=rng.normal(size=(2, 1332, 3)))
 
 
@@ -203,38 +196,33 @@ def many_rows(rng, mu):
 
 
 @optional(ask=["theta"], seed=320)
-def negative_group_numbers(rng):
-    theta = pm.Normal("theta", 0, 1, shape=10)
+def negative_group_numbers(rng, theta=NORMAL[10]):
     g = rng.integers(-10, 10, size=1340)
     pm.Normal("y", theta[g], 1, observed=rng.normal(size=1340))
 
 
 @optional(ask=["theta"], seed=321)
-def crossed_groups(rng):
-    theta = pm.Normal("theta", 0, 1, shape=(20, 30))
+def crossed_groups(rng, theta=NORMAL[20, 30]):
     g, h = rng.integers(20, size=1341), rng.integers(30, size=1341)
     mu = theta[g, h] + theta[:, h][3] + theta.T[h, 5]
     pm.Normal("y", mu, 1, observed=rng.normal(size=1341))
 
 
 @optional(seed=322)
-def several_groups_per_row(rng):
-    theta = pm.Normal("theta", 0, 1, shape=30)
+def several_groups_per_row(rng, theta=NORMAL[30]):
     members = rng.integers(30, size=(1342, 3))
     mu = theta[members].mean(axis=1) + theta[members.T][0]
     pm.Normal("y", mu, 1, observed=rng.normal(size=1342))
 
 
 @optional(seed=323)
-def selections_separated_by_a_slice(rng):
-    theta = pm.Normal("theta", 0, 1, shape=(5, 2, 7))
+def selections_separated_by_a_slice(rng, theta=NORMAL[5, 2, 7]):
     g, h = rng.integers(5, size=1343), rng.integers(7, size=1343)
     pm.Normal("y", theta[g, :, h], 1, observed=rng.normal(size=(1343, 2)))
 
 
 @optional(columns=(1344, 3, 324))
-def chosen_column_per_row(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=(3, 4))
+def chosen_column_per_row(rng, X, beta=NORMAL[3, 4]):
     choice = rng.integers(4, size=1344)
     eta = pm.math.log_softmax(X @ beta, axis=1)
     pm.Potential("likelihood", eta[np.arange(1344), choice].sum())
@@ -398,11 +386,10 @@ def accumulated_by_group(rng):
 
 
 @optional(ask=["chol"], columns=(1380, 1, 350))
-def correlated_slopes(rng, X):
+def correlated_slopes(rng, X, z=NORMAL[2, 40]):
     g = rng.integers(40, size=1380)
     sd = pm.Exponential.dist(1, shape=2)
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=sd)
-    z = pm.Normal("z", 0, 1, shape=(2, 40))
     theta = pm.Deterministic("theta", (chol @ z).T)
     pm.Normal("y", theta[g, 0] + theta[g, 1] * X[:, 0], 1, observed=rng.normal(size=1380))
 
@@ -416,16 +403,14 @@ def multivariate_latents(rng):
 
 
 @optional(columns=(1382, 3, 352))
-def product_per_row(rng, X):
+def product_per_row(rng, X, B=NORMAL[20, 3, 2]):
     g = rng.integers(20, size=1382)
-    B = pm.Normal("B", 0, 1, shape=(20, 3, 2))
     pm.Normal("y", (X[:, None, :] @ B[g])[:, 0], 1, observed=rng.normal(size=(1382, 2)))
 
 
 @optional(seed=353)
-def tensor_products(rng):
+def tensor_products(rng, B=NORMAL[2, 3]):
     X = rng.normal(size=(1383, 2, 3))
-    B = pm.Normal("B", 0, 1, shape=(2, 3))
     mu = pt.tensordot(X, B, axes=2) + pt.einsum("nij,ij->n", pt.as_tensor(X), B)
     pm.Normal("y", mu, 1, observed=rng.normal(size=1383))
 
@@ -454,9 +439,8 @@ def potential_product_of_sums(rng, mu):
 
 
 @optional(ask=["s"], seed=357)
-def potential_of_nested_sums(rng, mu):
+def potential_of_nested_sums(rng, mu, s=HALF):
     y = pm.Data("y", rng.normal(size=1387))
-    s = pm.HalfNormal("s", 1)
     inner = pt.sum(-((y - mu) ** 2)) / s + 3 * pt.log(s)
     value = 0.5 * (inner - (2 - pt.sum(pt.cos(y * mu)))) / (1 + s)
     pm.Potential("p", value - pt.sum(y) * mu)
@@ -492,8 +476,7 @@ def long_ordered(rng):
 
 
 @optional(ask=["sigma"], seed=363)
-def several_walks(rng):
-    sigma = pm.HalfNormal("sigma", 1, shape=3)
+def several_walks(rng, sigma=HALF[3]):
     start = pm.Normal.dist(0, 1)
     x = pm.GaussianRandomWalk("x", mu=0, sigma=sigma[:, None], init_dist=start, shape=(3, 1, 1100))
     pm.Normal("y", x[:, 0], 1, observed=rng.normal(size=(3, 1100)))
@@ -507,32 +490,28 @@ def panel_of_series(rng):
 
 
 @optional(ask=["start_sd"], seed=365)
-def observed_series(rng):
+def observed_series(rng, start_sd=HALF):
     rho = pm.Normal("rho", 0, 0.3, shape=2)
-    start_sd = pm.HalfNormal("start_sd", 1)
     start = pm.Normal.dist(0, start_sd, shape=2)
     pm.AR("y", rho, 0.5, init_dist=start, observed=rng.normal(size=1395))
 
 
 @optional(seed=366)
-def multivariate_walk(rng):
+def multivariate_walk(rng, mu=NORMAL[2]):
     y = rng.normal(size=(1396, 2))
-    mu = pm.Normal("mu", 0, 1, shape=2)
     start = pm.MvNormal.dist(np.zeros(2), np.eye(2))
     pm.MvGaussianRandomWalk("y", mu, cov=np.eye(2), init_dist=start, observed=y)
 
 
 @optional(seed=367)
-def diffusion(rng):
+def diffusion(rng, rate=HALF):
     y = rng.normal(size=1397)
-    rate = pm.HalfNormal("rate", 1)
     start = pm.Normal.dist(0, 1)
     pm.EulerMaruyama("y", 0.1, lambda x, k: (-k * x, 1.0), (rate,), init_dist=start, observed=y)
 
 
 @refused_so_far(seed=368)
-def volatility(rng):
-    omega = pm.HalfNormal("omega", 1)
+def volatility(rng, omega=HALF):
     pm.GARCH11("y", omega, 0.3, 0.3, 1.0, observed=rng.normal(size=1100))
 
 
@@ -584,17 +563,15 @@ def invalid_scale_of_rows_and_columns(rng):
 
 
 @not_finite(seed=391)
-def some_impossible_rows(rng):
-    mu = pm.HalfNormal("mu", 1)
+def some_impossible_rows(rng, mu=HALF):
     pm.Poisson("y", mu, observed=rng.poisson(2, size=1421) - 1)
 
 
 @not_finite(columns=(1422, 1, 392))
-def infinite_data(X):
+def infinite_data(X, b=HALF):
     x = X[:, 0]
     x[[5, 900]] = np.inf
     x[17] = np.nan
-    b = pm.HalfNormal("b", 1)
     pm.Potential("p", -((b * x) ** 2) + pt.switch(x > 5, np.inf, 0))
 
 
@@ -606,9 +583,8 @@ def labelled_potential():
 
 
 @required("y", ask=["b"])
-def short_sparse_term():
+def short_sparse_term(b=NORMAL[60]):
     X = csr_matrix(np.diag(np.arange(1.0, 61.0))[np.arange(300) % 60])
-    b = pm.Normal("b", 0, 1, shape=60)
     pm.Normal("short", sparse.dot(sparse.as_sparse_variable(X), b), 1, observed=np.zeros(300))
     pm.Normal("y", b[0], 1, observed=np.ones(1412))
 
@@ -655,10 +631,9 @@ def loop_that_cannot_be_written_out(rng, X, mu):
 
 
 @required("fit", ask=["b"], columns=(4000, 1, 716))
-def checked_visits_summed_by_site(rng, X):
+def checked_visits_summed_by_site(rng, X, b=NORMAL[2]):
     """Every visit counts in the sum of its site, so that a check of all visits is one of the sites."""
     site = rng.integers(1416, size=4000)
-    b = pm.Normal("b", 0, 1, shape=2)
     visits = pm.logp(pm.Bernoulli.dist(logit_p=b[0] + b[1] * X[:, 0]), rng.integers(2, size=4000))
     visits += pm.logp(pm.Normal.dist(0, 2 + pt.tanh(b[1]) * X[:, 0] / 4), X[:, 0])
     by_site = pt.inc_subtensor(pt.zeros(1416)[site], visits)

@@ -5,23 +5,13 @@ One test for each model; `factorise_checks` has what it checks. `make test` runs
 
 import re
 
-import pytensor
 import pytest
 
 from pymc_austerity import FactorisationError, factorise
 
 from .catalogue import MODELS, REFUSED
 from .catalogue_record import COVERING, ENTRIES, RECORDED, Recorded
-from .factorise_checks import Case, assert_close, check, check_positions, check_sum
-
-WITH_NUMBA = [
-    "linear_matmul",
-    "logistic",
-    "poisson_offset",
-    "varying_intercepts_centred",
-    "two_observed",
-    pytest.param("normal_mixture", marks=pytest.mark.slow("compiles for 10 s on an empty cache")),
-]
+from .factorise_checks import Case, check
 
 
 def parameters(entries):
@@ -51,22 +41,6 @@ def test_refused(entry):
     assert isinstance(caught.value, ValueError)
     for word in entry.words:
         assert re.search(word, message), f"{word!r} not in: {message}"
-
-
-@pytest.mark.parametrize("name", WITH_NUMBA)
-@pytest.mark.covering(1)
-def test_numba(name):
-    """Compiled by numba, as for users, terms are those of the interpreter."""
-    case = Case(ENTRIES[name])
-    first, second, _ = case.points
-    interpreted = [case.all.log_density_terms(point) for point in (first, second)]
-    case.logp(first)  # it is compiled at the first call: not by numba
-    with pytensor.config.change_flags(mode="NUMBA"):
-        split = factorise(case.model)
-        for point, terms in zip((first, second), interpreted, strict=True):
-            check_sum(split, case.logp, point)
-            check_positions(split, point)
-            assert_close(split.log_density_terms(point), terms)
 
 
 # The record of the catalogue.

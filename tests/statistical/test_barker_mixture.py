@@ -1,7 +1,6 @@
 """A tempered mixture of two normals, a million points (Seita, Pan, Chen & Canny 2017, section 6.1).
 
-Model, data and settings are those of `examples/barker_mixture.py`. The mean minibatch of the paper is 210,
-its mean for the sequential t-test 15,562.
+Model, data and settings are those of `examples/barker_mixture.py`. The mean minibatch of the paper is 210.
 """
 
 import runpy
@@ -14,7 +13,7 @@ import pymc as pm
 import pytest
 from numba.extending import register_jitable
 
-from pymc_austerity import AusterityMH, MetropolisHastings, MinibatchBarker, RandomWalk
+from pymc_austerity import MetropolisHastings, MinibatchBarker, RandomWalk
 from pymc_austerity.acceptance import Barker
 from pymc_austerity.acceptance.barker import noise_variance
 from pymc_austerity.model.graph.rewrite import INTERPRETED
@@ -78,12 +77,6 @@ def test_minibatch_barker_reads_200_points(model):
     assert used.max() < 5000
 
 
-def test_the_sequential_test_reads_more_than_10_000(model):
-    used = sample(model, AusterityMH, 5000, epsilon=0.005, batch_size=100).sample_stats["n_used"].values
-    assert 1.0e4 < used.mean() < 1.75e4
-    assert used.max() > 0.3 * N
-
-
 def z_of_moments(idata, truth):
     out = []
     for name, (mean, sd) in truth.items():
@@ -100,10 +93,9 @@ def test_moments(model, truth):
     assert np.abs(z).max() < LIMIT, z
 
 
-@pytest.mark.parametrize("skew_correction", [False, True])
-def test_a_pilot_has_no_error_by_the_stopping_rule(model, truth, skew_correction):
+def test_a_pilot_has_no_error_by_the_stopping_rule(model, truth):
     """Posterior sds, which are 2 % too small without a pilot; and what it costs."""
-    options = {"batch_size": 100, "pilot": True, "skew_correction": skew_correction}
+    options = {"batch_size": 100, "pilot": True, "skew_correction": True}
     idata = sample(model, MinibatchBarker, 30_000, 10, seed=7, **options)
     z = z_of_moments(idata, truth)
     assert np.abs(z).max() < LIMIT, z

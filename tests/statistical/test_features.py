@@ -1,27 +1,25 @@
 """TunaMH on coefficients that are functions of the variables, against all data: no error, no wrong bound."""
 
-import warnings
 from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
-import pymc as pm
 import pytest
 
-from pymc_austerity import Laplace, MetropolisHastings, SubsamplingWarning, Surrogate, TunaMH, restricted_nuts
+from pymc_austerity import Laplace, MetropolisHastings, Surrogate, TunaMH
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.mode.expansion import expand
-from tests.model.features import data, model_of, non_centred, scaled, simplex, simplex_with_scale
-from tests.statistical.errors import LIMIT, error_of_mean, z_of_chains
+from tests.model.features import model_of, non_centred, scaled, simplex, simplex_with_scale
+from tests.statistical.errors import LIMIT, z_of_chains
 
 pytestmark = [
     pytest.mark.slow("the reference is a chain on all rows"),
     pytest.mark.filterwarnings("ignore:Tuning ended"),
-    pytest.mark.filterwarnings("ignore:The posterior is far:pymc_austerity.SubsamplingWarning"),
+    pytest.mark.filterwarnings("ignore::pymc_austerity.SubsamplingWarning"),
 ]
 N = 2000
 # Every posterior is compared on these: its variables on the unconstrained scale.
-DRAWS, TUNE = 10_000, 500
+DRAWS, TUNE = 6000, 500
 
 
 def run(step, model, draws=DRAWS, tune=TUNE, per_draw=1):
@@ -41,18 +39,12 @@ def run(step, model, draws=DRAWS, tune=TUNE, per_draw=1):
 
 
 def tuna(model, proposal, **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SubsamplingWarning)
-        return TunaMH(model=model, proposal=proposal, rng=1, **options)
+    return TunaMH(model=model, proposal=proposal, rng=1, **options)
 
 
 def exact(model):
     """The exact test on all data, with the same moves."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SubsamplingWarning)
-        return MetropolisHastings(
-            model=model, control_variate=Taylor(exact_rows=0), proposal=Surrogate(), rng=1
-        )
+    return MetropolisHastings(model=model, control_variate=Taylor(exact_rows=0), proposal=Surrogate(), rng=1)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +58,7 @@ def test_simplex_weights(weights, proposal):
     model, reference = weights
     step = tuna(model, proposal)
     assert step._engine.n_local == N
-    draws, stats = run(step, model, draws=DRAWS if proposal is None else 4 * DRAWS)
+    draws, stats = run(step, model, per_draw=1 if proposal is None else 4)
     assert stats["fraction_used"] < 0.05
     assert np.abs(z_of_chains(draws, reference)).max() < LIMIT
 
@@ -84,12 +76,11 @@ def test_a_wrong_polynomial_is_noticed(weights, monkeypatch):
     assert np.abs(z_of_chains(draws, reference)).max() > LIMIT
 
 
-@pytest.mark.parametrize(
-    "define", [simplex, simplex_with_scale, non_centred, scaled], ids=lambda define: define.__name__
-)
+@pytest.mark.parametrize("define", [simplex_with_scale, scaled], ids=lambda define: define.__name__)
 def test_bounds_hold(define):
     """In 50,000 transitions, and the number of rows is that predicted, or less.
 
+    A bound that does not hold is an error in the other tests, whose models are not tried here again.
     Rows are checked when they are read: from few rows more are, per transition, and of wider posteriors.
     """
     model = model_of(define, 1000)
@@ -105,25 +96,3 @@ def test_non_centred_hierarchies():
     draws, stats = run(tuna(model, None, switch_above=np.inf), model)
     assert stats["fraction_used"] < 0.5
     assert np.abs(z_of_chains(draws, reference)).max() < LIMIT
-
-
-def test_nuts_besides():
-    """Concentrations of the weights' prior by NUTS on that prior, weights by TunaMH."""
-    x, _, y = data(N)
-    with pm.Model() as model:
-        concentration = pm.LogNormal("concentration", 0.0, 1.0)
-        w = pm.Dirichlet("w", concentration * np.ones(4))
-        pm.Bernoulli("y", logit_p=pm.math.dot(x, w), observed=y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SubsamplingWarning)
-        steps = [TunaMH([model["w"]], model=model), restricted_nuts([model["concentration"]], model=model)]
-    options = {"chains": 2, "cores": 1, "model": model, "random_seed": 2, "progressbar": False, "quiet": True}
-    options["compute_convergence_checks"] = False
-    together = pm.sample(4000, tune=1000, step=steps, **options).posterior
-    alone = pm.sample(4000, tune=1000, **options).posterior
-    for name in ("concentration", "w"):
-        one, other = (np.log(each[name].values.reshape(2, 4000, -1)) for each in (together, alone))
-        for j in range(one.shape[2]):
-            a, b = one[:, :, j], other[:, :, j]
-            z = (a.mean() - b.mean()) / np.hypot(error_of_mean(a), error_of_mean(b))
-            assert abs(z) < LIMIT

@@ -4,6 +4,8 @@ References are importance sampling from a multivariate t at the mode with the li
 quadrature; nothing of the package is used for them.
 """
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -63,9 +65,9 @@ def test_the_two_references_agree():
     X, y = logistic_data(1000)
     density, model = logistic_density(X, y), logistic_model(X, y)
     step = pma.MetropolisHastings(model=model, acceptance=pma.Exact(), proposal=pma.Laplace())
-    found = moments(columns(chain(model, step, 100_000, seed=10), beta=None))
-    reference = weigh(density, fit_normal(density, np.zeros(10)), 40_000)
-    assert min(found.ess.min(), reference.ess.min()) > 50_000
+    found = moments(columns(chain(model, step, 40_000, seed=10), beta=None))
+    reference = weigh(density, fit_normal(density, np.zeros(10)), 20_000)
+    assert min(found.ess.min(), reference.ess.min()) > 20_000
     assert distances(found, reference).max() < LIMIT
 
 
@@ -127,6 +129,27 @@ def rare_feature(covariates, n, seed=3):
     return X, y
 
 
+@full_size
+@pytest.mark.parametrize(
+    ("make", "n_dim", "start"),
+    [(lambda: few_positives(levels, 100_000), 10, -4.8), (lambda: rare_feature(levels, 100_000), 5, 0.0)],
+    ids=["few positives", "rare feature"],
+)
+def test_tuna(make, n_dim, start):
+    """There is no error to tolerate, whatever the rows are."""
+    X, y = make()
+    density, model = logistic_density(X, y), logistic_model(X, y)
+    reference = weigh(density, fit_normal(density, np.r_[start, np.zeros(n_dim - 1)]), 40_000)
+    # Independent draws miss the long tail of a rare feature.
+    proposal = pma.Laplace(kind="pcn", rho=0.7, mix=0.3)
+    step = pma.TunaMH(model=model, steps_per_draw=10, threshold=100, proposal=proposal)
+    idata = chain(model, step, 100_000, seed=1)
+    found = moments(columns(idata, beta=None))
+    assert min(found.ess.min(), reference.ess.min()) >= 36_000
+    assert distances(found, reference).max() < LIMIT
+    assert float(idata.sample_stats.bound_violations.sum()) == 0
+
+
 RARE_CASES = pytest.mark.parametrize(
     ("covariates", "n"),
     [
@@ -148,14 +171,15 @@ def rare_reference(X, y):
 @RARE_CASES
 def test_rare_feature(covariates, n):
     X, y = rare_feature(covariates, n)
-    found = by_austerity(logistic_model(X, y), 100_000, beta=None)
-    check(found, rare_reference(X, y), 0.03, least=36_000)
+    found = by_austerity(logistic_model(X, y), 60_000, beta=None)
+    check(found, rare_reference(X, y), 0.03, least=20_000)
 
 
 @RARE_CASES
 def test_rare_feature_without_a_stratum_is_silently_wrong(covariates, n):
+    """Planted fault: no exact rows."""
     X, y = rare_feature(covariates, n)
-    found = by_austerity(logistic_model(X, y), 40_000, exact_rows=0, beta=None)
+    found = by_austerity(logistic_model(X, y), 20_000, exact_rows=0, beta=None)
     reference = rare_reference(X, y)
     z = (found.mean - reference.mean) / np.hypot(found.mean_error, reference.mean_error)
     assert abs(z[-1]) > LIMIT
@@ -252,10 +276,8 @@ def student(rng, X):
         pytest.param(poisson, levels, 10_000, marks=slow),
         pytest.param(negative_binomial, levels, 5000, marks=slow),
         pytest.param(student, normals, 2000, marks=slow),
-        pytest.param(logistic, students, 10_000, marks=full_size),
         pytest.param(logistic, students, 100_000, marks=full_size),
         pytest.param(poisson, normals, 10_000, marks=full_size),
-        pytest.param(poisson, students, 10_000, marks=full_size),
         pytest.param(negative_binomial, normals, 10_000, marks=full_size),
         pytest.param(student, students, 10_000, marks=full_size),
     ],
@@ -266,7 +288,7 @@ def test_regression(make, covariates, n):
     X = np.c_[np.ones(n), scale * covariates(rng, (n, 4))]
     model, density, maps = make(rng, X)
     reference = weigh(density, fit_normal(density, np.zeros(X.shape[1] + len(maps) - 1)), 20_000)
-    check_both(by_austerity(model, 80_000, **maps), reference)
+    check_both(by_austerity(model, 40_000, **maps), reference, least=15_000)
 
 
 # Two levels -------------------------------------------------------------------------------------------
@@ -296,34 +318,6 @@ def hyperprior(mu, log_tau):
     return -0.5 * mu**2 - 0.5 * np.exp(2 * log_tau) + log_tau
 
 
-def two_levels_normal(rng, group, effects):
-    """With free sigma ~ HalfNormal(2): given mu, tau and sigma everything is normal."""
-    y = effects[group] + 1.5 * rng.standard_normal(len(group))
-    with pm.Model() as model:
-        mu, tau = pm.Normal("mu", 0, 1), pm.HalfNormal("tau", 1)
-        a = pm.Normal("a", mu, tau, shape=len(effects))
-        sigma = pm.HalfNormal("sigma", 2)
-        pm.Normal("y", a[group], sigma, observed=y)
-    n = np.bincount(group)
-    means = np.bincount(group, weights=y) / n
-    within = np.sum((y - means[group]) ** 2)
-    center, width = np.log(np.sqrt(within / len(y))), 1 / np.sqrt(2 * len(y))
-    log_sigma = center + np.linspace(-8, 8, 33) * width
-    mu, log_tau, log_s = np.meshgrid(MU, LOG_TAU, log_sigma, indexing="ij")
-    tau2, s2 = np.exp(2 * log_tau), np.exp(2 * log_s)
-    log_weight = hyperprior(mu, log_tau) - s2 / 8 + log_s
-    log_weight += -(len(y) - len(n)) * log_s - within / (2 * s2)
-    first, second = (np.empty((*mu.shape, len(n))) for _ in range(2))
-    for g, (count, mean) in enumerate(zip(n, means, strict=True)):
-        variance = tau2 + s2 / count
-        log_weight += -0.5 * np.log(variance) - 0.5 * (mean - mu) ** 2 / variance
-        share = tau2 / variance
-        first[..., g] = mu + share * (mean - mu)
-        second[..., g] = first[..., g] ** 2 + share * s2 / count
-    reference = grid_moments(log_weight, (MU, LOG_TAU, log_sigma), first, second)
-    return model, reference, {"a": None, "mu": None, "tau": np.log, "sigma": np.log}
-
-
 def two_levels_bernoulli(rng, group, effects):
     """Given mu and tau the effects are independent, and each is summed over a grid."""
     y = responses(rng, effects[group][:, None], np.ones(1))
@@ -348,7 +342,6 @@ def two_levels_bernoulli(rng, group, effects):
     return model, reference, {"a": None, "mu": None, "tau": np.log}
 
 
-@pytest.mark.parametrize("make", [two_levels_normal, two_levels_bernoulli])
 @pytest.mark.parametrize(
     ("n_groups", "n_rows", "draws", "least"),
     [
@@ -356,10 +349,10 @@ def two_levels_bernoulli(rng, group, effects):
         pytest.param(50, 200, 100_000, 36_000, marks=full_size),
     ],
 )
-def test_two_levels(make, n_groups, n_rows, draws, least):
+def test_two_levels(n_groups, n_rows, draws, least):
     rng = np.random.default_rng(5)
     group = np.repeat(np.arange(n_groups), n_rows)
-    model, reference, maps = make(rng, group, rng.normal(0.3, 0.6, n_groups))
+    model, reference, maps = two_levels_bernoulli(rng, group, rng.normal(0.3, 0.6, n_groups))
     check_both(by_austerity(model, draws, seed=6, **maps), reference, least=least)
 
 
@@ -381,6 +374,7 @@ def log_tau_given(beta):
     return np.c_[w @ GRID], np.c_[w @ GRID**2]
 
 
+@cache
 def hierarchical(n, n_dim=10):
     """Model and reference, with tau summed over a grid."""
     rng = np.random.default_rng(7)
@@ -417,14 +411,14 @@ def test_hierarchical_prior_in_one_block(n, draws, least):
 
 
 @pytest.mark.parametrize(
-    ("nuts", "draws", "least"),
+    ("nuts", "n", "draws", "least"),
     [
-        pytest.param(pm.NUTS, 12_000, 3000, marks=slow),
-        pytest.param(pma.restricted_nuts, 120_000, 36_000, marks=full_size),
+        pytest.param(pm.NUTS, 2000, 6000, 1500, marks=slow),
+        pytest.param(pma.restricted_nuts, 10_000, 120_000, 36_000, marks=full_size),
     ],
 )
-def test_hierarchical_prior_beside_nuts(nuts, draws, least):
-    model, reference = hierarchical(10_000)
+def test_hierarchical_prior_beside_nuts(nuts, n, draws, least):
+    model, reference = hierarchical(n)
     step = [
         pma.AusterityMH([model["beta"]], control_variate=pma.Taylor(), steps_per_draw=3, model=model),
         nuts([model["tau"]], model=model),

@@ -34,13 +34,11 @@ LAPLACE = np.array([0.9997, 0.7659, 0.9604, 0.3381, 0.1087, 0.1088, 0.0396, 0.03
 POISSON = np.array([0.9992, 0.6980, 0.9429, 0.2691, 0.0755, 0.0755, 0.0250, 0.0235])
 
 
-def run(model, draws, steps_per_draw=5, chains=2, kind=ReversibleJump, seed=1, **options):
+def run(model, draws, steps_per_draw=5, kind=ReversibleJump, **options):
     """Draws of the indicators, of shape (chain, draw, p)."""
     with model:
         step = kind(steps_per_draw=steps_per_draw, **options)
-        idata = pm.sample(
-            draws, tune=100, chains=chains, cores=1, step=step, random_seed=seed, **QUIET
-        )  # fmt: skip
+        idata = pm.sample(draws, tune=100, chains=2, cores=1, step=step, random_seed=1, **QUIET)
     return idata["posterior"]["gamma"].to_numpy().astype(float)
 
 
@@ -78,7 +76,6 @@ OTHERS = {
     "truncated Poisson": ({"rate": 1.5}, {}, POISSON),
     "one coefficient": ({"chance": 0.3}, {"redraw": "one", "steps_per_draw": 10}, NORMAL),
     "a given proposal": ({"chance": 0.3}, {"proposal": RandomWalk(0.05)}, NORMAL),
-    "t-test": ({"chance": 0.3}, {"acceptance": TTest(0.001, 200)}, NORMAL),
 }
 
 
@@ -86,7 +83,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_priors_and_moves(rows, name):
     of_model, options, expected = OTHERS[name]
-    gamma = run(logistic_model(rows, **of_model), 4000, **options)
+    gamma = run(logistic_model(rows, **of_model), 2500, **options)
     assert np.abs(z_scores(gamma, expected)).max() < 4
 
 
@@ -139,18 +136,8 @@ def simulated(rng, n, p):
 def functionals(precision, gamma, beta, a):
     """What is compared, of shape (n, k)."""
     active = gamma * beta
-    return np.column_stack(
-        [
-            np.log(precision),
-            gamma,
-            beta,
-            beta**2 / (1 + beta**2),
-            active,
-            active**2 / (1 + active**2),
-            a,
-            a**2,
-        ]
-    )
+    of_slab = [part for x in (beta, active) for part in (x, x**2 / (1 + x**2))]
+    return np.column_stack([np.log(precision), gamma, *of_slab, a, a**2])
 
 
 def test_joint_distribution():
@@ -159,7 +146,7 @@ def test_joint_distribution():
     The data are a variable of the model, drawn anew after each jump; so is the scale of the slab, which the
     step follows.
     """
-    n_rows, p, n_draws = 12, 3, 15_000
+    n_rows, p, n_draws = 12, 3, 8000
     rng = np.random.default_rng(5)
     X = rng.normal(size=(n_rows, p)) + rng.normal(size=(n_rows, 1))
     with pm.Model() as model:

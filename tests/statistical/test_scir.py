@@ -103,10 +103,9 @@ def compare_with_theory(x, laws, predicted, n_effective):
 
 
 @pytest.mark.parametrize("define", REFERENCES, ids=lambda define: define.__name__)
-@pytest.mark.parametrize("n", [200, pytest.param(1_000_000, marks=pytest.mark.slow("a million rows"))])
-def test_exact_statistics(define, n):
+def test_exact_statistics(define):
     """Full batch: draws six relaxation times apart have the law of the posterior."""
-    model, laws = define(n, np.random.default_rng(n))
+    model, laws = define(200, np.random.default_rng(200))
     with model:
         step = SCIR([model["x"]], step_size=6.0)
     x, found = sampled(model, step, 1500)
@@ -115,8 +114,13 @@ def test_exact_statistics(define, n):
     assert np.all(found["variance_inflation"] == 1.0)
 
 
-@pytest.mark.parametrize("define", REFERENCES, ids=lambda define: define.__name__)
-@pytest.mark.parametrize("n", [2000, pytest.param(1_000_000, marks=pytest.mark.slow("a million rows"))])
+@pytest.mark.parametrize(
+    ("define", "n"),
+    [
+        *((define, 2000) for define in REFERENCES),
+        pytest.param(poisson, 1_000_000, marks=pytest.mark.slow("a million rows")),
+    ],
+)
 def test_minibatches(define, n):
     """The mean is that of the posterior; the standard deviation is larger as predicted, within 12 %."""
     h, draws = 1.0, 5000
@@ -248,10 +252,9 @@ class Allocations(BlockedStep):
 
 
 @pytest.mark.slow("15,000 draws or more, each a step of Python")
-@pytest.mark.parametrize("batch_size", [None, 100])
-def test_weights_of_a_mixture_beside_a_step_for_allocations(batch_size):
-    """Exact on all counts; on a minibatch of allocations that is drawn anew the predicted inflation."""
-    h, draws, n = 0.2, 15_000, 2000
+def test_weights_of_a_mixture_beside_a_step_for_allocations():
+    """On a minibatch of allocations that is drawn anew the sd is larger, as predicted."""
+    h, draws, n = 0.2, 8000, 2000
     rng = np.random.default_rng(6)
     y = np.where(rng.random(n) < 0.3, rng.normal(-1.2, 1.0, n), rng.normal(1.2, 1.0, n))
     log_odds = stats.norm(-1.2, 1.0).logpdf(y) - stats.norm(1.2, 1.0).logpdf(y)
@@ -265,11 +268,11 @@ def test_weights_of_a_mixture_beside_a_step_for_allocations(batch_size):
         w = pm.Dirichlet("x", np.ones(2), initval=[0.3, 0.7])
         z = pm.Categorical("z", w, shape=n, initval=(y > 0).astype(int))
         pm.Normal("y", pt.as_tensor([-1.2, 1.2])[z], 1.0, observed=y)
-        steps = [SCIR([w], step_size=h, batch_size=batch_size), Allocations([z], log_odds)]
+        steps = [SCIR([w], step_size=h, batch_size=100), Allocations([z], log_odds)]
         found = pm.sample(draws=draws, step=steps, random_seed=3, var_names=["x"], **OPTIONS)
     x = found.posterior["x"].values[0, :, 0]
     predicted = np.sqrt(float(found.sample_stats["variance_inflation"].mean()))
-    assert (predicted > 1.3) == (batch_size is not None)
+    assert predicted > 1.3
     error = x.std() / np.sqrt(float(az.ess(x[None])))
     assert abs(x.mean() - mean) < 4.0 * error
     assert abs(x.std() / sd / predicted - 1.0) < 0.12

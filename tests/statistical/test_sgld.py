@@ -19,7 +19,7 @@ def test_moments_of_the_toy():
     assert toy_expectation(lambda t: t < 0) == pytest.approx(0.00509, abs=5e-5)
 
 
-@pytest.mark.slow("two million transitions")
+@pytest.mark.full_size("two million transitions: what the example of the kink shows with fewer")
 def test_the_kink():
     """Minibatches of 500 make it worse by little: it is the Euler step."""
     with toy():

@@ -1,7 +1,6 @@
 """Figures 1 and 2 of Baker et al. (2018): distances of SCIR and SGRLD from sparse and dense posteriors."""
 
 import runpy
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,15 +22,12 @@ REFERENCE = {
 }
 
 
-@cache
-def distance_of(method, case, n, seed):
-    """With the best step size of the seed."""
-    run, distance = EXAMPLE["run"], EXAMPLE["distance"]
-    return min(distance(run(method, case, n, h, seed), case) for h in EXAMPLE["STEP_SIZES"][method])
-
-
-def distances(method, case, n, seeds=5):
-    return np.array([distance_of(method, case, n, seed) for seed in range(seeds)])
+def distances(method, case, n, seeds):
+    """Each with the best step size of the seed."""
+    run, distance, sizes = EXAMPLE["run"], EXAMPLE["distance"], EXAMPLE["STEP_SIZES"][method]
+    return np.array(
+        [min(distance(run(method, case, n, h, seed), case) for h in sizes) for seed in range(seeds)]
+    )
 
 
 # The distance itself ------------------------------------------------------------------------------------
@@ -48,6 +44,7 @@ def test_transform_of_independent_draws_is_uniform(case):
 
 
 def test_transform_notices_another_prior():
+    """Planted fault: another prior."""
     shape = EXAMPLE["COUNTS"]["sparse"] + 0.12
     uniform = np.concatenate(
         [EXAMPLE["rosenblatt"](EXAMPLE["independent"]("sparse", seed), shape) for seed in range(10)]
@@ -65,29 +62,16 @@ def test_transform_with_components_below_the_smallest_number():
 # The samplers -------------------------------------------------------------------------------------------
 
 
-def check_reference(case, n, seeds):
-    mean, sd = REFERENCE[case, n]
-    found = distances("SCIR", case, n, seeds)
-    # Both means have Monte Carlo errors; the reference is one of five seeds.
-    assert abs(found.mean() - mean) < 4 * np.hypot(sd / np.sqrt(5), found.std(ddof=1) / np.sqrt(seeds))
-
-
-@pytest.mark.parametrize("n", [10, 100])
-def test_sparse_distance(n):
-    check_reference("sparse", n, 5)
-    assert np.all(distances("SGRLD", "sparse", n) > 3 * distances("SCIR", "sparse", n))
-
-
 @pytest.mark.slow("20 or 40 chains of each method")
 @pytest.mark.parametrize(("case", "n"), REFERENCE)
 def test_distance(case, n):
-    check_reference(case, n, 20)
-
-
-@pytest.mark.slow("10 or 20 chains of each method")
-@pytest.mark.parametrize("n", [10, 50, 100, 500])
-def test_sgrld_is_three_times_as_far_in_the_sparse_case(n):
-    assert distances("SGRLD", "sparse", n, 10).mean() > 3 * distances("SCIR", "sparse", n, 20).mean()
+    """With the best step size of each seed. SGRLD is three times as far where the posterior is sparse."""
+    mean, sd = REFERENCE[case, n]
+    found = distances("SCIR", case, n, 20)
+    # Both means have Monte Carlo errors; the reference is one of five seeds.
+    assert abs(found.mean() - mean) < 4 * np.hypot(sd / np.sqrt(5), found.std(ddof=1) / np.sqrt(20))
+    if case == "sparse":
+        assert distances("SGRLD", case, n, 5).min() > 3 * found[:5].max()
 
 
 @pytest.mark.slow("20 or 40 chains of each method")

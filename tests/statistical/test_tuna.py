@@ -41,7 +41,6 @@ PROBLEMS = {
     "300": lambda: make(300, 3, 0.3),
     "1000": lambda: make(1000, 4, 0.3),
     "3000 rare": lambda: make(3000, 3, -4.6, seed=3),
-    "1e5 rare": lambda: make(100_000, 5, -4.8, seed=4),
 }
 
 
@@ -125,14 +124,6 @@ def proposals(name):
     }
 
 
-@pytest.mark.slow("20,000 draws")
-def test_posterior_of_a_thousand_rows():
-    draws, stats, _ = sample(model_of("1000"), 20_000, proposal=Laplace(mix=0.1), switch_above=np.inf)
-    assert worst(draws, "1000") < LIMIT
-    assert float(stats.bound_violations.sum()) == 0
-    assert float(stats.exhausted.sum()) == 0
-
-
 PROPOSALS, SETS = ("independence", "pcn", "walk", "surrogate"), ("300", "1000", "3000 rare")
 # Each proposal and each set of data once; all others, and more draws, at full size.
 SHOWN = [("300", "independence"), ("300", "walk"), ("1000", "pcn"), ("3000 rare", "surrogate")]
@@ -141,7 +132,7 @@ SHOWN = [("300", "independence"), ("300", "walk"), ("1000", "pcn"), ("3000 rare"
 @pytest.mark.parametrize(
     ("name", "proposal", "n"),
     [
-        *(pytest.param(*case, 60_000, marks=pytest.mark.slow("60,000 draws")) for case in SHOWN),
+        *(pytest.param(*case, 40_000, marks=pytest.mark.slow("40,000 draws")) for case in SHOWN),
         *(
             pytest.param(*case, 150_000, marks=pytest.mark.full_size("150,000 draws"))
             for case in product(SETS, PROPOSALS)
@@ -160,101 +151,15 @@ def test_posterior_is_exact(name, proposal, n):
     assert found.ess.min() >= 2 * n / 3
     assert reference(name).ess.min() >= 1e5
     assert max(z_means.max(), z_sds.max()) < LIMIT
-    assert float(stats.bound_violations.sum()) == 0
+    assert float(stats.bound_violations.sum()) == float(stats.exhausted.sum()) == 0
 
 
 @pytest.mark.slow("the reference is a sum over 40,000 draws and all rows")
 @pytest.mark.parametrize("name", ["300", "1000", "3000 rare"])
 def test_an_always_accepting_kernel_is_noticed(name):
+    """Planted fault: draws of the normal approximation."""
     rng = np.random.default_rng(2)
-    assert worst(rng.multivariate_normal(*fit(name), 60_000), name) > 2 * LIMIT
-
-
-@pytest.mark.full_size("500,000 draws of 100,000 rows")
-def test_few_positives():
-    name = "1e5 rare"
-    draws, _, _ = sample(model_of(name), 500_000, steps_per_draw=3, proposal=Laplace(mix=0))
-    found, expected = moments(draws), reference(name)
-    shift = np.abs(found.mean - expected.mean) / expected.sd
-    shift_error = np.hypot(found.mean_error, expected.mean_error) / expected.sd
-    print(name, f"ESS {found.ess.min():.0f}, shift {shift.max():.4f}, error {shift_error.max():.4f}")
-    mode = np.abs(fit(name).mode - expected.mean) / expected.sd
-    print(f"Laplace {mode.max():.3f}")
-    assert min(found.ess.min(), expected.ess.min()) >= 3e5
-    assert np.all(shift <= 0.01 + 3.5 * shift_error)
-    assert mode.max() > 0.05
-
-
-# Log odds that a rare feature adds, for sums.
-EFFECTS = np.linspace(-1, 14, 301)
-
-
-def rare_feature(n=100_000, n_rare=20):
-    """The last column is 1 in twenty rows, all with label 1: only the prior bounds its coefficient.
-
-    Other covariates are -1, 0 or 1, so that the likelihood is that of 54 kinds of rows.
-    """
-    rng = np.random.default_rng(5)
-    X = np.c_[np.ones(n), rng.integers(-1, 2, (n, 3)), np.zeros(n)]
-    X[:n_rare, 4] = 1.0
-    y = (rng.random(n) < expit(X @ [0.3, 0.5, -0.5, 0.3, 0.0])).astype(int)
-    y[:n_rare] = 1
-    return X, y
-
-
-def without_rare_coefficient(X, y):
-    """Log density of the other coefficients, and moments of the rare one given these."""
-    signed = X[:, :4] * (2 * y - 1)[:, None]
-    rare = X[:, 4] == 1.0
-    rows, counts = np.unique(signed[~rare], axis=0, return_counts=True)
-    few, times = np.unique(signed[rare], axis=0, return_counts=True)
-
-    def joint(b):
-        """Of the rare coefficient, on the grid."""
-        eta = (b @ few.T)[:, None, :] + EFFECTS[:, None]
-        return -np.log1p(np.exp(-eta)) @ times - EFFECTS**2 / (2 * PRIOR_SD**2)
-
-    def density(b):
-        sums = [logsumexp(joint(part), axis=1) for part in np.array_split(b, max(1, len(b) // 1000))]
-        common = -np.log1p(np.exp(-(b @ rows.T))) @ counts - (b**2).sum(axis=1) / (2 * PRIOR_SD**2)
-        return common + np.concatenate(sums)
-
-    def hidden(b):
-        parts = []
-        for part in np.array_split(b, max(1, len(b) // 1000)):
-            p = joint(part)
-            p = np.exp(p - logsumexp(p, axis=1, keepdims=True))
-            parts.append(np.stack([p @ EFFECTS, p @ EFFECTS**2]))
-        first, second = np.concatenate(parts, axis=1)
-        return first[:, None], second[:, None]
-
-    return density, hidden
-
-
-@pytest.mark.full_size("500,000 draws, and a reference of 400,000")
-def test_rare_feature():
-    X, y = rare_feature()
-    density, hidden = without_rare_coefficient(X, y)
-    expected = weigh(density, fit_normal(density, np.zeros(4)), 400_000, hidden=hidden)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, PRIOR_SD, shape=5)
-        pm.Bernoulli("y", logit_p=X @ b, observed=y)
-    proposal = Laplace(kind="pcn", rho=0.7, mix=0.3)  # independent draws miss the long tail of the rare one
-    draws, stats, _ = sample(model, 500_000, steps_per_draw=10, proposal=proposal)
-    found = moments(draws)
-    error = np.hypot(found.mean_error, expected.mean_error) / expected.sd
-    shift = np.abs(found.mean - expected.mean) / expected.sd
-    print(
-        f"rare feature: ESS {found.ess.min():.0f}, {expected.ess.min():.0f}, {stats.n_used.mean():.3g} rows"
-    )
-    print(f"shift {shift.max():.4f}, error {error.max():.4f}, z {distances(found, expected).max():.2f}")
-    off = np.abs(fit_normal(density_of(X, y), np.zeros(5)).mode - expected.mean) / expected.sd
-    print(f"Laplace {off.max():.3f}")
-    assert min(found.ess.min(), expected.ess.min()) >= 3e5
-    assert np.all(shift <= 0.01 + 3.5 * error)
-    assert distances(found, expected).max() < LIMIT
-    assert off.max() > 0.2
-    assert float(stats.bound_violations.sum()) == 0
+    assert worst(rng.multivariate_normal(*fit(name), 40_000), name) > 2 * LIMIT
 
 
 # What it costs -----------------------------------------------------------------------------------
@@ -271,14 +176,14 @@ def test_fewer_rows_the_more_there_are(n, most, least):
     with pm.Model() as model:
         b = pm.Normal("b", 0, 1, shape=10)
         pm.Bernoulli("y", logit_p=X @ b, observed=y)
-    draws, stats, step = sample(model, 40_000, proposal=Laplace(mix=0))
-    ess = moments(draws).ess.min() / 40_000
+    draws, stats, step = sample(model, 15_000, proposal=Laplace(mix=0))
+    ess = moments(draws).ess.min() / 15_000
     rows = float(stats.n_used.mean())
     print(f"N = {n:,}: {rows:.3g} rows (predicted {step.prediction.terms:.3g}), ESS {ess:.3f}")
     assert rows <= most
     assert ess >= least
-    mixed, mixed_stats, _ = sample(model, 40_000)
-    ess = moments(mixed).ess.min() / 40_000
+    mixed, mixed_stats, _ = sample(model, 15_000)
+    ess = moments(mixed).ess.min() / 15_000
     print(f"default mix: {float(mixed_stats.n_used.mean()):.3g} rows, ESS {ess:.3f}")
     assert float(mixed_stats.n_used.mean()) <= 5 * most
     assert ess >= 0.65
@@ -288,10 +193,6 @@ def test_fewer_rows_the_more_there_are(n, most, least):
 
 COLUMNS = 4
 CENTRES = np.linspace(-9, 9, 361)  # of log scales
-# Centres of the triangles that a triangle is cut into.
-_UP = [(a + 1 / 3, b + 1 / 3) for a in range(30) for b in range(30 - a)]
-_DOWN = [(a + 2 / 3, b + 2 / 3) for a in range(29) for b in range(29 - a)]
-SIMPLEX = np.array([(a, b, 30 - a - b) for a, b in _UP + _DOWN]) / 30
 
 
 def log_likelihood():
@@ -332,32 +233,8 @@ def horseshoe_prior():
     return b, lambda b: logsumexp(joint(b), axis=-1).sum(axis=1), hidden, {"b": None, "scale": np.log}
 
 
-def simplex_prior():
-    """Three of the coefficients are near weights that sum to one."""
-    w = pm.Dirichlet("w", np.ones(3))
-    b = pm.math.concatenate([[pm.Normal("first", 0, 1)], pm.Normal("b", w, 0.1, shape=3)])
-
-    def joint(b):
-        return -0.5 * (((b[:, None, 1:] - SIMPLEX) / 0.1) ** 2).sum(axis=-1)
-
-    def hidden(b):
-        p = np.exp(joint(b) - logsumexp(joint(b), axis=1, keepdims=True))
-        return p @ SIMPLEX, p @ SIMPLEX**2
-
-    maps = {"first": None, "b": None, "w": None}
-    return b, lambda b: -0.5 * b[:, 0] ** 2 + logsumexp(joint(b), axis=1), hidden, maps
-
-
 @pytest.mark.slow("150,000 draws")
-@pytest.mark.parametrize(
-    "prior",
-    [
-        student_prior,
-        laplace_prior,
-        horseshoe_prior,
-        pytest.param(simplex_prior, marks=pytest.mark.full_size("minutes of a mixture over the simplex")),
-    ],
-)
+@pytest.mark.parametrize("prior", [student_prior, laplace_prior, horseshoe_prior])
 def test_priors(prior):
     """Planted fault: draws from another prior."""
     X, y, likelihood = log_likelihood()
@@ -388,21 +265,3 @@ def test_priors(prior):
 
     coefficients = Moments(*(part[:COLUMNS] for part in found))
     assert distances(coefficients, weigh(other, fit_normal(other, fit.mode), 20_000))[0].max() > 2 * LIMIT
-
-
-# Many dimensions ---------------------------------------------------------------------------------
-
-
-@pytest.mark.full_size("100,000 rows in 200 dimensions")
-def test_two_hundred_dimensions():
-    """Thousands of rows are drawn, and few are evaluated."""
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(100_000, 200))
-    y = (rng.random(len(X)) < expit(X @ rng.normal(0, 200**-0.5, 200))).astype(int)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 1, shape=200)
-        pm.Bernoulli("y", logit_p=X @ b, observed=y)
-    step = TunaMH(model=model)
-    print(step.prediction)
-    assert 5000 < step.prediction.total * step.prediction.size < 25_000
-    assert step.prediction.terms < 300

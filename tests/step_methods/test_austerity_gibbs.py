@@ -1,4 +1,4 @@
-"""Gibbs updates of discrete fields: options, messages, and short chains."""
+"""Gibbs updates of discrete fields: options, messages, and short chains; see `tests/conformance`, too."""
 
 import numpy as np
 import pymc as pm
@@ -140,17 +140,3 @@ def test_observed_sites_stay():
         idata.posterior["X_unobserved"].to_numpy()[0].T, weights @ states[:, free], strict=True
     ):
         assert abs(x.mean() - mean) < 4 * error_of_mean(x.astype(float))
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
-@pytest.mark.covering(1)
-def test_same_draws_in_other_processes(mp_ctx):
-    def run(**options):
-        with field(D, 0.5, 3):
-            step = AusterityGibbs(epsilon=0.3, batch_size=4)
-            return pm.sample(40, tune=5, chains=2, step=step, random_seed=2, **QUIET, **options)
-
-    expected, found = run(cores=1), run(cores=2, mp_ctx=mp_ctx)
-    for group in ("posterior", "sample_stats"):
-        assert found[group].to_dataset().equals(expected[group].to_dataset())

@@ -19,7 +19,6 @@ from pymc_austerity.proposals.laplace import LaplaceState
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.testing.steps import move
 from tests.step_methods.chains import plain_chain
-from tests.step_methods.test_tuna import hierarchy
 
 # Whether a chain has settled after so few draws is not the question here.
 pytestmark = [pytest.mark.filterwarnings("ignore:Tuning ended"), pytest.mark.usefixtures("interpreted")]
@@ -103,22 +102,6 @@ def test_new_data_move_the_center():
     _, stats_ = move(step, {"beta": step.recipe.mode_fit.proxy.mode}, 60)
     assert np.mean([s["mean_tree_accept"] for s in stats_]) > 0.7
     assert np.mean([s["n_used"] for s in stats_]) < 400
-
-
-# Other variables -----------------------------------------------------------------------------------
-
-
-def test_variables_of_other_steps_in_the_local_terms_are_named():
-    x, y = X, Y
-    with pm.Model():
-        level, shift = pm.Normal("level"), pm.Normal("shift")
-        beta = pm.Normal("beta", 0, 2, shape=2)
-        pm.Bernoulli("y", logit_p=level + shift + pm.math.dot(x, beta), observed=y)
-        with pytest.raises(ValueError, match=r"the term 'y' .* but (level|shift), \w+ would be moved"):
-            AusterityMH([beta], control_variate=TAYLOR)
-
-
-# Exact chains --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("temperature", [1.0, 5.0])
@@ -283,13 +266,9 @@ def test_wrong_options_are_refused(model, options, said):
 
 
 @pytest.mark.parametrize("taylor", [None, TAYLOR], ids=["plain", "taylor"])
-def test_blocks_are_refused_where_single_rows_are_promised(model, taylor):
+def test_blocks_are_refused_where_single_rows_are_promised_and_for_two_vectors_of_terms(model, taylor):
     with pytest.raises(ValueError, match="guarantee of the decision rule holds for single rows"):
         MHSubLhd(model=model, subsample="block", control_variate=taylor)
-
-
-@pytest.mark.parametrize("taylor", [None, TAYLOR], ids=["plain", "taylor"])
-def test_blocks_are_refused_for_two_vectors_of_terms(taylor):
     with pm.Model():
         beta = pm.Normal("beta", 0, 1, shape=2)
         pm.Bernoulli("y", logit_p=pm.math.dot(X, beta), observed=Y)
@@ -327,16 +306,12 @@ def test_several_modes_are_told():
 
 @pytest.mark.slow("builds and compiles several steps")
 def test_the_default_proposal(model):
+    """For a hierarchical prior see `test_tuna.py`."""
     plain = AusterityMH(model=model)
     assert not isinstance(plain.proposal_state, LaplaceState | SurrogateState)
     fitted = AusterityMH(model=model, control_variate=TAYLOR)
     assert isinstance(fitted.proposal_state, LaplaceState)
     assert (fitted.proposal_state.mix[0], fitted.proposal_state.rho[0]) == (0.1, 0.0)
-    hierarchical = hierarchy()[0]
-    both = AusterityMH(model=hierarchical, control_variate=TAYLOR)
-    assert isinstance(both.proposal_state, SurrogateState)
-    alone = AusterityMH([hierarchical["beta"]], model=hierarchical, control_variate=TAYLOR)
-    assert isinstance(alone.proposal_state, LaplaceState)
     own = AusterityMH(model=model, control_variate=TAYLOR, proposal=RandomWalk(0.1))
     assert not isinstance(own.proposal_state, LaplaceState)
 
@@ -359,19 +334,3 @@ def test_the_name_of_a_term_does_not_choose_the_kernel():
     assert MetropolisHastings(model=named)._engine.full
     expanded = MetropolisHastings(model=named, control_variate=Taylor(exact_rows=0))
     assert not expanded._engine.full
-
-
-FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-
-
-@pytest.fixture(scope="module")
-def compiled(model):
-    return AusterityMH(model=model, control_variate=TAYLOR, rng=1)
-
-
-@FORK
-def test_parallel_chains_are_those_in_sequence(model, compiled, draw, same):
-    one = draw(model, deepcopy(compiled), tune=30, draws=30)
-    other = draw(model, deepcopy(compiled), tune=30, draws=30, cores=2, mp_ctx="fork")
-    assert same(one, other)
-    assert np.unique(one["posterior"]["beta"].to_numpy()[..., 0]).size > 20

@@ -1,23 +1,20 @@
-"""Steps that move one element at a time: their cost, their options, other processes, other data."""
+"""Steps that move one element at a time: their cost, their options, other data."""
 
 import numpy as np
 import pymc as pm
 import pytest
 
 from pymc_austerity import (
-    SCIR,
     AdaptiveRandomWalk,
     AusterityMH,
     FactorisationError,
     Laplace,
     MetropolisHastings,
     MHSubLhd,
-    MinibatchCategoricalGibbs,
     RandomWalk,
     SubsamplingWarning,
     Taylor,
     probe,
-    restricted_slice,
 )
 from pymc_austerity.diagnostics import data_usage_summary, effective_cost, stamp
 from pymc_austerity.exceptions import UnboundedError
@@ -195,19 +192,6 @@ def test_other_data_and_groups():
     np.testing.assert_allclose(idata.sample_stats["n_used"] * G, len(half))
 
 
-@pytest.mark.slow("compiles kernels of two steps")
-def test_beside_another_step():
-    """Of three effects without data a scale is drawn from its prior: so are the effects."""
-    with pm.Model() as model:
-        tau = pm.HalfNormal("tau", 0.5)
-        v = pm.Normal("v", 0.0, tau, shape=G)
-        pm.Normal("y", v[GROUP], 1.0, observed=SCORE)
-        steps = [MetropolisHastings([v], elementwise=True), restricted_slice([tau])]
-        idata = pm.sample(200, tune=100, chains=1, cores=1, step=steps, random_seed=1, **QUIET)
-    assert model.free_RVs[0].name in idata.posterior
-    assert idata.posterior["v"].std("draw").min() > 0
-
-
 # What is told of a run -------------------------------------------------------------------------------------
 
 
@@ -227,39 +211,3 @@ def test_probe_refuses_single_elements():
     step = AusterityMH(elementwise=True, batch_size=50, model=solved.model)
     with pytest.raises(TypeError, match="moves one element at a time"):
         probe(solved.model, step)
-
-
-def mixture():
-    rng = np.random.default_rng(6)
-    x = np.where(rng.random(300) < 0.4, -1.5, 1.5) + rng.normal(size=300)
-    with pm.Model() as model:
-        w = pm.Dirichlet("w", np.ones(2))
-        z = pm.Categorical("z", w, shape=300)
-        level = pm.Normal("level", 0.0, 2.0, shape=2, initval=[-1.0, 1.0])
-        pm.Normal("x", level[z], 1.0, observed=x)
-    return model
-
-
-def draws_of(model, make_steps, **options):
-    with model:
-        idata = pm.sample(30, tune=20, chains=2, random_seed=5, step=make_steps(), **QUIET, **options)
-    return idata
-
-
-def steps_of_mixture():
-    return [
-        MinibatchCategoricalGibbs(["z"]),
-        SCIR(["w"], step_size=3.0),
-        AusterityMH(["level"], batch_size=20, elementwise=True),
-    ]
-
-
-@pytest.mark.slow("starts workers that compile; tests/conformance has such runs, forked too, of most steps")
-def test_same_draws_in_other_processes():
-    """The rows of an element follow z, which another step moves."""
-    expected = draws_of(mixture(), steps_of_mixture, cores=1)
-    found = draws_of(mixture(), steps_of_mixture, cores=2, mp_ctx="forkserver")
-    for group in ("posterior", "sample_stats"):
-        assert found[group].to_dataset().equals(expected[group].to_dataset())
-    used = expected.sample_stats["n_used"].to_numpy()
-    assert len(np.unique(used)) > 1

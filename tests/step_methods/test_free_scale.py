@@ -2,7 +2,6 @@
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 from scipy.special import gammaln
 
@@ -32,31 +31,20 @@ def closed_form():
     return {"b": (b, of_b), "sigma": (mean, np.sqrt(variance - mean**2))}
 
 
-@pytest.fixture(scope="module")
-def sampled():
-    model = regression()
-    with model:
+@pytest.mark.slow("a long run")
+def test_the_posterior_is_that_of_the_closed_form():
+    """A few rows are read, and none is larger than its bound."""
+    with regression():
         step = TunaMH(debug=True)
         idata = pm.sample(
             4000, tune=500, step=step, chains=1, cores=1, random_seed=5, progressbar=False, quiet=True,
             compute_convergence_checks=False,
         )  # fmt: skip
-    return step, idata
-
-
-@pytest.mark.slow("a long run")
-def test_the_posterior_is_that_of_the_closed_form(sampled):
-    _, idata = sampled
     for name, (mean, sd) in closed_form().items():
         draws = idata["posterior"][name].to_numpy()[0].reshape(4000, -1)
         for x, m, s in zip(draws.T, np.atleast_1d(mean), np.atleast_1d(sd), strict=True):
             assert abs(z_of_mean(x, m)) < LIMIT
             assert abs(z_of_sd(x, s, m)) < LIMIT
-
-
-@pytest.mark.slow("builds and compiles several steps")
-def test_a_few_rows_are_read_and_none_is_larger_than_its_bound(sampled):
-    step, idata = sampled
     stats = idata["sample_stats"]
     assert float(stats["bound_violations"].sum()) == 0.0
     used = float(stats["n_used"].mean())
@@ -64,13 +52,3 @@ def test_a_few_rows_are_read_and_none_is_larger_than_its_bound(sampled):
     assert used == pytest.approx(step.prediction.terms, rel=0.2)
     assert float(stats["accepted"].mean()) > 0.7
     assert float(stats["exhausted"].mean()) < 0.01
-
-
-@pytest.mark.slow("a planted fault, in steps of its own")
-def test_without_a_bound_the_message_names_the_term():
-    with pm.Model() as model:
-        b = pm.Normal("b", shape=D)
-        kappa = pt.exp(X @ pm.Normal("c", shape=D))
-        pm.Potential("y", kappa * pt.cos(Y - X @ b) - pt.log(pt.i0(kappa)))
-    with pytest.raises(ValueError, match=r"TunaMH needs a bound .*'c' enters the term 'y' through I0"):
-        TunaMH(model=model)

@@ -157,15 +157,6 @@ def test_statistics_beside_other_steps(mixture):
 
 @INTERPRETED
 class TestCounts:
-    def test_are_those_of_the_point_after_every_step(self, step, point):
-        for _ in range(50):
-            point, _ = step.step(point)
-            np.testing.assert_array_equal(step.counts(point), np.bincount(point["z"], minlength=K))
-            # What was carried along, not counted anew.
-            z, counts = step._counted
-            assert z is point["z"]
-            np.testing.assert_array_equal(counts, np.bincount(point["z"], minlength=K))
-
     def test_no_row_is_counted_while_only_this_step_moves_z(self, step, point, monkeypatch):
         point, _ = step.step(point)
         monkeypatch.setattr(np, "bincount", lambda *args, **kwargs: pytest.fail("counted anew"))
@@ -176,15 +167,14 @@ class TestCounts:
     def test_another_step_may_move_z(self, step, point):
         for k in range(20):
             point, _ = step.step(point)
+            # What was carried along, not counted anew.
+            z, counts = step._counted
+            assert z is point["z"]
+            np.testing.assert_array_equal(counts, np.bincount(z, minlength=K))
             z = point["z"].copy()
             z[k] = (z[k] + 1) % K
             point = {**point, "z": z}
             np.testing.assert_array_equal(step.counts(point), np.bincount(z, minlength=K))
-
-    def test_belong_to_whoever_asks(self, step, point):
-        point, _ = step.step(point)
-        step.counts(point)[:] = 0
-        assert step.counts(point).sum() == N
 
     def test_of_another_state(self, step, point):
         """A sampling state that is set back does not bring counts of another z with it."""
@@ -196,7 +186,10 @@ class TestCounts:
         np.testing.assert_array_equal(new["z"], again["z"])
 
     def test_of_an_unpickled_step(self, step, point):
+        """Counts belong to whoever asks."""
         point, _ = step.step(point)
+        step.counts(point)[:] = 0
+        assert step.counts(point).sum() == N
         copy = cloudpickle.loads(cloudpickle.dumps(step))
         np.testing.assert_array_equal(copy.counts(point), np.bincount(point["z"], minlength=K))
 
@@ -293,29 +286,25 @@ class TestManyRows:
         assert not big[1]._allocations.given
 
 
+SHARE = "batch_size must be None, a positive integer, or a share"
+TIMES = "steps_per_draw must be a positive integer"
+
+
 @INTERPRETED
 class TestBadInput:
-    @pytest.mark.parametrize("batch_size", [0, -1, 0.0, 1.0, 1.5, -0.1, np.nan, "all", True])
-    def test_batch_size(self, mixture, batch_size):
-        with pytest.raises(ValueError, match="batch_size must be None, a positive integer, or a share"):
-            MinibatchCategoricalGibbs([mixture["z"]], batch_size=batch_size, model=mixture)
-
-    def test_a_batch_larger_than_the_data(self, mixture):
-        with pytest.raises(ValueError, match="batch_size must be at most 60, .* got 61"):
-            MinibatchCategoricalGibbs([mixture["z"]], batch_size=N + 1, model=mixture)
-
-    @pytest.mark.parametrize("steps_per_draw", [0, 1.5, None, True])
-    def test_steps_per_draw(self, mixture, steps_per_draw):
-        with pytest.raises(ValueError, match="steps_per_draw must be a positive integer"):
-            MinibatchCategoricalGibbs([mixture["z"]], steps_per_draw=steps_per_draw, model=mixture)
-
-    def test_several_variables(self, mixture):
-        with pytest.raises(ValueError, match="One step draws one vector .* w_simplex__, mu, z"):
-            MinibatchCategoricalGibbs(model=mixture)
-
-    def test_a_continuous_variable(self, mixture):
-        with pytest.raises(ValueError, match="'mu' is a NormalRV, and must be a pm.Categorical"):
-            MinibatchCategoricalGibbs([mixture["mu"]], model=mixture)
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            *(({"batch_size": n}, SHARE) for n in (0, -1, 0.0, 1.0, 1.5, -0.1, np.nan, "all", True)),
+            *(({"steps_per_draw": n}, TIMES) for n in (0, 1.5, None, True)),
+            ({"batch_size": N + 1}, "batch_size must be at most 60, .* got 61"),
+            ({"vars": None}, "One step draws one vector .* w_simplex__, mu, z"),
+            ({"vars": ["mu"]}, "'mu' is a NormalRV, and must be a pm.Categorical"),
+        ],
+    )
+    def test_options(self, mixture, options, message):
+        with pytest.raises(ValueError, match=message):
+            MinibatchCategoricalGibbs(**{"vars": ["z"], "model": mixture, **options})
 
     def test_coupled_allocations(self):
         with pm.Model() as model:

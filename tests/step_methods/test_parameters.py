@@ -5,7 +5,6 @@ import math
 import re
 
 import numpy as np
-import pymc as pm
 import pytest
 
 from pymc_austerity import AdaptiveRandomWalk, AusterityMH, RandomWalk, SubsamplingWarning
@@ -44,30 +43,22 @@ def test_parameters_are_checked_without_a_test_too(line):
         AusterityMH([line["b"]], model=line, epsilon=0.0, growth=0.5)
 
 
+IN_RANGE = {
+    "epsilon": (0, 0.5, np.float32(0.1)),
+    "batch_size": (None, 2, np.int32(100), N),
+    "growth": (2, np.int64(2), np.float32(1.5)),
+    "boundary": (1, np.float64(0.7)),
+    "steps_per_draw": (np.int64(2),),
+    "threshold": (np.int64(N),),
+}
+
+
 @pytest.mark.parametrize(
-    "kwargs",
-    [
-        {"epsilon": 0},
-        {"epsilon": 0.5},
-        {"epsilon": np.float64(0.1)},
-        {"epsilon": np.float32(0.1)},
-        {"batch_size": None},
-        {"batch_size": 2},
-        {"batch_size": np.int32(100)},
-        {"batch_size": N},
-        {"growth": 2},
-        {"growth": np.int64(2)},
-        {"growth": np.float32(1.5)},
-        {"boundary": 1},
-        {"boundary": np.float64(0.7)},
-        {"steps_per_draw": np.int64(2)},
-        {"threshold": np.int64(N)},
-    ],
-    ids=str,
+    ("name", "value"), [(name, value) for name, values in IN_RANGE.items() for value in values], ids=str
 )
 @pytest.mark.covering(3)
-def test_in_range(line, kwargs):
-    _, (stats,) = AusterityMH([line["b"]], model=line, rng=1, **kwargs).step(line.initial_point())
+def test_in_range(line, name, value):
+    _, (stats,) = AusterityMH([line["b"]], model=line, rng=1, **{name: value}).step(line.initial_point())
     assert 0 < stats["n_used"] <= N
 
 
@@ -79,26 +70,6 @@ def test_a_small_threshold(line, threshold):
             stack.enter_context(pytest.raises(ValueError, match=refused))
         step = AusterityMH([line["b"]], model=line, rng=1, threshold=threshold)
         assert 0 < step.step(line.initial_point())[1][0]["n_used"] <= N
-
-
-def test_default_batch_is_at_most_the_data():
-    step, n = short_step()
-    _, (stats,) = step.step({"mu": np.array(0.0)})
-    assert stats["n_used"] == n == 120
-    assert stats["exhausted"] == 1.0
-
-
-def test_explicit_batch_is_not_cut():
-    with pytest.raises(ValueError, match="^batch_size must be .*120.*got 121"):
-        short_step(batch_size=121)
-
-
-def short_step(**kwargs):
-    n = 120
-    with pm.Model():
-        mu = pm.Normal("mu")
-        pm.Normal("y", mu, 1.0, observed=np.zeros(n))
-        return AusterityMH(threshold=100, rng=1, **kwargs), n
 
 
 def test_only_vars_is_positional(line):
@@ -137,20 +108,14 @@ class TestProposal:
         "result",
         [
             (np.zeros(1), 0.0),
-            (np.zeros(3), 0.0),
             (np.zeros((2, 1)), 0.0),
             (0.0, 0.0),
             (np.zeros(2), np.zeros(2)),
-            (np.zeros(2), np.zeros(1)),
             (np.zeros(2), None),
             (np.zeros(2), "0"),
             (np.zeros(2), 0.0, 1.0),
-            (np.zeros(2),),
             np.zeros(2),
-            np.zeros(3),
             None,
-            0.0,
-            (None, 0.0),
             (np.array(["a", "b"]), 0.0),
         ],
         ids=lambda value: re.sub(r"\s+", "", repr(value)),

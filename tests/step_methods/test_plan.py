@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import Laplace, TunaMH
+from pymc_austerity import Laplace
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.exceptions import UnsuitableError
@@ -110,17 +110,6 @@ def test_a_recipe_is_not_used_for_other_data(model):
     asked = replace(options, model=other, vars=tuple(other.value_vars))
     with pytest.raises(OtherDataError):
         plan_metropolis(asked, other.initial_point(), plan.recipe)
-
-
-def test_a_step_of_a_plan_is_one_made_by_hand(model, interpreted):
-    asked, point = tuna_of(model)
-    step = TunaMH.from_plan(plan_tuna(asked, point), point)
-    by_hand = TunaMH(model=model)
-    assert vars(step).keys() == vars(by_hand).keys()
-    assert step.configuration == by_hand.configuration
-    for each in (step, by_hand):
-        each.setup_chain(np.random.default_rng(3), 0, 10)
-    np.testing.assert_array_equal(step.step(point)[0]["b"], by_hand.step(point)[0]["b"])
 
 
 # What `recommend` compares -------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def built():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "MOST_SHARED", 20)
         model = model_of()
-        return model, TunaMH(model=model, rng=1)
+        return model, recommend(model=model, verbose=False)
 
 
 def test_what_a_sweep_costs(built):
@@ -106,7 +106,14 @@ def test_statistics(built):
         assert one["bound_violations of step 0"] == 0.0
 
 
-def test_a_worker_has_the_same_bounds():
+@pytest.fixture
+def short_pilots(monkeypatch, interpreted):
+    """What is found by them does not matter, and nothing is compiled for a few draws."""
+    monkeypatch.setattr(crossed_pilot, "_SETTLE", 3)
+    monkeypatch.setattr(crossed_pilot, "_COUNTED", 8)
+
+
+def test_a_worker_has_the_same_bounds(short_pilots):
     """They are made of standard deviations of the other factor's effects, which travel."""
     model = model_of()
     step = TunaMH(model=model, switch_above=np.inf, rng=1)
@@ -118,10 +125,8 @@ def test_a_worker_has_the_same_bounds():
         np.testing.assert_array_equal(own.plate.bounds.levels, again.plate.bounds.levels)
 
 
-def test_other_data(monkeypatch):
-    """A step that has run draws what a fresh step draws; what short pilots find does not matter."""
-    monkeypatch.setattr(crossed_pilot, "_SETTLE", 3)
-    monkeypatch.setattr(crossed_pilot, "_COUNTED", 8)
+def test_other_data(short_pilots):
+    """A step that has run draws what a fresh step draws."""
     model = model_of()
     step = TunaMH(model=model, rng=1)
     drawn(step, model)
@@ -141,8 +146,8 @@ def test_normal_residuals_read_no_row():
     assert step.prediction.plate_acceptance > 0.95
 
 
-def test_recommended():
-    step = recommend(model=model_of(), verbose=False)
+def test_recommended(built):
+    _, step = built
     text = str(step.recommendation)
     assert "'u' and 'v' are effects of 90 groups" in text
     assert "crossed plates of 50 and 40 groups" in text

@@ -7,7 +7,7 @@ import pytest
 from numba.extending import register_jitable
 
 from pymc_austerity import MetropolisHastings, MHSubLhd, RandomWalk
-from pymc_austerity.acceptance import Barker, Exact, TTest
+from pymc_austerity.acceptance import Exact
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 N = 2000
@@ -149,16 +149,3 @@ def test_a_rule_that_sees_everything_may_decide_otherwise(model):
     step = MetropolisHastings(model=model, acceptance=Stubborn(), proposal=RandomWalk(1e-4))
     point = model.initial_point()
     assert not any(step.step(point)[1][0]["accepted"] for _ in range(20))
-
-
-@pytest.mark.parametrize("rule", [TTest(), Barker()])
-@pytest.mark.covering(1)
-def test_default_batches_may_exceed_the_data(rule):
-    with pm.Model():
-        b = pm.Normal("b")
-        pm.Normal("y", b, 1, observed=np.random.default_rng(5).normal(size=60))
-        step = MetropolisHastings(acceptance=rule, threshold=50)
-        _, (stats,) = step.step({"b": np.array(0.0)})
-        assert stats["n_used"] in (0.0, 60.0)
-        with pytest.raises(ValueError, match="batch_size must be at most the number of local terms, 60"):
-            MetropolisHastings(acceptance=type(rule)(batch_size=70), threshold=50)

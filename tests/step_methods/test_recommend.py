@@ -160,13 +160,6 @@ def compiled():
         return recommend()
 
 
-@pytest.fixture(scope="module")
-def exact():
-    """Not to be moved."""
-    with interpreted():
-        return recommend(waiting())
-
-
 def said(step):
     """The recommendation on one line."""
     assert isinstance(step.recommendation, Recommendation)
@@ -196,7 +189,15 @@ def test_it_is_as_if_it_had_been_built_by_hand(tuna):
     assert (tuna.control_variate.exact_rows, tuna.reads_all) == (0, False)
 
 
-def test_no_bound_is_known(exact):
+@pytest.fixture
+def told(caplog):
+    """What was announced."""
+    caplog.set_level("INFO", logger="pymc.austerity")
+    return lambda: [r.getMessage() for r in caplog.records if r.name == "pymc.austerity"]
+
+
+def test_no_bound_is_known(told, draw):
+    exact, (line,) = recommend(waiting()), told()
     assert type(exact) is MetropolisHastings
     assert isinstance(exact._engine, RuleEngine)
     why = exact.recommendation
@@ -205,6 +206,12 @@ def test_no_bound_is_known(exact):
     assert why.rows == why.n_local == 1000
     assert "recommend(approximate=True) gives AusterityMH" in why.otherwise
     assert "TunaMH(curvature=...)" in why.otherwise
+    assert line.startswith("recommend: MetropolisHastings for a, b: all 1,000 rows a draw, because ")
+    assert "'a' and 'b' enter the term 'y' through GammaIncC" in line
+    assert "No number in place of one parameter gives a bound, nor does a step of its own" in line
+    idata = draw(waiting(), exact)
+    assert np.all(idata.sample_stats["n_used"] <= 1000)
+    assert float(idata.sample_stats["accepted"].mean()) > 0.5
 
 
 def test_an_approximate_step_has_to_be_asked_for():
@@ -256,29 +263,81 @@ def test_a_hierarchy_with_too_many_rows(monkeypatch):
     assert "proposal=Surrogate()" in step.recommendation.step
 
 
-@pytest.mark.parametrize(
-    ("parts", "reason", "n_local"),
-    [
-        ([process], "term 'gp'", 1000),
-        ([walk], r"Rows of the term 'y' \(1,500 rows\) cannot be computed from a subsample.*CumOp", 1500),
-        ([two_modes], "2 modes were found", 5000),
-        ([flat], "no mode to expand at.*a, b", 1500),
-        ([change], "point, which it contains, is discrete$", 1500),
-    ],
-    ids=["gp", "walk", "modes", "flat", "discrete"],
-)
-@pytest.mark.covering(1)
-def test_nuts(parts, reason, n_local):
-    step = recommend(model_with(*parts))
+def part_of_the_model_is_coupled():
+    a, b = pm.Normal("a"), pm.Normal("b")
+    pm.Normal("z", pt.cumsum(pt.exp(a * ROWS[:1500])), 1.0, observed=ROWS[:1500])
+    pm.Normal("y", b * ROWS[:1500], 1.0, observed=ROWS[:1500])
+
+
+def coupled_by_one():
+    a, b = pm.Normal("a"), pm.Normal("b")
+    pm.Normal("z", b * pt.cumsum(pt.exp(a * ROWS[:1500])), 1.0, observed=ROWS[:1500])
+
+
+def far_from_normal_in_one():
+    """Few rows tell of `rare`."""
+    x = np.zeros(3000)
+    x[:3] = 1.0
+    y = np.tile([0, 1], 1500)
+    y[:3] = 1
+    pm.Bernoulli("y", logit_p=pm.Normal("level") + pm.Normal("rare", 0, 20) * x, observed=y)
+
+
+# The reason, the number of rows, and what would do better.
+NUTS = {
+    process: ("term 'gp'", 1000, ""),
+    walk: (
+        r"Rows of the term 'y' \(1,500 rows\) cannot be computed from a subsample.*CumOp",
+        1500,
+        "for all variables, because rows of the term 'y'.*CumOp.*Neither a number in place of a "
+        "parameter nor a step of its own helps: write 'y' so that",
+    ),
+    part_of_the_model_is_coupled: (
+        "Rows of the term 'z'",
+        3000,
+        r"A step of its own for 'a' helps the others: step=\[recommend\(vars=\['b'\]\), "
+        r"pm.NUTS\(\[model\['a'\]\]\)\]",
+    ),
+    coupled_by_one: (
+        "CumOp", 1500, "With a number in place of 'a' the rest can be subsampled; a step of its own"
+    ),
+    two_modes: ("2 modes were found", 5000, "because 2 modes were found.*Order what can be exchanged"),
+    flat: (
+        "no mode to expand at.*a, b", 1500, "Give 'a' or 'b' a proper prior, or put a number in its place"
+    ),
+    far_from_normal_in_one: (
+        "The posterior is far from the normal distribution",
+        3000,
+        "least like it along rare. With a number in place of 'rare' it would fit the others; a step of",
+    ),
+    change: (
+        "point, which it contains, is discrete$",
+        1500,
+        "Sum 'point' out .as pm.Mixture does., or put a number in its place",
+    ),
+}  # fmt: skip
+NUTPIE = 'pm.sample(nuts_sampler="nutpie") without step= is faster than pm.NUTS'
+
+
+@pytest.mark.parametrize("define", NUTS, ids=lambda define: define.__name__)
+@pytest.mark.covering(2)
+def test_nuts(define, told):
+    reason, n_local, better = NUTS[define]
+    step = recommend(model_with(define))
     assert isinstance(step, pm.NUTS)
-    why = step.recommendation
+    why, (line,) = step.recommendation, told()
     assert why.step == "pm.NUTS()"
     assert why.n_local == n_local
     assert why.rows is None
     assert re.search(reason, why.reason)
     assert "Use another step" not in why.reason
     assert "leave" not in why.reason
-    assert why.others == (("point",) if parts == [change] else ())
+    assert why.others == (("point",) if define is change else ())
+    assert line.startswith("recommend: pm.NUTS for ")
+    assert re.search(better, line)
+    assert line.endswith(why.otherwise)
+    takes_all = re.search(rf"{re.escape(NUTPIE)}( \(pip install nutpie\))?\.$", line)  # or nothing
+    assert bool(takes_all) == (define is not change)
 
 
 def plate(column):
@@ -317,28 +376,6 @@ def test_nothing_to_subsample():
         "threshold=1000"
     )
     assert (why.n_local, why.n_dim, why.fit) == (50, 1, None)
-
-
-def test_matches_of_many_players(told):
-    """Elements of their prior are no rows, and what can be changed comes before the number of dimensions."""
-    rng = np.random.default_rng(1)
-
-    def strengths():
-        s = pm.HalfNormal("spread") * pm.Normal("z", shape=1100)
-        winner, loser = rng.integers(0, 1100, (2, 1500))
-        pm.Bernoulli("won", logit_p=s[winner] - s[loser], observed=np.ones(1500, int))
-
-    step = recommend(model_with(strengths))
-    text, (line,) = said(step), told()
-    assert isinstance(step, pm.NUTS)
-    assert "N = 1,500 rows, D = 1,101 dimensions" in text
-    for tells in (text, line):
-        assert (
-            "because effects of groups are not moved group by group: rows of the term 'won' look up" in tells
-        )
-        assert "and there are 1,101 dimensions, and 500 at most are moved all at once" in tells
-        assert "Taylor" not in tells
-        assert "not known" not in tells
 
 
 def test_a_poor_fit_is_told_but_not_warned_of():
@@ -556,21 +593,6 @@ def test_a_start_that_is_not_finite_is_a_reason_where_chains_can_start_nearby():
     assert "'y' is -inf in rows" in why.reason
 
 
-def zero_inflated():
-    rng = np.random.default_rng(5)
-    x = ROWS[:1500]
-    y = np.where(rng.random(1500) < 0.7, rng.poisson(np.exp(0.5 + 0.3 * x)), 0)
-    log_mean = pm.Normal("a") + pm.Normal("b") * x
-    pm.ZeroInflatedPoisson("y", pm.Beta("psi", 2, 2), pm.math.exp(log_mean), observed=y)
-
-
-@pytest.mark.slow("derivatives of mixtures are rewritten, and interpreted at eight starts")
-def test_zero_inflated_counts():
-    step = recommend(model_with(zero_inflated))
-    assert type(step) is TunaMH
-    assert "function of 2 predictors of each row, by interval arithmetic" in step.recommendation.certificate
-
-
 # What it says --------------------------------------------------------------------------------------
 
 
@@ -606,13 +628,6 @@ def test_the_text_of_nuts():
         assert fact in text
 
 
-@pytest.fixture
-def told(caplog):
-    """What was announced."""
-    caplog.set_level("INFO", logger="pymc.austerity")
-    return lambda: [r.getMessage() for r in caplog.records if r.name == "pymc.austerity"]
-
-
 def test_few_rows_are_announced(told):
     recommend(rare(900, 2))
     (line,) = told()
@@ -639,72 +654,11 @@ def test_keywords_that_are_true_or_false(name):
         recommend(short(), **{name: "no"})
 
 
-def part_of_the_model_is_coupled():
-    a, b = pm.Normal("a"), pm.Normal("b")
-    pm.Normal("z", pt.cumsum(pt.exp(a * ROWS[:1500])), 1.0, observed=ROWS[:1500])
-    pm.Normal("y", b * ROWS[:1500], 1.0, observed=ROWS[:1500])
-
-
-def coupled_by_one():
-    a, b = pm.Normal("a"), pm.Normal("b")
-    pm.Normal("z", b * pt.cumsum(pt.exp(a * ROWS[:1500])), 1.0, observed=ROWS[:1500])
-
-
-def far_from_normal_in_one():
-    """Few rows tell of `rare`."""
-    x = np.zeros(3000)
-    x[:3] = 1.0
-    y = np.tile([0, 1], 1500)
-    y[:3] = 1
-    pm.Bernoulli("y", logit_p=pm.Normal("level") + pm.Normal("rare", 0, 20) * x, observed=y)
-
-
-NUTPIE = 'pm.sample(nuts_sampler="nutpie") without step= is faster than pm.NUTS'
-ADVICE = {
-    "coupled": (
-        walk,
-        "for all variables, because rows of the term 'y'.*CumOp.*Neither a number in place of a "
-        "parameter nor a step of its own helps: write 'y' so that",
-    ),
-    "a part": (
-        part_of_the_model_is_coupled,
-        r"A step of its own for 'a' helps the others: step=\[recommend\(vars=\['b'\]\), "
-        r"pm.NUTS\(\[model\['a'\]\]\)\]",
-    ),
-    "by one": (coupled_by_one, "With a number in place of 'a' the rest can be subsampled; a step of its own"),
-    "modes": (two_modes, "because 2 modes were found.*Order what can be exchanged"),
-    "flat": (flat, "Give 'a' or 'b' a proper prior, or put a number in its place"),
-    "one parameter": (
-        far_from_normal_in_one,
-        "least like it along rare. With a number in place of 'rare' it would fit the others; a step of",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", ADVICE)
-@pytest.mark.covering(2)
-def test_what_would_do_better(case, told):
-    define, expected = ADVICE[case]
-    step = recommend(model_with(define))
-    (line,) = told()
-    assert re.search(expected, line)
-    assert line.startswith("recommend: pm.NUTS for ")
-    assert re.search(rf"{re.escape(NUTPIE)}( \(pip install nutpie\))?\.$", line)
-    assert line.endswith(step.recommendation.otherwise)
-
-
 def test_what_would_do_better_for_a_part(told):
     recommend(overdispersed(), "a")
     line = told()[0]
     assert line.startswith("recommend: pm.NUTS for a, because")
     assert line.endswith("Update 'b' and 'alpha' in the same step: recommend(vars=['a', 'alpha', 'b']).")
-
-
-def test_a_discrete_variable_is_in_the_way(told):
-    recommend(model_with(change))
-    line = told()[0]
-    assert "Sum 'point' out (as pm.Mixture does), or put a number in its place" in line
-    assert NUTPIE not in line  # it takes all of a model, or nothing
 
 
 def test_the_advice_is_followed(told):
@@ -716,14 +670,6 @@ def test_the_advice_is_followed(told):
         pm.Bernoulli("y", logit_p=pm.Normal("level"), observed=np.tile([0, 1], 1500))
 
     assert type(recommend(model_with(without_the_rare))) is TunaMH
-
-
-def test_all_rows_are_announced(told):
-    recommend(waiting())
-    line = told()[0]
-    assert line.startswith("recommend: MetropolisHastings for a, b: all 1,000 rows a draw, because ")
-    assert "'a' and 'b' enter the term 'y' through GammaIncC" in line
-    assert "No number in place of one parameter gives a bound, nor does a step of its own" in line
 
 
 # Copies, and sampling ------------------------------------------------------------------------------
@@ -758,12 +704,6 @@ def test_a_whole_story(draw, tuna, compiled):
     assert step.recommendation == tuna.recommendation._replace(fit=step.mode_fit, mixing=step.mixing)
     parallel = draw(model, step, draws=300, tune=100, cores=2)
     assert idata.posterior["beta"].equals(parallel.posterior["beta"])
-
-
-def test_an_exact_step_on_all_data(draw, exact):
-    idata = draw(waiting(), exact)
-    assert np.all(idata.sample_stats["n_used"] <= 1000)
-    assert float(idata.sample_stats["accepted"].mean()) > 0.5
 
 
 @pytest.mark.slow("compiles kernels of two steps")

@@ -1,4 +1,7 @@
-"""`recommend` ends in a step, with a reason, whatever rows look up and wherever they are in their support."""
+"""`recommend` ends in a step, with a reason, whatever rows look up and wherever they are in their support.
+
+For models that are in public use see `tests/integration/test_public_models.py`.
+"""
 
 import numpy as np
 import pymc as pm
@@ -19,12 +22,6 @@ COUNTS = RNG.poisson(EXPOSURE)
 BINARY = RNG.integers(0, 2, N)
 
 
-def measurement_error():
-    x = pm.Normal("x", 0.0, pm.HalfNormal("t"), shape=N)
-    pm.Normal("seen", x, 0.4, observed=X)
-    pm.Normal("y", pm.Normal("a") + pm.Normal("b") * x, 1.0, observed=X + 1.0)
-
-
 def rates_of_users():
     theta = pm.Beta("theta", 2.0, pm.HalfNormal("k", 5.0), shape=N)
     pm.Binomial("y", n=5, p=theta, observed=RNG.binomial(5, 0.3, N))
@@ -34,13 +31,6 @@ def one_of_its_own_beside_groups():
     u = pm.Normal("u", 0.0, pm.HalfNormal("t"), shape=GROUPS)
     own = pm.Normal("own", 0.0, pm.HalfNormal("s"), shape=N)
     pm.Poisson("y", pm.math.exp(u[GROUP] + own), observed=COUNTS)
-
-
-def matrix_and_vector():
-    slopes = pm.Normal("mu", shape=6) + pm.HalfNormal("t", shape=6) * pm.Normal("z", shape=(GROUPS, 6))
-    intercepts = pm.Normal("mean") + pm.HalfNormal("s") * pm.Normal("u", shape=GROUPS)
-    rows = (RNG.normal(size=(N, 6)) * slopes[GROUP]).sum(axis=-1)
-    pm.Bernoulli("y", logit_p=intercepts[GROUP] + rows, observed=BINARY)
 
 
 def two_matrices():
@@ -83,10 +73,8 @@ def no_trials_at_all():
 
 FEW, NUTS = "TunaMH()", "pm.NUTS()"
 CASES = {
-    measurement_error: (NUTS, "of its own"),
     rates_of_users: (NUTS, "of its own"),
     one_of_its_own_beside_groups: (NUTS, "effects of groups are not moved group by group"),
-    matrix_and_vector: (NUTS, "effects of groups are not moved group by group"),
     two_matrices: (NUTS, "dimensions"),
     exposures_of_zero: (FEW, "few rows decide exactly"),
     a_table_with_exposures_of_zero: (FEW, "few rows decide exactly"),

@@ -176,14 +176,6 @@ class TestFourthNothingToSubsample:
         with pytest.raises(ValueError, match="contains? b.*'few' with 40 rows"):
             AusterityMH([b], model=model)
 
-    def test_a_threshold_above_the_data(self, line):
-        with pytest.raises(ValueError, match=f"'y' with {N} rows.*threshold={N + 1}"):
-            AusterityMH([line["b"]], model=line, threshold=N + 1)
-
-    def test_a_lower_threshold(self):
-        step = AusterityMH(model=model_with(short), threshold=30, rng=1)
-        assert step.step({"a": np.array(0.1)})[1][0]["n_used"] == 30
-
 
 @pytest.mark.parametrize(
     ("faults", "message"),

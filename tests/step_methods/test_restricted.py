@@ -166,15 +166,12 @@ def test_density_and_gradient(models, name, vars, others):
 
 @INTERPRETED
 @pytest.mark.parametrize(
-    ("name", "vars"),
-    [("groups", ["mu", "tau"]), ("correlated", ["u"]), ("custom", ["nu"]), ("summed", ["tau"])],
+    ("restricted", "full"), [(restricted_nuts, pm.NUTS), (restricted_slice, pm.Slice)], ids=["nuts", "slice"]
 )
-@pytest.mark.parametrize("kind", ["nuts", "slice"])
-@pytest.mark.covering(3)
-def test_same_draws(models, name, vars, kind):
-    model = models(name)
-    rvs = [model[v] for v in vars]
-    restricted, full = {"nuts": (restricted_nuts, pm.NUTS), "slice": (restricted_slice, pm.Slice)}[kind]
+def test_same_draws(models, restricted, full):
+    """Of other models, density and gradient are compared."""
+    model = models("groups")
+    rvs = [model["mu"], model["tau"]]
     options = {"model": model, "blocked": True, "rng": 1}
     one, two = restricted(rvs, **options), full(rvs, **options)
     assert isinstance(one, full)
@@ -232,6 +229,7 @@ class TestBlocks:
         """Every variable is drawn as itself, in whatever order they are given."""
         with pm.Model() as model:
             a, b = pm.Normal("a", 10, 1), pm.Normal("b", -5, 1)
+            pm.Normal("unrelated", shape=1000)
         for step in (
             restricted_nuts([b, a], model=model),
             restricted_slice([b, a], model=model, blocked=True),
@@ -239,14 +237,6 @@ class TestBlocks:
             b_draws, a_draws = path(step, model.initial_point(), 100).T
             assert abs(a_draws - 10).max() < 6
             assert abs(b_draws + 5).max() < 6
-
-    def test_unrelated_variables(self):
-        with pm.Model() as model:
-            a = pm.Normal("a", 10, 1)
-            pm.Normal("long", shape=1000)
-        draws = path(restricted_nuts(a, model=model), model.initial_point(), 100)
-        assert draws.shape == (100, 1)
-        assert abs(draws - 10).max() < 6
 
     @pytest.mark.parametrize(
         ("make", "full", "blocked"), [(restricted_slice, pm.Slice, None), (restricted_nuts, pm.NUTS, False)]
@@ -317,23 +307,12 @@ def test_options_of_slice(models):
 
 
 @INTERPRETED
-class TestCopies:
-    def test_a_copy_shares_the_model_and_nothing_that_changes(self, models):
-        model = models("groups")
-        potential = QuadPotentialDiag(np.ones(1))
-        step = restricted_nuts([model["tau"]], model=model, potential=potential)
-        other = deepcopy(step)
-        assert other._model is model
-        assert other.potential is not step.potential
-        before = cloudpickle.dumps(step.sampling_state)
-        path(other, near(model))
-        assert cloudpickle.dumps(step.sampling_state) == before
-
-    def test_a_pickle_holds_the_model_and_little_else(self, models):
-        model = models("groups")
-        step = restricted_nuts([model["effect"]], model=model)
-        step.step(near(model))
-        assert len(cloudpickle.dumps(step)) - len(cloudpickle.dumps(model)) < 5000
+def test_a_pickle_holds_the_model_and_little_else(models):
+    """Copies go on from their state: see `test_every_step.py`."""
+    model = models("groups")
+    step = restricted_nuts([model["effect"]], model=model)
+    step.step(near(model))
+    assert len(cloudpickle.dumps(step)) - len(cloudpickle.dumps(model)) < 5000
 
 
 class TestSample:
@@ -355,13 +334,6 @@ class TestSample:
         stats = results[0]["sample_stats"]
         assert np.isnan(stats["lp"]).all()
         assert np.isfinite(stats["energy"]).all()
-
-    @INTERPRETED
-    def test_alone_and_with_a_progress_bar(self, draw):
-        with pm.Model() as model:
-            a = pm.Normal("a", 10, 1)
-        result = draw(model, restricted_nuts([a], model=model), progressbar=True)
-        assert abs(result["posterior"]["a"].mean() - 10) < 2
 
     @INTERPRETED
     @pytest.mark.parametrize("make", [restricted_nuts, restricted_slice])

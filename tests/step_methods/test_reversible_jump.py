@@ -1,4 +1,4 @@
-"""Reversible jump: options, messages, other processes, and what its statistics count."""
+"""Reversible jump: options, messages, and what its statistics count."""
 
 import numpy as np
 import pymc as pm
@@ -221,15 +221,3 @@ def test_the_configuration(build):
     }  # fmt: skip
     assert settings["rule"]["epsilon"] == 0.05
     assert settings["vars"] == ["gamma", "beta", "a"]
-
-
-@pytest.mark.slow("starts workers that compile; tests/conformance has such runs, forked too, of most steps")
-def test_same_draws_in_other_processes():
-    def run(**options):
-        with logistic_model(correlated_rows(), chance=0.3):
-            step = ReversibleJump(acceptance=TTest(0.05, 100))
-            return pm.sample(40, tune=5, chains=2, step=step, random_seed=2, **QUIET, **options)
-
-    expected, found = run(cores=1), run(cores=2, mp_ctx="forkserver")
-    for group in ("posterior", "sample_stats"):
-        assert found[group].to_dataset().equals(expected[group].to_dataset())

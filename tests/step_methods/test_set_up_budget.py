@@ -161,7 +161,7 @@ def test_a_second_search_that_costs_too_much(strict, monkeypatch):
     assert "approximate=True" not in why.otherwise  # that was asked for
 
 
-@pytest.mark.slow("a search in 211 dimensions: 30 CPU seconds")
+@pytest.mark.full_size("the default budget, of which a thousandth is shown to end a search above")
 def test_a_search_without_end_ends(monkeypatch):
     """With eight starts of some sixty passes each it would take several minutes."""
     counted = Counted(monkeypatch)

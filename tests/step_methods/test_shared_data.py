@@ -29,8 +29,7 @@ def regression():
 
 
 NEW = {
-    "same length": {"outcome": 0.5 * Y + 3.0},
-    "same length, both": {"outcome": 0.5 * Y, "x": X[::-1].copy()},
+    "same length": {"outcome": 0.5 * Y + 3.0, "x": X[::-1].copy()},
     "fewer rows": {"outcome": 0.5 * Y[:1500], "x": X[:1500]},
     "more rows": {"outcome": np.tile(Y, 2) + 1, "x": np.tile(X, 2)},
 }
@@ -75,18 +74,6 @@ def test_data_are_not_changed_by_sampling(draw):
 
 
 @INTERPRETED
-def test_unchanged_data_are_not_rebuilt(draw):
-    model = regression()
-    step = AusterityMH(model=model, proposal=WALK)
-    engine = step._engine
-    draw(model, step)
-    with model:
-        pm.set_data({"outcome": Y.copy()})
-    draw(model, step)
-    assert step._engine is engine
-
-
-@INTERPRETED
 @pytest.mark.slow("builds a step several times")
 def test_a_pickled_step_with_other_data_begins_its_chain_afresh():
     """What its proposal was fitted to is of the old data."""
@@ -95,7 +82,7 @@ def test_a_pickled_step_with_other_data_begins_its_chain_afresh():
     step.setup_chain(np.random.default_rng(5), 0, 1)
     old = step.proposal_state.mode
     with model:
-        pm.set_data(NEW["same length"])
+        pm.set_data({"outcome": 0.5 * Y + 3.0})
     other = cloudpickle.loads(cloudpickle.dumps(step))
     np.testing.assert_array_equal(other.proposal_state.mode, old)
     other.step({"beta": 0.5 * old + [3.0, 0.0]})
@@ -104,28 +91,10 @@ def test_a_pickled_step_with_other_data_begins_its_chain_afresh():
 
 
 @INTERPRETED
-def test_the_decision_uses_the_new_data():
-    """The log ratio over all rows is that of the new data."""
-    model = regression()
-    step = AusterityMH(model=model, proposal=WALK, batch_size=1500)
-    with model:
-        pm.set_data(NEW["fewer rows"])
-    step.setup_chain(np.random.default_rng(5), 0, 1)
-    q = np.array([1.0, 1.0])
-    _, (stats,) = step.step({"beta": q})
-    new = q + 0.02 * np.random.default_rng(5).standard_normal(2)
-    y, x = 0.5 * Y[:1500], X[:1500]
-    old_error, new_error = y - q[0] - q[1] * x, y - new[0] - new[1] * x
-    expected = np.mean(0.5 * old_error**2 - 0.5 * new_error**2)
-    assert stats["log_ratio_mean"] == pytest.approx(expected, rel=1e-9)
-    assert stats["n_used"] == 1500
-
-
-@INTERPRETED
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(np.array(2), np.array(5)), (np.array(2.0), np.array(5.0)), (np.array([2]), np.array([5]))],
-    ids=["integer", "float", "vector"],
+    [(np.array(2), np.array(5)), (np.array([2.0]), np.array([5.0]))],
+    ids=["integer", "vector"],
 )
 @pytest.mark.covering(1)
 def test_short_data(draw, same, before, after):
@@ -134,16 +103,6 @@ def test_short_data(draw, same, before, after):
         mu = pm.Normal("mu")
         pm.Normal("y", mu * factor.sum(), 1.0, observed=Y)
     check(draw, same, model, lambda: pm.set_data({"factor": after}))
-
-
-@INTERPRETED
-@pytest.mark.slow("builds a step several times")
-def test_groups(draw, same):
-    with pm.Model() as model:
-        group = pm.Data("group", np.arange(N) % 5)
-        effect = pm.Normal("effect", shape=5)
-        pm.Normal("y", effect[group], 1.0, observed=Y)
-    check(draw, same, model, lambda: pm.set_data({"group": np.arange(N) % 3}))
 
 
 @INTERPRETED
@@ -245,7 +204,7 @@ def test_other_data_make_no_machine_code(monkeypatch):
     monkeypatch.setattr(
         native, "compile_numba_function_src", lambda *a, **k: made.append(a[1]) or make(*a, **k)
     )
-    for new in (NEW["same length, both"], NEW["same length"]):
+    for new in (NEW["same length"], {"outcome": 0.5 * Y}):
         with model:
             pm.set_data(new)
         point = model.initial_point()
@@ -259,11 +218,3 @@ def test_other_data_make_no_machine_code(monkeypatch):
     monkeypatch.setattr(native, "_made", type(native._made)())
     TunaMH(model=model)
     assert "engine" in made  # the check sees what is made
-
-
-@FORK
-@pytest.mark.slow("samples in several processes")
-def test_new_data_in_a_parallel_run(draw, same):
-    """Forked; see `test_a_latent_vector_that_changes_its_length_in_workers` for fresh workers."""
-    change = lambda: pm.set_data(NEW["fewer rows"])  # noqa: E731
-    check(draw, same, regression(), change, cores=2, mp_ctx="fork")

@@ -96,25 +96,19 @@ class TestRanges:
             step = AusterityMH([line["b"]], model=line, proposal=RandomWalk(scale=0.02))
         return run(step, near_mode(line), 300)
 
-    def test_share_of_the_data(self, stats):
+    def test_share_of_the_data_and_stages(self, stats):
         np.testing.assert_allclose(stats["fraction_used"], stats["n_used"] / N, rtol=1e-14)
         assert stats["fraction_used"].min() >= 500 / N
         assert stats["fraction_used"].max() <= 1.0
         assert set(stats["n_used"]) == {500.0, 1000.0, 1500.0, 2000.0}
-
-    def test_stages(self, stats):
         np.testing.assert_array_equal(stats["n_stages"], stats["n_used"] / 500)
-
-    def test_exhausted(self, stats):
         np.testing.assert_array_equal(stats["exhausted"], stats["n_used"] == N)
         np.testing.assert_allclose(stats["log_ratio_se"][stats["n_used"] == N], 0.0, atol=1e-12)
         assert (stats["log_ratio_se"][stats["n_used"] < N] > 0).all()
 
-    def test_accepted(self, stats):
+    def test_a_move_is_accepted_if_its_mean_is_above_psi(self, stats):
         np.testing.assert_array_equal(stats[acceptance(stats)], stats["accepted"])
         assert 0.1 < stats["accepted"].mean() < 0.9
-
-    def test_a_move_is_accepted_if_its_mean_is_above_psi(self, stats):
         above = stats["log_ratio_mean"] > stats["psi"]
         np.testing.assert_array_equal(above, stats["accepted"].astype(bool))
 
@@ -159,23 +153,15 @@ class TestStepsPerDraw:
             )
         return run(one, near, 40 * k), run(many, near, 40)
 
-    @pytest.mark.parametrize("name", ["n_used", "fraction_used", "n_stages", "exhausted"])
-    @pytest.mark.covering(2)
-    def test_means(self, both, name):
+    def test_means_and_what_is_of_the_last(self, both):
         one, many = both
-        expected = one[name].reshape(-1, self.K).mean(axis=1)
-        np.testing.assert_allclose(many[name], expected, rtol=1e-12)
-
-    def test_mean_acceptance(self, both):
-        one, many = both
-        expected = one["accepted"].reshape(-1, self.K).mean(axis=1)
-        np.testing.assert_allclose(many[acceptance(many)], expected)
-        assert len(set(expected)) > 2
-
-    @pytest.mark.parametrize("name", ["accepted", "log_ratio_mean", "log_ratio_se", "psi"])
-    def test_of_the_last(self, both, name):
-        one, many = both
-        np.testing.assert_array_equal(many[name], one[name][self.K - 1 :: self.K])
+        means = {"n_used", "fraction_used", "n_stages", "exhausted", acceptance(many)}
+        for name in means:
+            expected = one["accepted" if name == acceptance(many) else name].reshape(-1, self.K).mean(axis=1)
+            np.testing.assert_allclose(many[name], expected, rtol=1e-12)
+            assert name == "exhausted" or len(set(expected)) > 2
+        for name in ("accepted", "log_ratio_mean", "log_ratio_se", "psi"):
+            np.testing.assert_array_equal(many[name], one[name][self.K - 1 :: self.K])
 
     @pytest.mark.slow("builds and compiles several steps")
     def test_adaptation_counts_transitions(self, line, near):
@@ -256,35 +242,16 @@ class TestCompound:
         for name in ("a", "b", "sigma"):
             assert len(np.unique(idata.posterior[name])) > 10
 
-    @pytest.mark.slow("builds and compiles several steps")
-    def test_three_kinds_of_steps(self, line, draw):
-        with line:
-            steps = [AusterityMH([line["a"]]), pm.Slice([line["b"]]), pm.NUTS([line["sigma"]])]
-        idata = draw(line, steps, draws=60, tune=60, initvals=MODE)
-        assert idata.posterior["a"].mean() == pytest.approx(1.0, abs=0.15)
-        assert idata.posterior["b"].mean() == pytest.approx(2.0, abs=0.15)
-        assert idata.posterior["sigma"].mean() == pytest.approx(1.0, abs=0.15)
-
     @METROPOLIS
-    @pytest.mark.parametrize("order", [1, -1])
-    def test_beside_metropolis_for_a_discrete_variable(self, draw, order):
-        """Which the step itself recommends for discrete variables."""
-        with pm.Model() as model:
-            a = pm.Normal("a")
-            k = pm.Poisson("k", 3.0)
-            pm.Normal("y", a + k, 1.0, observed=Y)
-            steps = [AusterityMH([a]), pm.Metropolis([k])][::order]
-        idata = draw(model, steps)
-        assert idata.sample_stats["accepted"].shape[:2] == (2, 20)
-        assert idata.sample_stats["n_used"].shape == (2, 20)
-
-    @METROPOLIS
-    def test_the_rest_is_given_to_metropolis(self, draw):
+    def test_discrete_variables_are_given_to_metropolis(self, draw):
+        """Which the step itself recommends for them."""
         with pm.Model() as model:
             a = pm.Normal("a")
             pm.Normal("y", a + pm.Poisson("k", 3.0) + pm.Bernoulli("c", 0.5), 1.0, observed=Y)
             step = AusterityMH([a])
-        assert draw(model, step).posterior["k"].shape == (2, 20)
+        idata = draw(model, step)
+        assert idata.posterior["k"].shape == idata.sample_stats["n_used"].shape == (2, 20)
+        assert idata.sample_stats["accepted"].shape[:2] == (2, 20)
 
     def test_unblocked(self, line, draw):
         step = AusterityMH(model=line, blocked=False)

@@ -1,9 +1,6 @@
-"""Steps on a model whose data stay on disk."""
+"""Steps on a model whose data stay on disk; of memory see `test_stored_tuna.py`."""
 
 import os
-import subprocess
-import sys
-import textwrap
 
 import cloudpickle
 import numpy as np
@@ -17,10 +14,7 @@ from pymc_austerity import (
     SGLD,
     AusterityGibbs,
     AusterityMH,
-    MetropolisHastings,
     MHSubLhd,
-    MinibatchBarker,
-    RandomWalk,
     RowStore,
     Taylor,
     TunaMH,
@@ -74,13 +68,7 @@ def model(store):
 
 STEPS = {
     "austerity": lambda m: AusterityMH(model=m, subsample="gather"),
-    "exact": lambda m: MetropolisHastings(model=m, proposal=RandomWalk(scale=0.05)),
     "concentration": lambda m: MHSubLhd(model=m, delta=0.1),
-}
-# What is stored of a row in memory is computed from it on disk, with other last digits.
-REMAINDERS = {
-    "remainders": lambda m: AusterityMH(model=m, control_variate=Taylor(), subsample="gather"),
-    "barker": lambda m: MinibatchBarker(model=m, control_variate=Taylor(), subsample="gather"),
 }
 
 
@@ -94,11 +82,10 @@ class TestDraws:
         assert same(found, draw(memory, STEPS[name](memory), chains=1))
 
     @pytest.mark.filterwarnings("ignore::pymc_austerity.SubsamplingWarning")
-    @pytest.mark.parametrize("name", REMAINDERS)
-    @pytest.mark.covering(1)
-    def test_remainders_differ_in_the_last_digits_at_most(self, interpreted, draw, model, name):
-        memory = in_memory()
-        ours, theirs = (draw(m, REMAINDERS[name](m), chains=1) for m in (model, memory))
+    def test_remainders_differ_in_the_last_digits_at_most(self, interpreted, draw, model):
+        """What is stored of a row in memory is computed from it on disk, with other last digits."""
+        options = {"control_variate": Taylor(), "subsample": "gather"}
+        ours, theirs = (draw(m, AusterityMH(model=m, **options), chains=1) for m in (model, in_memory()))
         np.testing.assert_allclose(ours.posterior["beta"], theirs.posterior["beta"], rtol=1e-9)
         np.testing.assert_array_equal(ours.sample_stats["n_used"], theirs.sample_stats["n_used"])
         # Differences of terms are of order one, and have 15 digits.
@@ -156,17 +143,17 @@ class TestFilesThatChange:
     def own(self, tmp_path):
         return RowStore.write(SOURCE, tmp_path / "own.rows")
 
-    def test_a_chain_does_not_begin(self, interpreted, draw, own):
+    def test_no_chain_begins_no_pickle_moves_and_no_step_is_built(self, interpreted, draw, own):
         model = on_disk(own)
         step = TunaMH(model=model)
         draw(model, step, chains=1)
+        text = cloudpickle.dumps(step)
         touched(own)
         with pytest.raises(ValueError, match=r"X.npy has changed since it was opened.*build the step again"):
             draw(model, step, chains=1)
-
-    def test_a_step_is_not_built(self, interpreted, own):
-        model = on_disk(own)
-        touched(own)
+        there = cloudpickle.loads(text)
+        with pytest.raises(ValueError, match="has changed since it was opened"):
+            there.step({"beta": np.zeros(3)})
         with pytest.raises(ValueError, match="has changed since it was opened"):
             TunaMH(model=model)
 
@@ -192,23 +179,14 @@ class TestFilesThatChange:
         with pytest.raises(ValueError, match=told):
             there.step({"beta": np.zeros(3)})
 
-    def test_a_pickle_does_not_move(self, interpreted, own):
-        text = cloudpickle.dumps(TunaMH(model=on_disk(own)))
-        touched(own)
-        there = cloudpickle.loads(text)
-        with pytest.raises(ValueError, match="has changed since it was opened"):
-            there.step({"beta": np.zeros(3)})
-
     @FORK
-    @pytest.mark.parametrize("context", ["fork", "forkserver"])
-    @pytest.mark.slow("workers import the package")
-    def test_a_worker_says_so(self, draw, own, context):
+    def test_a_worker_says_so(self, draw, own):
         model = on_disk(own)
         with backend.interpreted():
             step = TunaMH(model=model)
             touched(own)
             with pytest.raises(ParallelSamplingError, match="X.npy has changed since it was opened"):
-                draw(model, step, cores=2, mp_ctx=context)
+                draw(model, step, cores=2, mp_ctx="fork")
 
 
 def touched(store):
@@ -296,42 +274,3 @@ class TestRefused:
             pm.Normal("o", effect[group], 1, observed=stored_data("count", store["count"]))
         with pytest.raises(ValueError, match=r"index 'group' in row .* 'effect' has 4 elements"):
             TunaMH(model=model)
-
-
-@pytest.mark.slow("models of 20,000 and 120,000 rows are built in processes of their own")
-def test_the_covariates_stay_on_disk(tmp_path):
-    """Anonymous memory of the set-up does not grow by the 240 bytes of a row of X."""
-    sizes = {n: int(anonymous(tmp_path, n)) for n in (20_000, 120_000)}
-    assert (sizes[120_000] - sizes[20_000]) / 100_000 < 120
-
-
-def anonymous(folder, n):
-    """Bytes by which RssAnon grows while the step is built, and draws 50 times."""
-    script = f"""
-        import numpy as np, pymc as pm, pymc_austerity as pma
-        from pymc_austerity.model.compile import backend
-
-        def anon():
-            lines = open("/proc/self/status").read().splitlines()
-            return 1024 * int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
-
-        def chunks(rng):
-            return rng.normal(size=({n}, 30))
-
-        rng = np.random.default_rng(1)
-        np.save(r"{folder}/x{n}.npy", chunks(rng))
-        np.save(r"{folder}/y{n}.npy", rng.integers(2, size={n}).astype("int8"))
-        maps = {{k: np.load(rf"{folder}/{{k}}{n}.npy", mmap_mode="r") for k in "xy"}}
-        store = pma.RowStore.open(maps)
-        with pm.Model() as model, backend.interpreted():
-            x, y = pma.stored_data("x", store["x"]), pma.stored_data("y", store["y"])
-            pm.Bernoulli("o", logit_p=x @ pm.Normal("beta", 0, 1, shape=30), observed=y)
-            before = anon()
-            step = pma.AusterityMH(proposal=pma.RandomWalk(scale=0.01))
-            point = model.initial_point()
-            for _ in range(50):
-                point, _ = step.step(point)
-        print(anon() - before)
-    """
-    run = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)]
-    return subprocess.run(run, capture_output=True, text=True, check=True).stdout

@@ -3,7 +3,6 @@
 import math
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 
 import cloudpickle
 import numpy as np
@@ -11,17 +10,14 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from numba.extending import register_jitable
-from scipy import stats
 from scipy.special import expit
 
 import pymc_austerity.step_methods.metropolis.tuna_plan as module
 from pymc_austerity import (
-    AusterityMH,
     MetropolisHastings,
     RandomWalk,
     SubsamplingWarning,
     TunaMH,
-    restricted_nuts,
 )
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.bounds.remainder import plain_draws, plain_move
@@ -151,59 +147,29 @@ def test_copies_count_on_their_own(built, near):
 # Parameters -------------------------------------------------------------------------------------------
 
 
+WRONG_VALUES = [
+    ("chi", ValueError, "a number >= 0", (-0.1, math.inf, math.nan, "0", True)),
+    ("switch_above", ValueError, "a positive share of the rows, or inf", (0.0, -1, math.nan, None)),
+    ("curvature", TypeError, "a dict from names of terms to functions", (3.0, {"y": 3.0}, np.ones_like)),
+    ("debug", ValueError, "True or False", ("yes", 1)),
+    ("control_variate", ValueError, r"a Taylor\(\), got None: TunaMH has", (None,)),
+    ("control_variate", TypeError, "", ("taylor", Taylor)),
+    ("proposal", TypeError, "", (3,)),
+    ("steps_per_draw", ValueError, "a positive integer", (0,)),
+]
+WRONG_OPTIONS = [
+    *(({k: one}, error, f"{k} must be {what}") for k, error, what, some in WRONG_VALUES for one in some),
+    ({"subsample": "gather"}, TypeError, "TunaMH has no option 'subsample'"),
+    ({"acceptance": Exact()}, TypeError, "acceptance"),
+    ({"control_variate": Taylor(exact_rows=7)}, ValueError, r"exact_rows=7 is not for TunaMH"),
+    ({"curvature": {"z": np.add}}, ValueError, r"given for 'z', but the local terms of the model are 'y'"),
+    ({"threshold": N + 1}, ValueError, r"nothing to subsample"),
+    ({"proposal": Surrogate(), "control_variate": Taylor(order=1)}, ValueError, "Surrogate moves on the"),
+]
+
+
 @INTERPRETED
-@pytest.mark.parametrize(
-    ("options", "error", "said"),
-    [
-        ({"chi": -0.1}, ValueError, r"chi must be a number >= 0, got -0.1"),
-        ({"chi": math.inf}, ValueError, r"chi must be a number >= 0, got inf"),
-        ({"chi": math.nan}, ValueError, r"chi must be a number >= 0, got nan"),
-        ({"chi": "0"}, ValueError, r"chi must be a number >= 0, got '0'"),
-        ({"chi": True}, ValueError, r"chi must be a number >= 0, got True"),
-        (
-            {"switch_above": 0.0},
-            ValueError,
-            r"switch_above must be a positive share of the rows, or inf, got 0",
-        ),
-        ({"switch_above": -1}, ValueError, r"switch_above must be a positive share .* got -1"),
-        ({"switch_above": math.nan}, ValueError, r"switch_above must be a positive share .* got nan"),
-        ({"switch_above": None}, ValueError, r"switch_above must be a positive share .* got None"),
-        ({"subsample": "gather"}, TypeError, "TunaMH has no option 'subsample'"),
-        ({"subsample": None}, TypeError, "TunaMH has no option 'subsample'"),
-        (
-            {"control_variate": None},
-            ValueError,
-            r"control_variate must be a Taylor\(\), got None: TunaMH has",
-        ),
-        ({"control_variate": "taylor"}, TypeError, r"control_variate must be .* got 'taylor'"),
-        ({"control_variate": Taylor}, TypeError, r"control_variate must be"),
-        ({"control_variate": Taylor(exact_rows=7)}, ValueError, r"exact_rows=7 is not for TunaMH"),
-        ({"control_variate": Taylor(exact_rows=100)}, ValueError, r"exact_rows=100 is not for TunaMH"),
-        (
-            {"curvature": 3.0},
-            TypeError,
-            r"curvature must be a dict from names of terms to functions, got 3.0",
-        ),
-        ({"curvature": {"y": 3.0}}, TypeError, r"curvature must be a dict .* got {'y': 3.0}"),
-        ({"curvature": np.ones_like}, TypeError, r"curvature must be a dict"),
-        ({"debug": "yes"}, ValueError, r"debug must be True or False, got 'yes'"),
-        ({"debug": 1}, ValueError, r"debug must be True or False, got 1"),
-        (
-            {"curvature": {"z": np.add}},
-            ValueError,
-            r"given for 'z', but the local terms of the model are 'y'",
-        ),
-        ({"steps_per_draw": 0}, ValueError, r"steps_per_draw must be a positive integer"),
-        ({"threshold": N + 1}, ValueError, r"nothing to subsample"),
-        (
-            {"proposal": Surrogate(), "control_variate": Taylor(order=1)},
-            ValueError,
-            r"Surrogate moves on the second-order",
-        ),
-        ({"proposal": 3}, TypeError, r"proposal must be"),
-        ({"acceptance": Exact()}, TypeError, r"acceptance"),
-    ],
-)
+@pytest.mark.parametrize(("options", "error", "said"), WRONG_OPTIONS)
 @pytest.mark.covering(13)
 def test_wrong_options_are_refused(model, options, error, said):
     with pytest.raises(error, match=said):
@@ -259,7 +225,7 @@ def test_the_default_proposal(model):
     step = TunaMH(model=model)
     assert isinstance(step.proposal_state, LaplaceState)
     assert (step.proposal_state.mix[0], step.proposal_state.rho[0]) == (0.1, 0.0)
-    hierarchical = hierarchy()[0]
+    hierarchical = hierarchy()
     assert isinstance(TunaMH(model=hierarchical).proposal_state, SurrogateState)
     alone = TunaMH([hierarchical["beta"]], model=hierarchical)
     assert isinstance(alone.proposal_state, LaplaceState)
@@ -414,13 +380,13 @@ def test_a_kink_within_reach_is_told():
 
 @INTERPRETED
 @pytest.mark.slow("builds and compiles several steps")
-def test_a_bound_of_the_user_has_precedence(model):
+def test_a_bound_of_the_user_has_precedence(model, built):
     """Over derived bounds, and where there are none for a kink."""
-    derived, given, larger = (
-        TunaMH(model=model, rng=1, **options)
-        for options in ({}, {"curvature": {"y": smooth}}, {"curvature": {"y": lambda *of: 2 * smooth(*of)}})
+    given, larger = (
+        TunaMH(model=model, rng=1, curvature={"y": function})
+        for function in (smooth, lambda *of: 2 * smooth(*of))
     )
-    assert "function of 1 predictor of each row" in derived.recipe.certificate
+    assert "function of 1 predictor of each row" in built.recipe.certificate
     assert "'y': curvature given" in given.recipe.certificate
     np.testing.assert_allclose(larger.prediction.total, 2 * given.prediction.total, rtol=1e-12)
     kinks = {"y": lambda low, high, rows: np.ones(len(low))}
@@ -442,8 +408,7 @@ PROPOSALS = {
 }
 
 
-@pytest.mark.parametrize("proposal", PROPOSALS)
-@pytest.mark.parametrize("chi", [0.0, 0.2])
+@pytest.mark.parametrize(("proposal", "chi"), [*((name, 0.0) for name in PROPOSALS), ("independence", 0.2)])
 @pytest.mark.covering(1)
 def test_the_prediction_comes_true(model, built, near, proposal, chi):
     step = TunaMH(
@@ -502,6 +467,9 @@ def test_few_positives_are_decided_on_all_rows(rare, draw):
     assert "far from the normal distribution at its mode" in said[0]
     assert "pm.NUTS" in said[0]
     assert isinstance(step._engine, RuleEngine)
+    for other in (deepcopy(step), cloudpickle.loads(cloudpickle.dumps(step))):
+        assert other.reads_all
+        assert other.prediction == step.prediction
     exact = MetropolisHastings(model=rare, acceptance=Exact(), proposal=Laplace(), rng=1)
     near = mode_of(step)
     ours, theirs = (move(fresh(s), near, 200) for s in (step, exact))
@@ -514,16 +482,6 @@ def test_few_positives_are_decided_on_all_rows(rare, draw):
     idata = draw(rare, step, draws=5, tune=5)  # nothing is warned of again
     assert np.all(np.isnan(idata["sample_stats"]["bound_violations"]))
     assert np.all(idata["sample_stats"]["n_used"] == N)
-
-
-@INTERPRETED
-@FAR
-def test_it_is_switched_in_a_copy_and_in_a_pickle(rare):
-    with pytest.warns(SubsamplingWarning, match="exact test on all data"):
-        step = TunaMH(model=rare)
-    for other in (deepcopy(step), cloudpickle.loads(cloudpickle.dumps(step))):
-        assert other.reads_all
-        assert other.prediction == step.prediction
 
 
 @INTERPRETED
@@ -673,104 +631,19 @@ def test_rows_of_another_term_are_noticed(several, monkeypatch):
 
 
 def hierarchy():
-    """Logistic coefficients with an unknown scale, and the rows."""
+    """Logistic coefficients with an unknown scale."""
     rng, x = design(N, 4, seed=5)
     y = (rng.random(N) < expit(x @ [0.3, -0.8, 0.5, 0.1])).astype(float)
     with pm.Model() as model:
         tau = pm.HalfNormal("tau", 1.0)
         beta = pm.Normal("beta", 0.0, tau, shape=4)
         pm.Bernoulli("y", logit_p=x @ beta, observed=y)
-    return model, x, y
-
-
-def moments(x, y):
-    """Means and sds of log tau and beta: beta is drawn around its maximum likelihood, and weighted."""
-    mode = np.zeros(4)
-    for _ in range(20):
-        p = expit(x @ mode)
-        cov = np.linalg.inv((x.T * (p * (1 - p))) @ x)
-        mode = mode + cov @ (x.T @ (y - p))
-    z = 1.1 * np.random.default_rng(6).standard_normal((4000, 4))
-    beta = mode + z @ np.linalg.cholesky(cov).T
-    eta = beta @ x.T
-    log_lik = eta @ y - np.logaddexp(0, eta).sum(axis=1) + 0.5 * (z**2).sum(axis=1) / 1.1**2
-    log_tau = np.linspace(-3.0, 2.0, 300)
-    prior = stats.norm.logpdf(beta[:, :, None], 0, np.exp(log_tau)).sum(axis=1)
-    log_w = log_lik[:, None] + prior + stats.halfnorm.logpdf(np.exp(log_tau)) + log_tau
-    w = np.exp(log_w - log_w.max())
-    w /= w.sum()
-    found = []
-    for values, weights in ((log_tau, w.sum(axis=0)), (beta, w.sum(axis=1))):
-        center = weights @ values
-        found.append((center, np.sqrt(weights @ (values - center) ** 2)))
-    return found
-
-
-def check_hierarchy(idata, x, y):
-    log_tau = np.log(idata["posterior"]["tau"].to_numpy())
-    (center, sd), (means, sds) = moments(x, y)
-    assert abs(log_tau.mean() - center) < LIMIT * error_of_mean(log_tau) + 0.02 * sd
-    squares = (log_tau - center) ** 2
-    assert abs(squares.mean() - sd**2) < LIMIT * error_of_mean(squares) + 0.02 * sd**2
-    beta = idata["posterior"]["beta"].to_numpy()
-    np.testing.assert_allclose(beta.mean(axis=(0, 1)), means, atol=0.2 * sds.min())
-    np.testing.assert_allclose(beta.std(axis=(0, 1)), sds, rtol=0.15)
-
-
-@pytest.mark.slow("compiles the surrogate of a hierarchy")
-def test_a_surrogate_for_a_hierarchical_prior(draw):
-    model, x, y = hierarchy()
-    step = TunaMH(model=model, rng=1)
-    assert isinstance(step.proposal_state, SurrogateState)
-    idata = draw(model, step, draws=1500, tune=300)
-    check_hierarchy(idata, x, y)
-    assert np.nansum(idata["sample_stats"]["bound_violations"]) == 0.0
-    assert idata["sample_stats"]["acceptance_rate"].mean() > 0.6
-    assert 0.0 < idata["sample_stats"]["n_used"].mean() < 10.0
-
-
-# NUTS tries step sizes for which its energy overflows, or not, by chance.
-@pytest.mark.filterwarnings("ignore:overflow encountered in dot:RuntimeWarning")
-@pytest.mark.filterwarnings("ignore:The posterior is not as its expansion:pymc_austerity.SubsamplingWarning")
-@pytest.mark.slow("compiles two engines")
-@pytest.mark.parametrize(
-    ("make", "most"),
-    [
-        (partial(TunaMH, steps_per_draw=5), 10),
-        (partial(AusterityMH, control_variate=Taylor(order=1), steps_per_draw=2), N),
-    ],
-    ids=["TunaMH", "AusterityMH"],
-)
-def test_a_scale_by_another_step(draw, make, most):
-    model, x, y = hierarchy()
-    with model:
-        steps = [make([model["beta"]], rng=1), restricted_nuts([model["tau"]])]
-    idata = draw(model, steps, draws=1000, tune=300)
-    check_hierarchy(idata, x, y)
-    assert idata["sample_stats"]["n_used"].mean() < most
+    return model
 
 
 @register_jitable
 def shift(q, rng):
     return q + 0.04 * rng.standard_normal(q.shape[0]), 0.0
-
-
-def not_symmetric(q, rng):
-    """Multiplies by a random number; numba can compile it."""
-    factor = math.exp(0.05 * rng.standard_normal())
-    return q * factor, q.shape[0] * math.log(factor)
-
-
-OTHERS = {
-    "RandomWalk": lambda built: RandomWalk(0.04),
-    "AdaptiveRandomWalk": lambda built: AdaptiveRandomWalk(),
-    "pcn": lambda built: Laplace(kind="pcn"),
-    "Surrogate": lambda built: Surrogate(),
-    "user": lambda built: shift,
-}
-
-
-OTHERS_ARE_SLOW = pytest.mark.slow("compiles an engine for each proposal")
 
 
 @pytest.fixture(scope="module")
@@ -781,12 +654,11 @@ def truth(model, built):
     return np.array([p["beta"] for p in points])
 
 
-@pytest.mark.parametrize(
-    "name", ["pcn", *(pytest.param(name, marks=OTHERS_ARE_SLOW) for name in OTHERS if name != "pcn")]
-)
+# Others are compared in `tests/statistical/test_tuna.py`.
+@pytest.mark.parametrize("proposal", [AdaptiveRandomWalk(), shift], ids=["AdaptiveRandomWalk", "user"])
 @pytest.mark.slow("builds and compiles several steps")
-def test_other_proposals(model, built, near, truth, name):
-    step = TunaMH(model=model, proposal=OTHERS[name](built), steps_per_draw=20, rng=1)
+def test_other_proposals(model, near, truth, proposal):
+    step = TunaMH(model=model, proposal=proposal, steps_per_draw=20, rng=1)
     step = fresh(step, tune=100)
     start = move(step, near, 100)[0][-1]
     step.tune = False
@@ -798,22 +670,6 @@ def test_other_proposals(model, built, near, truth, name):
         error = math.hypot(error_of_mean(q[:, d]), error_of_mean(truth[:, d]))
         assert abs(q[:, d].mean() - truth[:, d].mean()) < LIMIT * error
     np.testing.assert_allclose(q.std(axis=0), truth.std(axis=0), rtol=0.1)
-
-
-@pytest.mark.slow("compiles two engines, and alternates them 3,000 times")
-def test_a_proposal_that_is_not_symmetric(model, built, near, truth):
-    """Mixed with another step by hand, as it moves along rays only: the radius alone is right."""
-    ray = fresh(TunaMH(model=model, proposal=not_symmetric, steps_per_draw=5, rng=1))
-    other = fresh(
-        TunaMH(model=model, proposal=Laplace(kind="pcn", rho=0.9, mix=0), steps_per_draw=5, rng=1), 0, 2
-    )
-    point, radius = near, []
-    for _ in range(3000):
-        point = other.step(ray.step(point)[0])[0]
-        radius.append(np.linalg.norm(point["beta"]))
-    expected = np.linalg.norm(truth, axis=1)
-    error = math.hypot(error_of_mean(radius), error_of_mean(expected))
-    assert abs(np.mean(radius) - expected.mean()) < LIMIT * error
 
 
 def test_a_proposal_that_cannot_be_compiled(model, near):
@@ -828,16 +684,15 @@ def test_a_proposal_that_cannot_be_compiled(model, near):
     assert total(stats_, "bound_violations") == 0.0
 
 
-@pytest.mark.parametrize("temperature", [1.0, 5.0])
-@pytest.mark.slow("a chain for each temperature")
-def test_temperature(model, built, near, temperature):
+@pytest.mark.slow("compiles an engine")
+def test_temperature(model, built, near):
     """The likelihood to the power of 1 / T; variances grow about T times."""
-    step = TunaMH(model=model, temperature=temperature, proposal=Laplace(mix=0), steps_per_draw=10, rng=1)
+    step = TunaMH(model=model, temperature=5.0, proposal=Laplace(mix=0), steps_per_draw=10, rng=1)
     points, stats_ = move(fresh(step), near, 1500)
     assert total(stats_, "bound_violations") == 0.0
     sd = np.array([p["beta"] for p in points]).std(axis=0)
     np.testing.assert_allclose(sd, np.sqrt(np.diag(posterior_cov(step))), rtol=0.1)
-    np.testing.assert_allclose(sd, math.sqrt(temperature) * np.sqrt(np.diag(posterior_cov(built))), rtol=0.15)
+    np.testing.assert_allclose(sd, math.sqrt(5.0) * np.sqrt(np.diag(posterior_cov(built))), rtol=0.15)
 
 
 # Far from the center ----------------------------------------------------------------------------------
@@ -852,13 +707,9 @@ def counts_model():
 
 
 @INTERPRETED
-@pytest.mark.parametrize("switch_above", [0.25, math.inf])
-@pytest.mark.covering(1)
-def test_far_away_counts_are_decided_on_all_rows(switch_above):
+def test_far_away_counts_are_decided_on_all_rows():
     """Nothing is known of exponentials there; a walk finds its way back."""
-    step = TunaMH(
-        model=counts_model(), proposal=RandomWalk(0.05), switch_above=switch_above, steps_per_draw=10, rng=1
-    )
+    step = TunaMH(model=counts_model(), proposal=RandomWalk(0.05), steps_per_draw=10, rng=1)
     points, stats_ = move(fresh(step), {"beta": np.array([2.5, -0.5])}, 60)
     assert stats_[0]["n_used"] == N
     assert stats_[0]["exhausted"] == 1.0

@@ -152,8 +152,8 @@ class _OneTerm:
         name, shape = self._names[one.value], one.value.type.shape
         if len(shape) > 1 and max(shape) == math.prod(shape):
             raise NoPlate(
-                f"{name!r} has the shape {shape}, and so have rows, where effects of groups and rows are to be "
-                f"vectors: write shape={max(shape)}"
+                f"{name!r} has the shape {shape}, and effects of groups and rows are vectors: write "
+                f"shape={max(shape)}"
             )
 
     def _require_independent(self, one: _Lookup) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-import mpmath
-from mpmath import mp, mpf
+from mpmath import mpf
 
 from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.jets.tape import multi_indices
@@ -93,11 +91,3 @@ class ExactJets:
         for c in series[-2::-1]:  # Horner's method
             out = self._added(self._times(out, moving), self._number(c))
         return out
-
-
-def derivative(jet_value: mpf, index: Index) -> mpf:
-    """From a Taylor coefficient."""
-    return jet_value * math.prod(map(math.factorial, index))
-
-
-__all__ = ["ExactJets", "derivative", "mp", "mpmath"]

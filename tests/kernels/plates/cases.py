@@ -74,7 +74,7 @@ def rows_of(n: int, n_groups: int = N_GROUPS, seed: int = 1) -> Rows:
 SIZES = {"negative binomial": 6000, "zero inflation": 6000}
 # Spellings whose effects are not normal.
 SLOPES = ("slopes", "slopes non-centered", "two slopes", "lkj", "lkj non-centered", "lkj transposed")
-OTHER_PRIORS = ("student", "student non-centered", "free student", "cauchy", "laplace", "logistic")
+OTHER_PRIORS = ("student", "student non-centered", "free student", "laplace", "logistic")
 
 
 def _effects(spelling: str, n_groups: int) -> Any:
@@ -88,7 +88,7 @@ def _effects(spelling: str, n_groups: int) -> Any:
         return pm.StudentT("u", 3.0, mu=mu, sigma=tau, shape=n_groups)
     if spelling == "free student":
         return pm.StudentT("u", 2.0 + pm.Gamma("nu", 2.0, 0.5), mu=mu, sigma=tau, shape=n_groups)
-    kinds = {"cauchy": pm.Cauchy, "laplace": pm.Laplace, "logistic": pm.Logistic}
+    kinds = {"laplace": pm.Laplace, "logistic": pm.Logistic}
     return kinds.get(spelling, pm.Normal)("u", mu, tau, shape=n_groups)
 
 

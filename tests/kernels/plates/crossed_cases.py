@@ -22,6 +22,7 @@ from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 from pymc_austerity.target import Target
+from tests.kernels.plates.cases import groups_of
 
 N, G, H = 900, 130, 110
 SPELLINGS = ("centered", "non-centered", "located")
@@ -126,12 +127,6 @@ def z_of(turn: Turn) -> np.ndarray:
     totals = np.bincount(groups, weights, len(sums.slopes))
     means = np.stack([np.bincount(groups, weights * c, len(totals)) for c in x.T], axis=1)
     return x - (means / np.where(totals > 0.0, totals, 1.0)[:, None])[groups]
-
-
-def groups_of(turn: Turn) -> np.ndarray:
-    """Of the rows as they are sorted."""
-    starts = turn.arrays.rows.starts
-    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
 def movements(turn: Turn, state: PlateState) -> tuple[np.ndarray, np.ndarray]:

@@ -11,22 +11,12 @@ ALL = [
     *(("bernoulli", spelling) for spelling in SPELLINGS),
     ("poisson", "non-centered"),
     ("normal", "centered"),
-    ("normal", "both non-centered"),
-]
-SLOW = pytest.mark.slow("compiles a plate with dispersions")
-DISPERSED = [
     ("negative binomial", "centered"),
-    pytest.param("negative binomial", "both non-centered", marks=SLOW),
-    ("zero inflation", "centered"),
-    pytest.param("zero inflation", "crossed", marks=SLOW),
-]
-SLOPED = [
-    ("bernoulli", "slopes"),
+    ("zero inflation", "crossed"),
     ("poisson", "slopes non-centered"),
     ("normal", "slopes"),
     ("bernoulli", "two slopes"),
     ("bernoulli", "lkj"),
-    ("normal", "lkj non-centered"),
     ("poisson", "lkj transposed"),
 ]
 OTHERS = [("normal" if k % 2 else "bernoulli", spelling) for k, spelling in enumerate(OTHER_PRIORS)]
@@ -58,31 +48,27 @@ def difference(case, one, other, *, jacobian=True):
     return found[0] - found[1] - prior
 
 
-@pytest.mark.parametrize(("likelihood", "spelling"), [*ALL, *OTHERS, *DISPERSED, *SLOPED])
+@pytest.mark.parametrize(("likelihood", "spelling"), [*ALL, *OTHERS])
 @pytest.mark.covering(1)
 def test_log_density(likelihood, spelling):
+    """And from coordinates to effects and back."""
     case, rng = case_of(likelihood, spelling, 400), np.random.default_rng(3)
     states = [case.draw(rng, width) for width in (0.5, 1.0, 1.5, 2.0)]
     states.append((states[0][0] + np.eye(len(states[0][0]))[-1] * 0.5, states[0][1]))
     for state in states[1:]:
         assert abs(difference(case, state, states[0])) < 1e-7
-
-
-@pytest.mark.parametrize("spelling", ["centered", "slopes"])
-@pytest.mark.covering(1)
-def test_without_the_jacobian_it_differs(spelling):
-    case, rng = case_of("bernoulli", spelling, 400), np.random.default_rng(4)
-    assert abs(difference(case, case.draw(rng, 2.0), case.draw(rng), jacobian=False)) > 0.1
-
-
-@pytest.mark.parametrize(("likelihood", "spelling"), [*ALL, *OTHERS, *DISPERSED, *SLOPED])
-@pytest.mark.covering(1)
-def test_there_and_back(likelihood, spelling):
-    case, rng = case_of(likelihood, spelling, 400), np.random.default_rng(5)
     theta, eps = case.draw(rng, 1.5)
     effects = case.effects(theta, eps)
     np.testing.assert_allclose(case.eps(theta, effects), eps, atol=1e-10)
     np.testing.assert_allclose(case.effects(theta, case.eps(theta, effects)), effects, atol=1e-12)
+
+
+@pytest.mark.parametrize("spelling", ["centered", "two slopes"])
+@pytest.mark.covering(1)
+def test_without_the_jacobian_it_differs(spelling):
+    """Planted fault: no Jacobian."""
+    case, rng = case_of("bernoulli", spelling, 400), np.random.default_rng(4)
+    assert abs(difference(case, case.draw(rng, 2.0), case.draw(rng), jacobian=False)) > 0.1
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)

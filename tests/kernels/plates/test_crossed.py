@@ -8,11 +8,11 @@ from pymc_austerity.kernels.plates.crossed import gradient_of_quadratic
 from pymc_austerity.kernels.plates.thinning import Pair, rates_of, shift_of
 from pymc_austerity.mode.plates.theta_density import quadratic_derivatives
 from pymc_austerity.model.compile.target import CompiledTarget
+from tests.kernels.plates.cases import groups_of
 from tests.kernels.plates.crossed_cases import (
     SPELLINGS,
     G,
     H,
-    groups_of,
     movements,
     remainders,
     turns_of,

@@ -17,15 +17,11 @@ from pymc_austerity.kernels.plates.thinning import Rates, rates_of, shift_of
 from tests.kernels.plates.cases import DRAWN, SIZES, case_of, mean_power, pair_of
 from tests.kernels.plates.test_coordinates import log_jacobian
 
+CASES = [("bernoulli", "centered"), ("poisson", "non-centered"), ("poisson", "slopes non-centered")]
+# Dispersions are shared variables: one move changes them.
 DISPERSED = pytest.param(
     "negative binomial", "centered", marks=pytest.mark.slow("6,000 interpreted rows, hundreds of times")
 )
-CASES = [
-    ("bernoulli", "centered"),
-    ("poisson", "non-centered"),
-    DISPERSED,
-    ("poisson", "slopes non-centered"),
-]
 LIMIT = 4.0
 
 
@@ -108,17 +104,16 @@ def _one(eps, eps_new, g, q):
 @pytest.mark.parametrize(("likelihood", "spelling"), CASES)
 @pytest.mark.covering(1)
 def test_plate_move(likelihood, spelling):
-    case = case_of(likelihood, spelling, SIZES.get(likelihood, 400))
+    case = case_of(likelihood, spelling, 400)
     old, new = plate_pairs(case)
-    scores, expected = scores_of_groups(case, old, new, 250 if likelihood in SIZES else 700)
+    scores, expected = scores_of_groups(case, old, new, 400)
     assert expected.max() > 0.1
     assert expected.min() < -0.1
     sizes = case.arrays.bounds.sizes
     assert np.abs(scores[sizes > 0]).max() < LIMIT
     shift = shift_of(case.arrays.bounds, old.d, new.d)
     rates = rates_of(case.arrays.bounds, case.arrays.sums.cells, pair_of(old, new), shift, 1.0)
-    tiers = set(rates.tiers[sizes > 0])
-    assert tiers == ({-1, 0, 1} if likelihood not in SIZES else {-1, 0})
+    assert set(rates.tiers[sizes > 0]) == {-1, 0, 1}
 
 
 def by_forward_state(bounds, cells, pair, shift, kappa):
@@ -140,7 +135,7 @@ def test_a_fallback_by_the_forward_state_is_noticed(monkeypatch):
     case = case_of("bernoulli", "centered", 400)
     old, new = plate_pairs(case)
     monkeypatch.setattr(decisions, "rates_of", by_forward_state)
-    scores, _ = scores_of_groups(case, old, new, 700)
+    scores, _ = scores_of_groups(case, old, new, 400)
     assert np.abs(scores[case.arrays.bounds.sizes > 0]).max() > 2 * LIMIT
 
 
@@ -193,11 +188,11 @@ def shared_scores(case, pair, n, monkeypatch, density=1.0):
     return balance(*found, expected), whole[0].pop()
 
 
-@pytest.mark.parametrize(("likelihood", "spelling"), [*CASES, ("bernoulli", "crossed")])
+@pytest.mark.parametrize(("likelihood", "spelling"), [*CASES, DISPERSED, ("bernoulli", "crossed")])
 @pytest.mark.covering(1)
 def test_shared_move(likelihood, spelling, monkeypatch):
     case = case_of(likelihood, spelling, SIZES.get(likelihood, 400))
-    n = 80 if likelihood in SIZES else 200
+    n = 60 if likelihood in SIZES else 150
     found = [shared_scores(case, pair, n, monkeypatch) for pair in shared_pairs(case)]
     assert max(abs(score) for score, _ in found) < LIMIT
     assert min(whole for _, whole in found) <= 2 < max(whole for _, whole in found)
@@ -207,7 +202,7 @@ def test_shared_move(likelihood, spelling, monkeypatch):
 def test_without_the_density_of_the_proposal_it_fails(monkeypatch):
     """Planted fault: no density of the proposal."""
     case = case_of("bernoulli", "centered", 400)
-    found = [shared_scores(case, pair, 200, monkeypatch, density=0.0) for pair in shared_pairs(case)]
+    found = [shared_scores(case, pair, 150, monkeypatch, density=0.0) for pair in shared_pairs(case)]
     assert max(abs(score) for score, _ in found) > 2 * LIMIT
 
 
@@ -218,7 +213,7 @@ def test_ratio_of_the_proposal(spelling):
     proposal = case.arrays.proposal
     theta, draws, n_walks = case.draw(rng)[0], [], 0
     scores, determinant = scores_of(case, theta)
-    for _ in range(2000):
+    for _ in range(1000):
         new, ratio = propose_shared(rng, proposal, theta, case.args, case.target)
         other, of_new = scores_of(case, new)
         if abs(ratio - (of_new - determinant)) < 1e-11:
@@ -227,7 +222,7 @@ def test_ratio_of_the_proposal(spelling):
             continue
         assert ratio == pytest.approx(log_q(case, theta) - log_q(case, new), abs=1e-9)
         draws.append(proposal.inverse @ (other - proposal.mean))
-    assert stats.binomtest(n_walks, 2000, 1.0 - proposal.independent).pvalue > 1e-4
+    assert stats.binomtest(n_walks, 1000, 1.0 - proposal.independent).pvalue > 1e-4
     pvalues = [stats.kstest(one, stats.t(20).cdf).pvalue for one in np.transpose(draws)]
     assert min(pvalues) > 1e-4 / len(pvalues)
 
@@ -262,7 +257,7 @@ def test_plate_moves_without_remainders_keep_standard_normals(width, spelling):
     plate = case.arrays._replace(bounds=case.arrays.bounds._replace(widths=np.full(30, width)))
     state = case.state(case.fit.theta, rng.standard_normal(n))
     found = []
-    for k in range(1500):
+    for k in range(800):
         counts = move_plate(rng, plate, state, DRAWN)
         assert counts.n_used == 0
         if k % 5 == 0:

@@ -23,7 +23,7 @@ from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 from tests.kernels.plates.cases import DRAWN, case_of_model, log_cubic, log_remainders, rows_of
-from tests.kernels.plates.test_coordinates import log_jacobian
+from tests.kernels.plates.test_moves import log_target
 
 H, G, N = 32, 70, 500
 # The last outer group has no group.
@@ -64,10 +64,6 @@ def model_of(spelling):
 @cache
 def case_of(spelling):
     return case_of_model(model_of(spelling))
-
-
-def log_target(case, theta, eps):
-    return case.log_density(theta, case.effects(theta, eps)) + log_jacobian(case, theta)
 
 
 def log_known(case, theta, eps):

@@ -13,7 +13,7 @@ from pymc_austerity.model.starting_point import FAR_BELOW, density_of_block, lik
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from tests.kernels.plates.cases import case_of, case_of_model
 
-DRAWS = 300
+DRAWS = 150
 
 
 @cache

@@ -1,7 +1,8 @@
-"""What `find_field` finds of the public models, one line for each table: ``python -m tests.model.field.found``."""
+"""What `find_field` finds of the public models: ``python -m tests.model.field.found``."""
 
 import logging
 import warnings
+from inspect import isfunction
 
 import numpy as np
 
@@ -29,8 +30,13 @@ def main() -> None:
     """Print what is found, or the reason."""
     warnings.simplefilter("ignore")
     logging.disable()
+    builders = [
+        f
+        for f in vars(public_models).values()
+        if isfunction(f) and not f.__name__.startswith("_") and f.__module__ == public_models.__name__
+    ]
     n_found = 0
-    for build in public_models.ALL:
+    for build in builders:
         model = build()
         print(build.__name__)
         try:
@@ -40,7 +46,7 @@ def main() -> None:
         else:
             n_found += 1
         print("\n".join(f"    {line}" for line in lines))
-    print(f"{n_found} of {len(public_models.ALL)} are fields")
+    print(f"{n_found} of {len(builders)} are fields")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from tests.model.plates.plates import (
     GROUPS,
     REALS,
     G,
-    N,
     X,
     bernoulli,
     beta,

@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 from scipy import stats
 
-from pymc_austerity import MetropolisHastings, Taylor, TunaMH
+from pymc_austerity import TunaMH
 from tests.statistical.plates.joint import p_of_means, p_of_variances, z_of_sds
 from tests.statistical.plates.models import Grouped, matrix_of, model_of
 
@@ -51,11 +51,6 @@ def run(
     stats = idata["sample_stats"]
     found = {name: np.asarray(stats[name]) for name in STATISTICS if name in stats}
     return Run(matrix_of(idata["posterior"], spelling), found)
-
-
-def all_rows(data, draws, **options):
-    """The same moves, decided on all rows."""
-    return run(data, draws, step=MetropolisHastings, control_variate=Taylor(), **options)
 
 
 class Agreement(NamedTuple):

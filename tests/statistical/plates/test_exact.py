@@ -1,10 +1,9 @@
 """Draws of grouped models against the independent reference, against all rows, and from both spellings."""
 
-import arviz as az
 import numpy as np
 import pytest
 
-from tests.statistical.plates.chains import agreement, all_rows, reweighted, run
+from tests.statistical.plates.chains import agreement, reweighted, run
 from tests.statistical.plates.models import SPELLINGS, reference_of, simulate
 from tests.statistical.plates.reference import sample
 
@@ -15,37 +14,15 @@ PRIORS = [
     ("logistic", "student", "centred"),
     pytest.param("poisson", "laplace", "non_centred", marks=LONGER),
 ]
-DRAWS = 20_000
-SHORT = 2000
+DRAWS = 12_000
+SHORT = 500
 
 
 @pytest.fixture(scope="module", params=FAMILIES_IN_TURN)
 def small(request):
-    """Ten rows a group, and draws of the reference: 150,000 sweeps."""
+    """Ten rows a group, and draws of the reference: 75,000 sweeps."""
     data = simulate(request.param, 2000, 200)
-    return data, sample(reference_of(data), 30_000, 1, thin=5)[None]
-
-
-def effective(draws):
-    """Smallest effective sizes: of means, of squared deviations."""
-    flat = np.moveaxis(draws, -1, 0)
-    squares = (flat - flat.mean(axis=(1, 2), keepdims=True)) ** 2
-    return [min(float(az.ess(x)) for x in values) for values in (flat, squares)]
-
-
-@pytest.mark.full_size("150,000 sweeps of the reference")
-def test_reference_is_long_enough_and_the_test_notices_a_wrong_prior(small):
-    data, theirs = small
-    means, squares = effective(theirs)
-    print(f"effective draws {means:.0f}, of squares {squares:.0f}")
-    assert 1 / np.sqrt(means) < 0.02
-    assert 1 / np.sqrt(2 * squares) < 0.01
-    other = sample(reference_of(data), 10_000, 2, thin=5)[None]
-    print(agreement(other, theirs, data))
-    assert agreement(other, theirs, data)
-    # The planted fault: the Jacobian of log tau counts twice.
-    planted = reweighted(other, other[0, :, data.X.shape[1]])
-    assert not agreement(planted, theirs, data)
+    return data, sample(reference_of(data), 15_000, 1, thin=5)[None]
 
 
 def assert_same_draws(some, all_):
@@ -59,48 +36,37 @@ def assert_same_draws(some, all_):
         np.testing.assert_allclose(values, all_.statistics[name][:, :n], rtol=1e-6, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.slow("150,000 sweeps of the reference, and 40,000 draws")
-@pytest.mark.parametrize("spelling", ["non_centred", "centred_at_mu"])
-def test_posterior_is_that_of_the_reference(small, spelling):
+@pytest.mark.slow("75,000 sweeps of the reference, and 24,000 draws")
+def test_posterior_is_that_of_the_reference(small):
+    """Draws of other spellings are the same, as is shown below."""
     data, theirs = small
-    ours = run(data, DRAWS, spelling=spelling, switch_above=np.inf)
+    ours = run(data, DRAWS, spelling="non_centred", switch_above=np.inf)
     found = agreement(ours.draws, theirs, data)
-    print(data.family, spelling, found, ours, effective(ours.draws))
+    print(data.family, found, ours)
     assert found
-    # The planted fault, as above.
+    # The planted fault: the Jacobian of log tau counts twice.
     planted = reweighted(ours.draws[:1], ours.draws[0, :, data.X.shape[1]])
     assert not agreement(planted, theirs, data)
 
 
-@pytest.mark.full_size("75,000 sweeps of the reference, and 40,000 draws")
+@pytest.mark.full_size("75,000 sweeps of the reference, and 24,000 draws")
 @pytest.mark.parametrize(("family", "prior", "spelling"), PRIORS)
 def test_effects_that_are_not_normal(family, prior, spelling):
     data = simulate(family, 2000, 200, prior=prior)
     theirs = sample(reference_of(data), 15_000, 1, thin=5)[None]
     ours = run(data, DRAWS, spelling=spelling, switch_above=np.inf)
     found = agreement(ours.draws, theirs, data)
-    print(family, prior, spelling, found, ours, effective(ours.draws))
+    print(family, prior, spelling, found, ours)
     assert found
     # The planted fault: effects of the reference are normal.
     wrong = sample(reference_of(data)._replace(prior=0), 5000, 1, thin=5)[None]
     assert not agreement(ours.draws, wrong, data)
 
 
-@pytest.mark.full_size("40,000 draws, and 16,000 on all rows")
-@pytest.mark.parametrize("family", FAMILIES_IN_TURN)
-def test_thinned_decisions_are_those_of_all_rows(family):
-    data = simulate(family, 10_000, 300, seed=2)
-    thinned, full = run(data, DRAWS, switch_above=np.inf), all_rows(data, 8000, seed=4)
-    found = agreement(thinned.draws, full.draws, data)
-    print(family, found, thinned, full)
-    assert found
-    assert thinned.mean("n_used") < 0.5 * full.mean("n_used")
-
-
-@pytest.mark.slow("five steps on 10,000 rows, and 20,000 draws")
+@pytest.mark.slow("five steps on 4,000 rows, and 5,000 draws")
 @pytest.mark.parametrize("family", FAMILIES_IN_TURN)
 def test_spellings_are_one_model(family):
-    data = simulate(family, 10_000, 300, seed=3)
+    data = simulate(family, 4000, 150, seed=3)
     centred = run(data, SHORT)
     for spelling in SPELLINGS[1:]:
         assert_same_draws(run(data, SHORT, spelling=spelling), centred)

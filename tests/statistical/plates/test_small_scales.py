@@ -1,5 +1,7 @@
 """Scales that the data do not tell from zero: their whole distribution, against quadrature."""
 
+from functools import cache
+
 import arviz as az
 import numpy as np
 import pymc as pm
@@ -23,30 +25,37 @@ def rows_of():
     return x, rng.integers(G, size=N), x @ [0.4, -0.2] + rng.normal(size=N)
 
 
-def log_likelihood(design, y, variances):
-    """Of normal residuals of variance one, with the coefficients of a design integrated out."""
-    scaled = design * np.sqrt(variances)
-    inner = np.eye(scaled.shape[1]) + scaled.T @ scaled
-    return (
-        0.5 * float((scaled.T @ y) @ np.linalg.solve(inner, scaled.T @ y)) - 0.5 * np.linalg.slogdet(inner)[1]
-    )
+def log_likelihoods(design, y, of_scale, grid):
+    """Of normal residuals of variance one, with the coefficients of a design integrated out.
+
+    `of_scale` gives the prior variances of the coefficients for a log scale on the grid.
+    """
+    gram, product, found = design.T @ design, design.T @ y, []
+    for log_scale in grid:
+        roots = np.sqrt(of_scale(log_scale))
+        inner, scaled = np.eye(len(roots)) + gram * np.outer(roots, roots), roots * product
+        found.append(0.5 * scaled @ np.linalg.solve(inner, scaled) - 0.5 * np.linalg.slogdet(inner)[1])
+    return np.array(found)
 
 
-def distribution_of_log_tau(x, factor, y):
-    """Its distribution function on the grid."""
-    design = np.c_[x, factor[:, None] == np.arange(factor.max() + 1)]
-    n_levels = design.shape[1] - x.shape[1]
-    log_p = [
-        log_likelihood(design, y, np.r_[np.full(x.shape[1], BETA_SD**2), np.full(n_levels, np.exp(2.0 * s))])
-        + stats.halfnorm.logpdf(np.exp(s), scale=TAU_SD)
-        + s
-        for s in GRID
-    ]
-    p = np.exp(np.array(log_p) - logsumexp(log_p))
+def distribution(log_p):
+    """A distribution function on an even grid, from log densities up to a constant."""
+    p = np.exp(log_p - logsumexp(log_p))
     return np.cumsum(p) - 0.5 * p
 
 
-def sampled(x, groups, y):
+@cache
+def distribution_of_log_tau():
+    """Its distribution function on the grid."""
+    x, groups, y = rows_of()
+    design = np.c_[x, groups[:, None] == np.arange(G)]
+    fits = log_likelihoods(design, y, lambda s: np.r_[[BETA_SD**2] * 2, np.full(G, np.exp(2.0 * s))], GRID)
+    return distribution(fits + stats.halfnorm.logpdf(np.exp(GRID), scale=TAU_SD) + GRID)
+
+
+@pytest.fixture(scope="module")
+def draws():
+    x, groups, y = rows_of()
     with pm.Model():
         beta = pm.Normal("beta", 0.0, BETA_SD, shape=2)
         u = pm.Normal("u", 0.0, pm.HalfNormal("tau", TAU_SD), shape=G)
@@ -58,24 +67,16 @@ def sampled(x, groups, y):
     return np.log(idata["posterior"]["tau"].values)
 
 
-@pytest.fixture(scope="module")
-def draws():
-    x, groups, y = rows_of()
-    return sampled(x, groups, y)
-
-
 def test_the_scale_of_effects_has_its_distribution(draws):
-    x, groups, y = rows_of()
     thinned = draws[:, ::THIN].ravel()
     assert (thinned < -6.0).sum() > 10  # where a normal fit of log tau has nothing
-    cdf = distribution_of_log_tau(x, groups, y)
+    cdf = distribution_of_log_tau()
     assert stats.kstest(np.interp(thinned, GRID, cdf), "uniform").pvalue > LEVEL
 
 
 def test_another_prior_would_be_seen(draws):
     """The planted fault: the Jacobian of the logarithm counts to the power of .8."""
-    x, groups, y = rows_of()
-    density = np.diff(distribution_of_log_tau(x, groups, y)) * np.exp(-0.2 * GRID[1:])
+    density = np.diff(distribution_of_log_tau()) * np.exp(-0.2 * GRID[1:])
     cdf = np.append(0.0, np.cumsum(density) / density.sum())
     assert stats.kstest(np.interp(draws[:, ::THIN].ravel(), GRID, cdf), "uniform").pvalue < LEVEL
 
@@ -102,20 +103,17 @@ def near_zero(nested, shape):
         else:
             u = pm.Normal("u", mu, scale, shape=G)
         pm.Normal("y", u[groups], 1.0, observed=y)
-    tops = PARENTS[groups] if nested else groups
-    design = np.c_[np.ones(N), tops[:, None] == np.arange(tops.max() + 1)]
+    n = 30 if nested else G
+    design = np.c_[np.ones(N), (PARENTS[groups] if nested else groups)[:, None] == np.arange(n)]
     fixed = [np.full(G, 0.01)] if nested else []
     if nested:
         design = np.c_[design, groups[:, None] == np.arange(G)]
-    n = tops.max() + 1
-    log_p = [
-        log_likelihood(design, y - 1.0, np.r_[BETA_SD**2, np.full(n, np.exp(2.0 * s)), *fixed])
-        + stats.gamma.logpdf(np.exp(s), shape)
-        + s
-        for s in NEAR_ZERO
-    ]
-    p = np.exp(np.array(log_p) - logsumexp(log_p))
-    return model, np.cumsum(p) - 0.5 * p
+
+    def variances(s):
+        return np.r_[BETA_SD**2, np.full(n, np.exp(2.0 * s)), *fixed]
+
+    fits = log_likelihoods(design, y - 1.0, variances, NEAR_ZERO)
+    return model, distribution(fits + stats.gamma.logpdf(np.exp(NEAR_ZERO), shape) + NEAR_ZERO)
 
 
 @pytest.mark.filterwarnings("ignore:The step mixes badly")  # of a scale with so long a tail that may be so

@@ -27,7 +27,7 @@ def differences(ours, theirs):
 
 @pytest.mark.slow("16,000 draws of 48 coordinates")
 def test_posterior():
-    data = simulate("logistic", 20_000, 40, seed=5)
+    data = simulate("logistic", 10_000, 40, seed=5)
     exact = run(data, 3000, switch_above=np.inf)
     options = {"control_variate": Taylor(), "seed": 6}
     tested = run(data, 2500, step=AusterityMH, epsilon=0.01, **options)

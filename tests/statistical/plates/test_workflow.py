@@ -1,4 +1,4 @@
-"""What a user does with grouped models: several processes, other data, four chains, predictions."""
+"""What a user does with grouped models: four chains, and predictions."""
 
 import arviz as az
 import numpy as np
@@ -7,68 +7,17 @@ import pytest
 from scipy.special import expit
 
 from pymc_austerity import TunaMH
-from tests.statistical.errors import LIMIT, error_of_mean
-from tests.statistical.plates.chains import run
-from tests.statistical.plates.models import data_of, matrix_of, model_of, simulate
+from tests.statistical.plates.models import model_of, simulate
 
-pytestmark = [
-    # The process is multi-threaded, says Python 3.12 when it forks.
-    pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:Tuning ended"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended")
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 N, G = 4000, 50
 
 
-@pytest.fixture(scope="module")
-def data():
-    return simulate("poisson", N, G, p=3)
-
-
-@pytest.fixture(scope="module", params=["centred", "non_centred"])
-def prepared(request, data):
-    model = model_of(data, request.param)
-    return request.param, model, TunaMH(model=model)
-
-
-@pytest.mark.parametrize(
-    "mp_ctx", ["fork", pytest.param("forkserver", marks=pytest.mark.slow("workers import all anew"))]
-)
-def test_same_draws_in_other_processes(prepared, mp_ctx):
-    _, model, step = prepared
-    options = {"draws": 50, "tune": 50, "chains": 2, "random_seed": 5, **QUIET}
-    one = pm.sample(model=model, step=step, cores=1, **options)
-    other = pm.sample(model=model, step=step, cores=2, mp_ctx=mp_ctx, **options)
-    for group in ("posterior", "sample_stats"):
-        assert other[group].to_dataset().equals(one[group].to_dataset())
-
-
-def test_other_rows_and_groups_of_other_sizes(prepared, data):
-    """The step is built anew: its draws are those of a step for these data."""
-    spelling, model, step = prepared
-    other = simulate("poisson", 6000, G, p=3, tau=0.2, seed=8)
-    options = {"draws": 4000, "tune": 200, "chains": 1, "random_seed": 5, "step": step, **QUIET}
-    pm.sample(model=model, **{**options, "draws": 10})
-    with model:
-        pm.set_data(data_of(other))
-    found = matrix_of(pm.sample(model=model, **options)["posterior"], spelling)
-    with model:
-        pm.set_data(data_of(data))
-    before = matrix_of(pm.sample(model=model, **options)["posterior"], spelling)
-    expected = run(other, 4000, spelling=spelling).draws
-
-    def worst(draws):
-        pairs = [(draws[..., k], expected[..., k]) for k in range(draws.shape[-1])]
-        return max(abs(a.mean() - b.mean()) / np.hypot(error_of_mean(a), error_of_mean(b)) for a, b in pairs)
-
-    assert worst(found) < LIMIT
-    assert worst(before) > 4 * LIMIT
-
-
-def test_four_chains_in_arviz(prepared):
-    _, model, step = prepared
+def test_four_chains_in_arviz():
+    model = model_of(simulate("poisson", N, G, p=3), "centred")
     options = {"draws": 1000, "tune": 200, "chains": 4, "random_seed": 6, **QUIET}
-    idata = pm.sample(model=model, step=step, cores=1, **options)
+    idata = pm.sample(model=model, step=TunaMH(model=model), cores=1, **options)
     table = az.summary(idata, round_to="none")
     assert (table["r_hat"].astype(float) < 1.02).all()
     assert (table["ess_bulk"].astype(float) > 400).all()

@@ -1,14 +1,17 @@
-"""Chains on a cluster of two processes: the draws of `pm.sample`, whatever happens to workers."""
+"""Chains and sums on a cluster of two processes: those of one process, whatever happens to workers."""
 
+# One file, for all start with the same processes, and to start one takes five core-seconds.
+
+import doctest
 import os
 import pickle
 import shutil
 import signal
 import threading
 import time
+from contextlib import nullcontext
 from functools import cache
 
-import dask
 import numpy as np
 import pymc as pm
 import pytest
@@ -17,7 +20,15 @@ from pymc.step_methods.compound import CompoundStep
 
 from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, sample_distributed, stored_data
 from pymc_austerity.cluster import running, sample, workers
-from tests.cluster.planted_steps import Slow, Talks, numba_files, one_worker, set_store_root
+from pymc_austerity.step_methods.metropolis import crossed_plan, sums_elsewhere
+from tests.cluster.planted_steps import (
+    Slow,
+    Talks,
+    fails_once,
+    goes_on_for_ever,
+    numba_files,
+    set_store_root,
+)
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 3}
 STARTS = pytest.mark.slow("starts processes that import PyMC")
@@ -93,6 +104,12 @@ class TestDraws:
         )
         assert not other.posterior.equals(own.posterior)
 
+    def test_the_example_in_the_docstring(self, client, monkeypatch):
+        """On processes that are there. `examples/cluster.py` starts some in the same words."""
+        monkeypatch.setattr("distributed.Client", lambda **given: nullcontext(client))
+        (example,) = doctest.DocTestFinder(recurse=False).find(sample_distributed, globs={})
+        assert doctest.DocTestRunner().run(example) == (0, 7)
+
     def test_several_steps_a_dead_worker_and_progress(self, client, capsys):
         """The chain that was lost is run again with its own seed."""
         model = model_of(*data(200))
@@ -106,7 +123,7 @@ class TestDraws:
         assert capsys.readouterr().out.count("120") >= 2
 
     def test_rows_on_disk_are_not_sent(self, client, tmp_path, monkeypatch):
-        x, y = data(200_000)  # of 3 MB
+        x, y = data(100_000)  # of 1.7 MB
         np.save(tmp_path / "x.npy", x)
         np.save(tmp_path / "y.npy", y)
         maps = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "xy"}
@@ -122,13 +139,12 @@ class TestDraws:
         monkeypatch.setattr(sample._LOG, "warning", lambda text, size: sent.append(size * 1e6))
         shared = {"step": step, "client": client, "model": model}
         options = {"draws": 50, "tune": 20, "chains": 2, **shared, **QUIET}
-        with Killer(client):
-            equal(sample_distributed(**options), own)
+        equal(sample_distributed(**options), own)
         assert sent[0] / 1e6 < 1.0
-        in_memory = model_of(*data(200_000))
+        in_memory = model_of(*data(100_000))
         others = {"step": TunaMH(model=in_memory), "model": in_memory, "draws": 10}
         sample_distributed(**{**options, **others})
-        assert sent[1] / 1e6 > 3.0
+        assert sent[1] / 1e6 > 1.5
         # Elsewhere on the workers.
         shutil.copytree(tmp_path / "here", tmp_path / "there")
         there = str(tmp_path / "there")
@@ -145,7 +161,7 @@ class TestDraws:
         ):
             sample_distributed(**options)
         monkeypatch.setenv("PMA_STORE_ROOT", there)
-        np.testing.assert_array_equal(np.asarray(pickle.loads(text)), data(200_000)[0])
+        np.testing.assert_array_equal(np.asarray(pickle.loads(text)), data(100_000)[0])
         client.run(set_store_root, there)
         try:
             equal(sample_distributed(**options), own)
@@ -172,6 +188,161 @@ class TestDraws:
         assert max(before.values()) == 0 < min(after.values())
         with model:
             equal(ours, pm.sample(cores=1, step=step, **options))
+
+
+# Sums of `TunaMH(client=)` ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(530_000, 3))
+    return x, rng.poisson(np.exp(0.3 * x[:, 0])).astype(np.int16)
+
+
+def counts_of(x, y):
+    with pm.Model() as model:
+        pm.Poisson("y", pm.math.exp(x @ pm.Normal("beta", shape=3)), observed=y)
+    return model
+
+
+@pytest.fixture(scope="module")
+def counts(arrays):
+    return counts_of(*arrays)
+
+
+@pytest.fixture(scope="module")
+def own(counts):
+    """The step of one process."""
+    return TunaMH(model=counts)
+
+
+def sums_of(step):
+    """All that sums have made."""
+    fit = step._recipe.mode_fit
+    return fit.proxy.mode, fit.proxy.precision, fit.expansion.gradient, fit.expansion.hessian
+
+
+def same_sums(one, two):
+    return all(np.array_equal(a, b) for a, b in zip(sums_of(one), sums_of(two), strict=True))
+
+
+@STARTS
+class TestSums:
+    def test_the_mode_of_one_process(self, client, counts, own, monkeypatch):
+        """Blocks are of 262,144 rows, so that there are three of them, also on one worker."""
+        asked = []
+        call = workers.Calls.__call__
+
+        def noted(self, function, arguments):
+            asked.append([given[2:] for given in arguments])
+            return call(self, function, arguments)
+
+        monkeypatch.setattr(workers.Calls, "__call__", noted)
+        assert same_sums(TunaMH(model=counts, client=client), own)
+        assert asked
+        assert all(each == [(0, 1), (1, 2), (2, 3)] for each in asked)
+        monkeypatch.setattr(sums_elsewhere, "_CALLS_A_WORKER", 1)
+        assert same_sums(TunaMH(model=counts, client=client), own)
+        assert asked[-1] == [(0, 1), (1, 3)]
+        # Another order of the sums differs by rounding: blocks are in their order.
+        monkeypatch.setattr(workers.Calls, "__call__", lambda self, *given: noted(self, *given)[::-1])
+        other = TunaMH(model=counts, client=client)
+        assert not same_sums(other, own)
+        np.testing.assert_allclose(sums_of(other)[0], sums_of(own)[0], rtol=1e-10)
+
+    def test_nothing_of_the_cluster_stays(self, client, arrays):
+        step = TunaMH(model=counts_of(*(each[:3000] for each in arrays)), client=client)
+        assert b"distributed" not in pickle.dumps(step.sampling_state)
+        assert step._client is None
+        assert set(client.run(lambda: len(sums_elsewhere._BUILT)).values()) == {0}
+
+    def test_rows_on_disk_are_not_sent(self, client, arrays, own, tmp_path, monkeypatch):
+        maps = {}
+        for name, values in zip("xy", arrays, strict=True):
+            np.save(tmp_path / f"{name}.npy", values)
+            maps[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
+        store = RowStore.write(maps, tmp_path / "counts.rows")
+        sent = []
+        send = client.scatter
+        monkeypatch.setattr(client, "scatter", lambda data, **given: sent.append(data) or send(data, **given))
+        with pm.Model():
+            x, y = stored_data("x", store["x"]), stored_data("y", store["y"])
+            pm.Poisson("counts", pm.math.exp(x @ pm.Normal("beta", shape=3)), observed=y)
+            step = TunaMH(client=client)
+        assert len(sent) == 1
+        assert len(sent[0]) < 1e6 < arrays[0].nbytes
+        assert same_sums(step, own)
+
+    def test_a_worker_dies(self, client, counts, own, monkeypatch):
+        before = set(client.run(os.getpid).values())
+        wait_for = workers.Calls._wait_for
+
+        def kill_first(self, futures):
+            if set(client.run(os.getpid).values()) == before:
+                os.kill(min(before), signal.SIGKILL)
+            return wait_for(self, futures)
+
+        monkeypatch.setattr(workers.Calls, "_wait_for", kill_first)
+        step = TunaMH(model=counts, client=client)
+        client.wait_for_workers(2)
+        assert set(client.run(os.getpid).values()) != before
+        assert same_sums(step, own)
+
+    def test_all_workers_die_and_others_come(self, lone, counts, own, monkeypatch):
+        """Then what was sent to them is lost, too."""
+        wait_for, replaced = workers.Calls._wait_for, []
+
+        def replace_first(self, futures):
+            if not replaced:
+                replaced.append(True)
+                lone.cluster.scale(0)
+                while lone.nthreads():
+                    time.sleep(0.01)
+                lone.cluster.scale(1)
+            return wait_for(self, futures)
+
+        monkeypatch.setattr(workers.Calls, "_wait_for", replace_first)
+        assert same_sums(TunaMH(model=counts, client=lone), own)
+
+    def test_no_workers(self, lone, counts, monkeypatch):
+        monkeypatch.setattr(sums_elsewhere, "_WAIT", 1.5)
+        content = workers.Calls(lone, b"", sums_elsewhere.Inspection(lone, [], 1.5), "Test")
+        stop = threading.Thread(target=lambda: (time.sleep(1.0), lone.cluster.scale(0)))
+        stop.start()
+        with pytest.raises(RuntimeError, match=r"no worker for 1.5 seconds"):
+            content(goes_on_for_ever, [()])
+        stop.join()
+        with pytest.raises(RuntimeError, match=r"no worker for 1.5 seconds"):
+            TunaMH(model=counts, client=lone)
+
+    def test_an_error_is_told(self, client):
+        content = workers.Calls(client, b"7", sums_elsewhere.Inspection(client, [], 5.0), "Some sums")
+        with pytest.raises(ArithmeticError, match=r"(?s)planted 7.*raised on a worker. Some sums"):
+            content(fails_once, [(1,), (2,)])
+
+
+def test_a_plate_is_set_up_here(monkeypatch):
+    class SetUpError(Exception):
+        pass
+
+    def stop(*args):
+        raise SetUpError
+
+    monkeypatch.setattr(crossed_plan, "plan_groups", stop)
+    monkeypatch.setattr(workers, "require_client", lambda client: None)
+    rng = np.random.default_rng(2)
+    group = rng.integers(0, 40, 4000)
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau")
+        u = pm.Normal("u", 0.0, tau, shape=40)
+        pm.Bernoulli("y", logit_p=u[group], observed=rng.integers(0, 2, 4000))
+    said = "The set-up of a plate of effects is not distributed: client= has had no effect"
+    with pytest.warns(SubsamplingWarning, match=said), pytest.raises(SetUpError):
+        TunaMH(model=model, client=object())
+
+
+# What goes wrong --------------------------------------------------------------------------------------
 
 
 @STARTS
@@ -210,7 +381,7 @@ class TestTrouble:
             idata = sample_distributed(**self.options(client, draws=20))
         assert idata.posterior.sizes["draw"] == 20
 
-    def test_a_closed_client(self, monkeypatch):
+    def test_a_closed_client(self, lone, monkeypatch):
         """One worker runs one chain after the other."""
         own = running.Running._collect
 
@@ -220,36 +391,27 @@ class TestTrouble:
                 self._client.close()
 
         monkeypatch.setattr(running.Running, "_collect", collect)
-        with (
-            one_worker() as cluster,
-            pytest.warns(SubsamplingWarning, match="closed: 1 of 2 chains had finished, and are kept"),
-        ):
-            idata = sample_distributed(**self.options(Client(cluster), draws=200))
+        with pytest.warns(SubsamplingWarning, match="closed: 1 of 2 chains had finished, and are kept"):
+            idata = sample_distributed(**self.options(lone, draws=200))
         assert dict(idata.posterior["beta"].sizes) == {"chain": 1, "draw": 200, "beta_dim_0": 2}
 
     @pytest.mark.parametrize(("allowed", "most"), [(0, 3), (3, 2)], ids=["by Dask", "by us"])
-    def test_a_chain_whose_worker_dies_always(self, allowed, most, monkeypatch):
+    def test_a_chain_whose_worker_dies_always(self, lone, allowed, most, monkeypatch):
         """Dask counts the deaths of its tasks, and allows for more of them."""
         monkeypatch.setattr(running, "_MOST_DEATHS", most)
+        monkeypatch.setattr(lone.cluster.scheduler, "allowed_failures", allowed)
         killed, deaths = [], 1 if allowed == 0 else most
 
-        def kill(client):
+        def kill():
             while len(killed) < deaths:
-                killed.append(kill_a_worker(client, killed))
+                killed.append(kill_a_worker(lone, killed))
 
-        with (
-            dask.config.set({"distributed.scheduler.allowed-failures": allowed}),
-            one_worker() as cluster,
-            Client(cluster) as client,
-        ):
-            killer = threading.Thread(target=kill, args=[client], daemon=True)
-            killer.start()
-            with pytest.raises(
-                RuntimeError, match=r"Chain . was lost with its worker .* with tcp://127.0.0.1"
-            ):
-                sample_distributed(**self.options(client))
-            killer.join()
-            assert len(killed) == deaths
+        killer = threading.Thread(target=kill, daemon=True)
+        killer.start()
+        with pytest.raises(RuntimeError, match=r"Chain . was lost with its worker .* with tcp://127.0.0.1"):
+            sample_distributed(**self.options(lone))
+        killer.join()
+        assert len(killed) == deaths
 
     def test_warnings_arrive(self, client):
         with pytest.warns(SubsamplingWarning) as told:
@@ -261,36 +423,34 @@ class TestTrouble:
         with pytest.raises(OverflowError, match="(?s)valid bounds.*This was raised by chain 1 on a worker"):
             sample_distributed(**options)
 
-    def test_all_workers_are_lost_and_others_come(self):
+    def test_all_workers_are_lost_and_others_come(self, lone):
         """Then what was sent to them is lost, too."""
-        with one_worker() as cluster, Client(cluster) as client:
 
-            def replace():
-                busy(client)
-                cluster.scale(0)
-                while client.nthreads():
-                    time.sleep(0.01)
-                cluster.scale(1)
+        def replace():
+            busy(lone)
+            lone.cluster.scale(0)
+            while lone.nthreads():
+                time.sleep(0.01)
+            lone.cluster.scale(1)
 
-            replacer = threading.Thread(target=replace)
-            replacer.start()
-            options = self.options(client, draws=150, initvals={"beta": [0.1, 0.2]})
-            ours = sample_distributed(**options)
-            replacer.join()
-            for name in ("client", "step"):
-                del options[name]
-            with options["model"] as model:
-                equal(ours, pm.sample(step=[pm.Slice([model["beta"]])], cores=1, **options))
+        replacer = threading.Thread(target=replace)
+        replacer.start()
+        options = self.options(lone, draws=150, initvals={"beta": [0.1, 0.2]})
+        ours = sample_distributed(**options)
+        replacer.join()
+        for name in ("client", "step"):
+            del options[name]
+        with options["model"] as model:
+            equal(ours, pm.sample(step=[pm.Slice([model["beta"]])], cores=1, **options))
 
-    def test_no_workers(self):
-        with one_worker() as cluster, Client(cluster) as client:
-            options = self.options(client, wait_for_workers=0.5)
-            stop = threading.Thread(target=lambda: (busy(client), cluster.scale(0)))
-            stop.start()
-            for _ in range(2):  # they go, and there are none
-                with pytest.raises(RuntimeError, match=r"no worker for 0.5 seconds"):
-                    sample_distributed(**options)
-            stop.join()
+    def test_no_workers(self, lone):
+        options = self.options(lone, wait_for_workers=0.5)
+        stop = threading.Thread(target=lambda: (busy(lone), lone.cluster.scale(0)))
+        stop.start()
+        for _ in range(2):  # they go, and there are none
+            with pytest.raises(RuntimeError, match=r"no worker for 0.5 seconds"):
+                sample_distributed(**options)
+        stop.join()
 
 
 def test_bad_input():
@@ -306,6 +466,8 @@ def test_bad_input():
         nested = CompoundStep([CompoundStep([pm.DEMetropolis()])])
         with pytest.raises(ValueError, match="DEMetropolis moves all chains together"):
             sample_distributed(step=nested, client=None)
+        with pytest.raises(TypeError, match="client is a distributed.Client, not 'tcp://host:8786'"):
+            TunaMH(client="tcp://host:8786")
     with model, pytest.raises(ValueError, match="draws must be a whole number of at least 1, not 0"):
         sample_distributed(0, step=None, client=None)
 

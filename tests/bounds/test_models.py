@@ -1,4 +1,4 @@
-"""Models with a free scale or shape, two predictors or more: the bounds hold for their rows."""
+"""From a model to bounds of remainders, by one predictor or more: they hold for its rows."""
 
 import math
 
@@ -18,13 +18,37 @@ M = 1100
 RNG = np.random.default_rng(6)
 X, Z, T = RNG.normal(size=(M, 3)), np.c_[np.ones(M), RNG.normal(size=M)], RNG.gamma(3.0, size=M)
 Y = X @ [1.0, 2.0, 3.0] + RNG.standard_t(4, size=M)
+COUNTS, EXPOSURE = RNG.poisson(2.0, size=M), 1e5 * RNG.gamma(2.0, size=M)
 
 
 def vector(name="b", n=3):
     return pm.Normal(name, shape=n)
 
 
-MODELS = {
+def mean():
+    """Of positive data."""
+    return pt.exp(0.2 * X @ vector())
+
+
+def two_terms():
+    eta = 0.2 * X @ vector()
+    pm.Bernoulli("y", logit_p=eta, observed=COUNTS > 1)
+    pm.Poisson("z", pt.exp(eta), observed=COUNTS)
+
+
+# Those of one predictor.
+ONE = {
+    "exposure": lambda: pm.NegativeBinomial(
+        "y", mu=EXPOSURE * pt.exp(-11.0) * mean(), alpha=2.0, observed=COUNTS
+    ),
+    "dispersions": lambda: pm.NegativeBinomial("y", mu=mean(), alpha=T, observed=COUNTS),
+    "softplus": lambda: pm.NegativeBinomial("y", mu=pt.softplus(X @ vector()), alpha=2.0, observed=COUNTS),
+    "gamma": lambda: pm.Gamma("y", mu=(m := mean()), sigma=0.5 * m, observed=T),
+    "exponential by scale": lambda: pm.Exponential("y", scale=mean(), observed=T),
+    "Weibull": lambda: pm.Weibull("y", 1.5, mean(), observed=T),
+    "two terms": two_terms,
+}
+MODELS = ONE | {
     "half normal": lambda: pm.Normal("y", X @ vector(), pm.HalfNormal("s"), observed=Y),
     "exponential": lambda: pm.Normal("y", X @ vector(), pm.Exponential("s", 1.0), observed=Y),
     "precision": lambda: pm.Normal("y", X @ vector(), tau=pm.Gamma("s", 1.0, 1.0), observed=Y),
@@ -74,16 +98,17 @@ def factorised(make):
 def test_models_have_bounds(name):
     """Of the rows of the model itself, by differences of its log density along a line."""
     fact = factorised(MODELS[name])
-    (term,) = TermStructure(fact).row_functions
-    assert term.n_predictors == (3 if name == "Student's t of any shape" else 2)
-    d, rng = term.n_dim, np.random.default_rng([7, *map(ord, name)])
-    rows = term.rows(np.arange(M))
+    functions = TermStructure(fact).row_functions
+    n_predictors = 1 if name in ONE else 3 if name == "Student's t of any shape" else 2
+    assert {term.n_predictors for term in functions} == {n_predictors}
+    d, rng = functions[0].n_dim, np.random.default_rng([7, *map(ord, name)])
+    rows = functions[0].rows(np.arange(M))
     center = 0.1 * rng.normal(size=d)
     if name == "shifted":
         center[-1] = math.log(1e3)
     _, singular, right = np.linalg.svd(rows[..., :-1].reshape(-1, d), full_matrices=False)
     V, W = right.T / singular, right * singular[:, None]
-    sampler = sampler_of([term], center, V, W)
+    sampler = sampler_of(functions, center, V, W)
 
     def terms(w):
         parts, start, q = {}, 0, center + V @ w
@@ -117,6 +142,10 @@ REFUSED = {
     "concentration": (
         lambda: pm.VonMises("y", X @ vector(), pm.HalfNormal("s"), observed=Y % 3),
         "'s_log__' enters the term 'y' through I0e, whose derivatives have no known bounds",
+    ),
+    "incomplete gamma": (
+        lambda: pm.Potential("y", pt.log(pt.gammaincc(2.5, T * pt.exp(X @ vector())))),
+        "'b' enters the term 'y' through GammaIncC, whose derivatives have no known bounds",
     ),
     "incomplete beta": (
         lambda: pm.Potential("y", pt.log(pt.betainc(2.0 + pm.HalfNormal("s"), T, pt.sigmoid(X @ vector())))),
