@@ -84,9 +84,12 @@ def _of(found: Plates, fact: Factorisation) -> Plates:
 
 
 def _in_model(plate: PlateModel, fact: Factorisation) -> PlateModel:
-    values, shared = fact.graph.values, plate.shared
-    own = {name: values[name] for name in shared.graph.values}
-    memo = {var: own[name].flatten() for name, var in shared.graph.values.items() if var is not own[name]}
+    """A plate whose variables have the shapes that they have in the model."""
+    shared, memo, own = plate.shared, {}, dict(plate.shared.graph.values)
+    for name, var in shared.graph.values.items():
+        if var.type.ndim != fact.graph.values[name].type.ndim:
+            own[name] = fact.graph.values[name]
+            memo[var] = own[name].flatten()
 
     def written[T: (EffectsPrior, InnerEffects)](one: T) -> T:
         """A record with its graphs in variables of the model."""

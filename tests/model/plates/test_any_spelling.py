@@ -122,6 +122,16 @@ def one_index_of_location():
     bernoulli(X @ beta() + u[BLOCKS * 7 + DAYS])
 
 
+def beside_one(cells):
+    """Cells of two short factors beside many groups."""
+
+    def define():
+        v = pm.Normal("v", 0.0, pm.HalfNormal("tau_v"), shape=G)
+        bernoulli(X @ beta() + v[GROUPS] + cells())
+
+    return define
+
+
 SPELLINGS = {
     "two indices": (
         predictor(lambda: normal(shape=(G, 7))[GROUPS, DAYS]),
@@ -132,6 +142,14 @@ SPELLINGS = {
         predictor(lambda: scaled(shape=G * 7)[GROUPS * 7 + DAYS]),
     ),
     "two indices, nested": (two_indices_of_location, one_index_of_location),
+    "cells beside groups": (
+        beside_one(lambda: normal(shape=(3, 7))[BLOCKS % 3, DAYS]),
+        beside_one(lambda: normal(shape=21)[BLOCKS % 3 * 7 + DAYS]),
+    ),
+    "cells beside groups, scaled": (
+        beside_one(lambda: scaled(shape=(3, 7))[BLOCKS % 3, DAYS]),
+        beside_one(lambda: scaled(shape=21)[BLOCKS % 3 * 7 + DAYS]),
+    ),
     "one column": (
         predictor(lambda: normal(shape=(G, 1))[GROUPS, 0]),
         predictor(lambda: normal(shape=G)[GROUPS]),
@@ -177,7 +195,13 @@ def test_plates_are_those_of_the_spelling_that_is_known(name):
         np.testing.assert_array_equal(*np.broadcast_arrays(ours, theirs))
 
 
-@pytest.mark.parametrize("name", ["two indices", "sum over columns", "independent", "indicators, scaled"])
+DRAWN = [
+    "two indices", "cells beside groups", "cells beside groups, scaled", "sum over columns", "independent",
+    "indicators, scaled",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAWN)
 @pytest.mark.slow("kernels of plates are compiled")
 def test_draws_are_those_of_the_spelling_that_is_known(name):
     paths = []
