@@ -39,7 +39,7 @@ BUDGETS = {
     "model/field": 1_480,
     "model/graph": 1_520,
     "model/lift": 1_400,
-    "model/plates": 2_800,
+    "model/plates": 2_850,
     "model/selection": 330,
     "model/structure": 4_890,
     "plots": 1_470,

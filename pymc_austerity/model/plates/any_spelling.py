@@ -32,7 +32,10 @@ from pymc_austerity.model.structure.affine import core_of
 from pymc_austerity.target import Array, Index
 
 # Rows that are compared, and by how much they may differ, relative to the largest of them.
-_COMPARED, _TOLERANCE = 10_000, 1e-8
+# PyTensor may write one of the two in a form that loses more to rounding.
+_COMPARED, _TOLERANCE = 10_000, 1e-6
+# Rows that are looked at first.
+_LOOKED_AT = 200
 
 
 def find_plates(model: pm.Model, fact: Factorisation, fewest: int) -> Plates | None:
@@ -51,7 +54,7 @@ def find_plates(model: pm.Model, fact: Factorisation, fewest: int) -> Plates | N
     if found is not None:
         return found
     try:
-        found = _as_written(model, respelled(model, fact), fewest)
+        found = _as_written(model, respelled(model, fact, fewest), fewest)
     except NoField:
         found = None
     except NoPlate as error:
@@ -113,7 +116,7 @@ def _in_model(plate: PlateModel, fact: Factorisation) -> PlateModel:
     )
 
 
-def respelled(model: pm.Model, fact: Factorisation) -> Factorisation:
+def respelled(model: pm.Model, fact: Factorisation, fewest: int) -> Factorisation:
     """The factorisation with its likelihood in the spelling that plates know.
 
     Its columns are copies, of the size of what they hold.
@@ -121,27 +124,48 @@ def respelled(model: pm.Model, fact: Factorisation) -> Factorisation:
     Raises
     ------
     NoField
-        If the rows are not linear in variables, or in several predictors that are no vector each.
+        If the rows are not linear in variables, or in several predictors that are no vector each, or look
+        nothing up of `fewest` elements or more.
     """
     if fact.rows_on_disk:
         raise NoField("rows on disk are read as they are written")
     _, field = in_tables(model, fact, innovations=False)
+    for likelihood in field.likelihoods:
+        _require_lookups(field, likelihood, fewest)
     columns = _Columns(list(fact.leaves) + list(field.rows.leaves), fact.leaf_values + field.rows.leaf_values)
     forms = [one(np.arange(one.term.size)) for one in field.likelihoods]
     vectors = _vectors(field, [form for several in forms for form in several])
     graphs = {table.input: _in_vectors(table, vectors) for table in field.tables}
+    wholes = {table.input: table.graph for table in field.tables}
     terms = {
-        one.term.name: _respelled_term(one, own, graphs, columns)
+        one.term.name: _respelled_term(one, own, graphs, wholes, columns)
         for one, own in zip(field.likelihoods, forms, strict=True)
     }
-    if len(terms) < len(field.likelihoods) or not terms.keys() <= {term.name for term in fact.locals}:
+    if len(terms) < len(field.likelihoods):
         raise NoField("rows of the likelihood are in several vectors")
+    terms = {name: term for name, term in terms.items() if name in dict(fact.local_terms)}
     locals_ = tuple(terms.get(term.name, term) for term in fact.locals)
     found = replace(fact, locals=locals_, leaves=tuple(columns.leaves), leaf_values=columns.values)
     found = _of_vectors(found, vectors)
     for name in terms:
         _require_same_rows(fact, found, name)
     return found
+
+
+def _require_lookups(field: Field, one: Likelihood, fewest: int) -> None:
+    """Look at some rows before all are taken apart: predictors are vectors, and have few of many effects."""
+    for scalar in one.graph.scalars:
+        by_row = None in scalar.variable.type.shape
+        if by_row and (scalar.variable.type.ndim > 1 or scalar.element[0] is not None):
+            raise NoField(f"the predictors of {one.term.name!r} are no vectors")
+    positions = np.unique(np.linspace(0, one.term.size - 1, _LOOKED_AT).astype(np.int64))
+    sizes = {table.input: int(np.prod(table.input.type.shape)) for table in field.tables}
+    for form in one(positions):
+        for table, (c, _) in form.terms.items():
+            n_used = np.count_nonzero(np.broadcast_to(c, (*form.shape, c.shape[-1])), axis=-1).max()
+            if sizes[table] >= fewest and 2 * n_used <= sizes[table]:
+                return
+    raise NoField(f"rows of {one.term.name!r} look nothing up of {fewest} elements or more")
 
 
 def _require_same_rows(fact: Factorisation, found: Factorisation, name: str) -> None:
@@ -203,6 +227,8 @@ def _with_matrix(table: Table) -> Variable:
     shape = table.graph.type.shape
     if len(shape) != 2 or not scales or len(scales) < len(table.steps):
         return table.graph
+    if table.innovation.value.type.shape != shape:
+        return table.graph
     scale = reduce(pt.mul, scales)
     if scale.type.ndim and scale.type.shape == (1,) * (scale.type.ndim - 1) + shape[1:]:
         return pt.dot(table.innovation.value, pt.diag(scale.flatten()))
@@ -246,16 +272,19 @@ class _Columns:
 
 
 def _respelled_term(
-    one: Likelihood, forms: list[Form], graphs: dict[Variable, Variable], columns: _Columns
+    one: Likelihood,
+    forms: list[Form],
+    graphs: dict[Variable, Variable],
+    wholes: dict[Variable, Variable],
+    columns: _Columns,
 ) -> LocalTerm:
+    """The rows of a term; `graphs` are tables as rows look them up, `wholes` in the shape that they have."""
     memo = {}
     for scalar, form in zip(one.graph.scalars, forms, strict=True):
         if None not in scalar.variable.type.shape:  # the same for all rows
             continue
-        if any(k is not None for k in scalar.element):
-            raise NoField(f"the predictors of {one.term.name!r} are no vectors")
         memo[scalar.variable] = _written(form, one.term, graphs, columns)
-    (rows,) = rebuild(rebuild([one.graph.rows], memo), graphs)
+    (rows,) = rebuild(rebuild([one.graph.rows], memo), wholes)
     return replace(one.term, rows=rows)
 
 
@@ -280,12 +309,12 @@ def _written(form: Form, term: LocalTerm, graphs: dict[Variable, Variable], colu
                 continue
             own = _looked_up(graph, places[:, k], columns, index)
             column = columns.of(np.ascontiguousarray(coefficients[:, k]), index)
-            is_one = isinstance(column, Constant) and column.data == 1.0
-            summands.append(own if is_one else column * own)
+            sign = float(column.data) if isinstance(column, Constant) else 0.0
+            summands.append(own if sign == 1.0 else -own if sign == -1.0 else column * own)
     if not summands:
         raise NoField(f"a predictor of {term.name!r} is zero")
     total = reduce(pt.add, summands)
-    return total if total.type.ndim else pt.broadcast_to(total, index.shape)
+    return total if total.type.ndim else total[None]
 
 
 def _collected(c: Array, p: Index, size: int) -> tuple[Array, Index]:

@@ -116,7 +116,8 @@ def _of_elements(rows: Variable) -> list[Apply]:
 
 def lookups(rows: Variable) -> list[Apply]:
     """Operations by which rows look up one element of a vector."""
-    return [node for node in _of_elements(rows) if node.op.idx_list == (0,)]
+    found = [node for node in _of_elements(rows) if node.op.idx_list == (0,)]
+    return [node for node in found if node.inputs[1].type.dtype != "bool"]
 
 
 def is_looked_up(rows: Variable, value: Variable) -> bool:

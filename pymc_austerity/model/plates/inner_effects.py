@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import NormalRV
@@ -77,6 +78,8 @@ def inner_effects(
         op = getattr(rv.owner, "op", None)
         if isinstance(op, NormalRV) and size > 1 and model.rvs_to_transforms.get(rv) is None:
             location, scale = typed(model, fact, op.dist_params(rv.owner))
+            if location.type.ndim:
+                location = pt.broadcast_to(location, fact.graph.terms[rv.name].type.shape).flatten()
             is_one = all(k == 1 for k in scale.type.shape)
             of_scale = block.intersection(ancestors([scale]))
             if is_one and of_scale and not any(var in coefficients for var in of_scale):

@@ -67,7 +67,7 @@ def matrix_effects(model: pm.Model, fact: Factorisation, fewest: int) -> MatrixE
             if term.name == rvs[name].name or var not in set(ancestors([term.rows])):
                 continue
             rows = prepared_rows(fact, term)
-            table = next((one for one in _tables(rows) if _is_table(one, var, rvs[name])), None)
+            table = next((one for one in _tables(rows) if _is_table(one, var, rvs[name], rows)), None)
             if table is not None:
                 return _as_vectors(fact, replace(term, rows=rows), var, table)
     return None
@@ -139,12 +139,22 @@ def _tables(rows: Variable) -> list[Variable]:
     return [node.inputs[0] for node in nodes if node.inputs[0].type.ndim == 2]
 
 
-def _is_table(table: Variable, value: Variable, rv: Variable) -> bool:
+def _is_table(table: Variable, value: Variable, rv: Variable, rows: Variable) -> bool:
     """Is it the matrix with a normal prior of its rows, or a product of a matrix of normals and another?"""
     if table is value:
-        return isinstance(rv.owner.op, MvNormalRV | NormalRV)
+        is_normal = isinstance(rv.owner.op, NormalRV) and _has_column_of_groups(table, rows)
+        return is_normal or isinstance(rv.owner.op, MvNormalRV)
     left = _factors(table)
     return left is not None and _untransposed(left[0]) is value and isinstance(rv.owner.op, NormalRV)
+
+
+def _has_column_of_groups(table: Variable, rows: Variable) -> bool:
+    """Do rows look up elements of one column by an index of their own?"""
+    return any(
+        node.inputs[0] is table and node.op.idx_list == (0, 1) and isinstance(node.inputs[2], Constant)
+        for node in toposort([rows])
+        if isinstance(node.op, AdvancedSubtensor)
+    )
 
 
 def _factors(table: Variable) -> list[Variable] | None:

@@ -33,4 +33,5 @@ def _looks_up(node: Apply | None) -> bool:
         and isinstance(node.op, AdvancedSubtensor)
         and node.op.idx_list == (0,)
         and node.inputs[0].type.ndim == node.inputs[1].type.ndim == 1
+        and node.inputs[1].type.dtype != "bool"  # a mask says which are kept, and is no index
     )

@@ -28,6 +28,7 @@ ONES = (GROUPS[:, None] == np.arange(G)).astype(float)
 # So many groups that a matrix of their effects is as long as data.
 MANY = 500
 OF_MANY = np.arange(N) % MANY
+KEPT = np.arange(G + 8) % 5 < 4  # so many as there are groups
 W = np.c_[np.ones(N), X[:, 0]]
 
 
@@ -122,6 +123,10 @@ def one_index_of_location():
     bernoulli(X @ beta() + u[BLOCKS * 7 + DAYS])
 
 
+def around(mean, shape):
+    return pm.Normal("u", mean, scale(), shape=shape)
+
+
 def beside_one(cells):
     """Cells of two short factors beside many groups."""
 
@@ -149,6 +154,18 @@ SPELLINGS = {
     "cells beside groups, scaled": (
         beside_one(lambda: scaled(shape=(3, 7))[BLOCKS % 3, DAYS]),
         beside_one(lambda: scaled(shape=21)[BLOCKS % 3 * 7 + DAYS]),
+    ),
+    "cells with a location": (
+        beside_one(lambda: around(pm.Normal("mean", shape=(3, 1)), (3, 7))[BLOCKS % 3, DAYS]),
+        beside_one(lambda: around(pm.Normal("mean", shape=(3, 1)).repeat(7), 21)[BLOCKS % 3 * 7 + DAYS]),
+    ),
+    "less an effect": (
+        predictor(lambda: -normal(shape=(G, 7))[GROUPS, DAYS]),
+        predictor(lambda: -normal(shape=G * 7)[GROUPS * 7 + DAYS]),
+    ),
+    "a mask": (
+        predictor(lambda: normal(shape=G + 8)[KEPT][GROUPS]),
+        predictor(lambda: normal(shape=G + 8)[np.flatnonzero(KEPT)[GROUPS]]),
     ),
     "one column": (
         predictor(lambda: normal(shape=(G, 1))[GROUPS, 0]),
@@ -217,6 +234,34 @@ def test_draws_are_those_of_the_spelling_that_is_known(name):
         paths.append(np.array(drawn))
     np.testing.assert_allclose(*paths, rtol=1e-12)
     assert np.ptp(paths[0]) > 0.0
+
+
+def outer_product():
+    discrimination, ability = pm.HalfNormal("a", shape=(1, 6)), pm.Normal("t", shape=(N, 1))
+    pm.Bernoulli("y", logit_p=discrimination * ability, observed=np.tile(GROUPS[:, None] % 2, 6))
+
+
+def scales_of_columns():
+    mean = pm.Normal("mu", shape=(2, 1))
+    pm.Normal("y", mean, pm.HalfNormal("s", shape=3), observed=np.resize(X, (1331, 2, 3)))
+
+
+def skewed():
+    shape = pm.Normal("alpha", 0.0, 2.0, initval=1.0)
+    pm.SkewNormal("y", mu=X @ beta(), sigma=scale(), alpha=shape, observed=X[:, 0])
+
+
+@pytest.mark.parametrize("define", [outer_product, scales_of_columns, skewed], ids=lambda d: d.__name__)
+def test_without_groups_there_is_no_plate(define):
+    assert plates_of(define) is None
+
+
+def test_coefficients_in_a_matrix_may_stand_beside_a_plate():
+    def define():
+        coefficients = pm.Normal("B", shape=(40, 2))
+        bernoulli(np.resize(X, (N, 40)) @ coefficients[:, 0] + pm.Normal("a") + normal(shape=G)[GROUPS])
+
+    assert isinstance(plates_of(define), PlateModel)
 
 
 def test_other_matrices_are_no_groups():
