@@ -95,9 +95,10 @@ def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
 def in_tables(
     model: pm.Model, factorisation: Factorisation, *, innovations: bool = True
 ) -> tuple[Priors, Field]:
-    """The likelihood in tables, nothing of which has been checked.
+    """Rewrite the likelihood of a model in tables, without comparing it with the model.
 
-    Tables are of `innovations`, or of the variables as the model has them.
+    Returns the rules of the priors, and the field. Its tables are of `innovations`, or of the variables as
+    the model has them.
 
     Raises
     ------

@@ -115,7 +115,7 @@ def _of_elements(rows: Variable) -> list[Apply]:
 
 
 def lookups(rows: Variable) -> list[Apply]:
-    """Operations by which rows look up one element of a vector."""
+    """Operations by which rows look up one element of a vector. A mask of booleans looks nothing up."""
     found = [node for node in _of_elements(rows) if node.op.idx_list == (0,)]
     return [node for node in found if node.inputs[1].type.dtype != "bool"]
 
