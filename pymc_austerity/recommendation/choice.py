@@ -20,6 +20,7 @@ from pymc_austerity.exceptions import (
     SetUpBudgetError,
     UnsuitableError,
 )
+from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.remainders import Departures
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.log_density import raw_terms, typed_log_density
@@ -40,6 +41,7 @@ from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedPlan, with_all_rows_of_groups
+from pymc_austerity.step_methods.metropolis.field_plan import FieldPlan
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.options import BATCH_OF_REMAINDERS, checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised, plan_metropolis, survey
@@ -284,7 +286,10 @@ def _why_nuts(evidence: Evidence) -> str:
 # Of a plate: sweeps that draw rows, sweeps that read all of them, or `pm.NUTS` --------------------
 
 
-def of_plate(plan: PlatePlan | CrossedPlan, blank: Recommendation, point: PointType) -> Choice | None:
+Sweeps = PlatePlan | CrossedPlan | FieldPlan
+
+
+def of_plate(plan: Sweeps, blank: Recommendation, point: PointType) -> Choice | None:
     """Sweeps over a plate; None where `pm.NUTS` promises more effective draws a second."""
     recipe = plan.recipe
     found = recipe.prediction
@@ -312,18 +317,22 @@ def _why_no_sweeps(recipe: PlateRecipe) -> str:
     )
 
 
-def _plates(plan: PlatePlan | CrossedPlan) -> Plates:
+def _plates(plan: Sweeps) -> Plates | FieldModel:
+    if isinstance(plan, FieldPlan):
+        return plan.field
     return plan.rows.crossed if isinstance(plan, CrossedPlan) else plan.rows.plate
 
 
-def _effects(plan: PlatePlan | CrossedPlan) -> str:
+def _effects(plan: Sweeps) -> str:
     # Columns of a matrix are effects of one name.
     variables = dict.fromkeys(name.partition("[")[0] for name in _plates(plan).effects)
     names = " and ".join(map(repr, variables))
+    if isinstance(plan, FieldPlan):
+        return f"{names} are a field of {plan.field.n_effects:,} effects: all are moved at once"
     return f"{names} are effects of {plan.recipe.prediction.n_groups:,} groups: all are moved at once"
 
 
-def _sweeps_of_drawn_rows(plan: PlatePlan | CrossedPlan, blank: Recommendation, point: PointType) -> Choice:
+def _sweeps_of_drawn_rows(plan: Sweeps, blank: Recommendation, point: PointType) -> Choice:
     why = blank._replace(
         step="TunaMH()",
         reason=f"{_effects(plan)}, each decided by few of its rows",
@@ -342,9 +351,9 @@ def _sweeps_of_drawn_rows(plan: PlatePlan | CrossedPlan, blank: Recommendation, 
     return Choice(why, lambda: TunaMH.from_plan(plan, point), is_of_search=True)
 
 
-def _sweeps_of_all_rows(plan: PlatePlan | CrossedPlan, blank: Recommendation, point: PointType) -> Choice:
+def _sweeps_of_all_rows(plan: Sweeps, blank: Recommendation, point: PointType) -> Choice:
     reason = "with so few rows a group that is cheaper"
-    n = 1 if isinstance(plan, CrossedPlan) else plan.rows.plate.n_predictors
+    n = plan.rows.plate.n_predictors if isinstance(plan, PlatePlan) else 1
     if n > MOST_BOUNDED:
         reason = (
             f"rows are drawn where each is a function of its predictor and {MOST_BOUNDED - 1} number more "

@@ -10,12 +10,14 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.control_variates.taylor import LARGEST_SECOND_ORDER, ManyDimensionsError
 from pymc_austerity.exceptions import SetUpBudgetError, UnsuitableError
+from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.plates.crossed import Plates
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedPlan, plan_groups
+from pymc_austerity.step_methods.metropolis.field_plan import FieldPlan
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, checked_options
 from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Survey, factorised, survey
 from pymc_austerity.step_methods.metropolis.plate_plan import PlatePlan
@@ -57,7 +59,9 @@ class Evidence:
     unsuitable: UnsuitableError | None = None  # why the model has no local terms or no mode
     no_bound: NoBoundError | SetUpBudgetError | None = None  # why there are no bounds
     certificate: str = "not looked for"  # which bounds are known, in words
-    plates: PlatePlan | CrossedPlan | None = None  # sweeps, tried out; nothing else is looked for then
+    plates: PlatePlan | CrossedPlan | FieldPlan | None = (
+        None  # sweeps, tried out; nothing else is looked for then
+    )
     no_plate: str = ""  # why effects of many groups are no plate, if there are some
     budget: float = DEFAULT_BUDGET  # `set_up_budget`
 
@@ -99,7 +103,7 @@ def gather(asked: Asked, budget: float = DEFAULT_BUDGET) -> Evidence:
         fact = factorised(options, point)
         scratch_folder(fact)  # an error before a long search
         plate = plate_for(options, fact, point)
-        if isinstance(plate, Plates):
+        if isinstance(plate, Plates | FieldModel):
             plates = plan_groups(options, point, found=plate)
             return Evidence(fact, plates=plates, certificate=plates.recipe.certificate, budget=budget)
         no_plate = str(plate) if isinstance(plate, NoPlate) else ""

@@ -13,6 +13,7 @@ from xarray import DataTree
 
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.find_mode import constrained
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.mode.plates.center import PlateSurvey, find_center, moved_center
@@ -135,7 +136,7 @@ def fewest_groups(steps: Iterable[BlockedStep]) -> int:
     return FEWEST_IF_SLOW if few else FEWEST_GROUPS
 
 
-def plate_of(model: pm.Model, block: list[Variable], fewest: int) -> Plates | None:
+def plate_of(model: pm.Model, block: list[Variable], fewest: int) -> Plates | FieldModel | None:
     """The effects of many groups among the variables of a block, if there are some."""
     options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
     point = initial_point(model)

@@ -71,6 +71,10 @@ _PLACING = (
 )  # fmt: skip
 
 
+# Elements of variables that are taken for numbers where they enter through a curve.
+_FEW = 10
+
+
 @dataclass(eq=False)
 class Visitor:
     """Takes the graph of a likelihood apart.
@@ -104,6 +108,7 @@ class Visitor:
                     stack += missing
                 else:
                     self._kinds[one] = self._kind_of(one)
+                    self._give_up_curved(one)
                     stack.pop()
         return self._kinds[var]
 
@@ -143,6 +148,18 @@ class Visitor:
         if Kind.LINEAR not in own and all(_is_small(v) for v in data):
             return Kind.SHORT
         return Kind.OTHER
+
+    def _give_up_curved(self, var: Variable) -> None:
+        """Take few variables of which rows know a curve alone, as a length scale, for numbers."""
+        node = var.owner
+        if self._kinds[var] is not Kind.OTHER or any(self._kinds[v] is Kind.OTHER for v in node.inputs):
+            return
+        sizes = getattr(var.type, "shape", ())
+        if None in sizes or max(sizes, default=1) >= self.n_rows:
+            return
+        own = self.priors.effects_in([var])
+        if own and sum(int(np.prod(v.type.shape)) for v in own) <= _FEW:
+            self.priors.give_up_shortest([var])
 
     def _is_short(self, var: Variable) -> bool:
         """Is a value short, or data that do not differ by row?"""

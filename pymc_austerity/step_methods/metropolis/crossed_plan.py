@@ -7,6 +7,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity import work
 from pymc_austerity.kernels.plates.records import GroupSums, Plate
+from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.plates.center import moments
 from pymc_austerity.mode.plates.crossed_center import CrossedSurvey, around, find_crossed_center
 from pymc_austerity.mode.plates.crossed_sums import crossing_of
@@ -27,6 +28,12 @@ from pymc_austerity.step_methods.metropolis.crossed_pilot import (
 )
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.crossed import CrossedEngine
+from pymc_austerity.step_methods.metropolis.field_plan import (
+    FieldPlan,
+    FieldRecipe,
+    field_with_all_rows,
+    plan_field,
+)
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised
 from pymc_austerity.step_methods.metropolis.plate_pilot import KAPPAS, announced, starts_of, with_kappa
@@ -74,9 +81,11 @@ def plan_groups(
     options: MetropolisOptions,
     point: PointType,
     recipe: Recipe | None = None,
-    found: Plates | None = None,
-) -> PlatePlan | CrossedPlan:
-    """The plan of a plate that was found, or of two that are crossed; or the same plan in another process."""
+    found: Plates | FieldModel | None = None,
+) -> PlatePlan | CrossedPlan | FieldPlan:
+    """The plan of a plate that was found, of two that are crossed, or of a field; or that of a recipe."""
+    if isinstance(found, FieldModel) or isinstance(recipe, FieldRecipe):
+        return plan_field(options, point, recipe, found if isinstance(found, FieldModel) else None)
     assert recipe is None or isinstance(recipe, PlateRecipe)
     if recipe is not None:
         fact, fewest = factorised(options, point, recipe), min(FEWEST_GROUPS, recipe.proposal.n_groups)
@@ -91,8 +100,12 @@ def plan_groups(
     return plan_plates(options, point, found, recipe)
 
 
-def with_all_rows_of_groups(plan: PlatePlan | CrossedPlan, point: PointType) -> PlatePlan | CrossedPlan:
+def with_all_rows_of_groups(
+    plan: PlatePlan | CrossedPlan | FieldPlan, point: PointType
+) -> PlatePlan | CrossedPlan | FieldPlan:
     """The same fit with decisions on all rows, tried out anew."""
+    if isinstance(plan, FieldPlan):
+        return field_with_all_rows(plan, point)
     return _all_rows(plan, point) if isinstance(plan, CrossedPlan) else with_all_rows(plan, point)
 
 

@@ -55,6 +55,7 @@ class PlatePrediction(NamedTuple):
     reads_all: bool = False  # Whether decisions are made on all rows
     # Effective draws of theta, measured; None as long as numbers of rows are tried out
     mixing: Mixing | None = None
+    of_tree: float = 0.0  # Of a field: nanoseconds of a sweep beside its rows
 
     @property
     def terms(self) -> float:
@@ -66,6 +67,7 @@ class PlatePrediction(NamedTuple):
         """Nanoseconds of a sweep, counted: they do not depend on how busy a machine is."""
         group = (OF_GROUP + _OF_COLUMN * self.n_shared) * self.n_groups * self.n_effects**2
         row = OF_READ if self.reads_all else self.looked_at * _OF_DRAWN
+        group = self.of_tree or group
         return group + 2.0 * _OF_CELL * self.n_cells + (row + _OF_COLUMN * self.n_shared) * self.terms
 
     @property
@@ -90,6 +92,8 @@ class PlatePrediction(NamedTuple):
             sizes = f"{self.n_groups - self.n_crossed:,} and {self.n_crossed:,} groups"
             passes = f"a sweep passes {self.n_cells:,} occupied cells twice, and reads"
             plate = f"crossed plates of {sizes}: {passes}"
+        elif self.of_tree:
+            plate = f"field of {self.n_groups:,} nodes:"
         return (
             f"{plate} {few_digits(self.plate_rows)} rows for a sweep of all "
             f"effects, {few_digits(self.shared_rows)} for the shared variables; accepted "

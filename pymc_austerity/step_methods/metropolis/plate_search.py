@@ -4,20 +4,32 @@ from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.acceptance.base import Exact
+from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.plates.any_spelling import find_plates
 from pymc_austerity.model.plates.crossed import CrossedModel, Plates
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.plates.unknown_forms import unknown_form
+from pymc_austerity.step_methods.metropolis.field_plan import field_for
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 
 # Effects whose scale is fixed are coefficients like others, up to so many dimensions.
 _FEW_DIMENSIONS = 500
 
 
-def plate_for(options: MetropolisOptions, fact: Factorisation, point: PointType) -> Plates | NoPlate | None:
-    """The plate of a model, or two crossed ones, if it is to be moved so; why not; None if nothing was."""
+def plate_for(
+    options: MetropolisOptions, fact: Factorisation, point: PointType
+) -> Plates | FieldModel | NoPlate | None:
+    """The plate of a model, or two crossed ones, or a field; why there is none; None if nothing was."""
+    found = _plate_for(options, fact, point)
+    if not isinstance(found, NoPlate) or options.proposal is not None:
+        return found
+    field = field_for(options, fact)
+    return field if isinstance(field, FieldModel) else found
+
+
+def _plate_for(options: MetropolisOptions, fact: Factorisation, point: PointType) -> Plates | NoPlate | None:
     taylor, fewest = options.control_variate, options.fewest_groups
     is_expanded = taylor is not None and taylor.order == 2 and taylor.center == "mode"
     if not is_expanded or options.proposal is not None or not fact.n_local:

@@ -15,6 +15,7 @@ from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised, plan_metropolis, survey
 
 if TYPE_CHECKING:
+    from pymc_austerity.mode.fields.field_model import FieldModel
     from pymc_austerity.model.plates.crossed import Plates
 
 
@@ -41,8 +42,8 @@ def plan(options: MetropolisOptions, point: PointType, recipe: Recipe | None = N
 
 def find_plate(
     options: MetropolisOptions, fact: Factorisation, point: PointType
-) -> tuple[Plates | None, str]:
-    """The plate of effects that a model has, if any; and why effects of many groups are no plate."""
+) -> tuple[Plates | FieldModel | None, str]:
+    """The plate or field of effects that a model has, if any; and why effects of many groups are none."""
     sizes = [math.prod(fact.graph.values[name].type.shape) for name in fact.var_names]
     if max(sizes, default=0) < options.fewest_groups - 1:  # effects that sum to zero are one fewer
         return None, ""
@@ -54,9 +55,12 @@ def find_plate(
 
 
 def plan_sweeps(
-    options: MetropolisOptions, point: PointType, recipe: Recipe | None = None, found: Plates | None = None
+    options: MetropolisOptions,
+    point: PointType,
+    recipe: Recipe | None = None,
+    found: Plates | FieldModel | None = None,
 ) -> Plan:
-    """The plan of sweeps over a plate that was found, or that a recipe was made for."""
+    """The plan of sweeps over a plate or field that was found, or that a recipe was made for."""
     from pymc_austerity.step_methods.metropolis.crossed_plan import plan_groups
 
     return plan_groups(options, point, recipe, found)

@@ -1,0 +1,1 @@
+"""Moves of fields: effects of any hierarchy, on an elimination tree."""

@@ -1,0 +1,200 @@
+"""What rows say of the moves of a depth: all rows of a cell, or those that its clock finds.
+
+A cell are rows that see the same nodes. With e_f = F_f' d for the blocks f of levels on its path, and typical
+sizes s_f of these, tau_if = |z_if| s_f bounds how far predictor i moves with block f. For two states let
+X_f be the root mean square of |e_f| / s_f along the segment between them, Y_f that of their difference. Then
+
+    |change of the remainder| <= K_i / 2 (sum_f tau_if Y_f) (sum_f tau_if X_f)^2
+                              <= rho^2 sum_f (K_i tau_if tau_i^2 / 2) Y_f,    rho = max_f X_f.
+
+The right side is a sum over blocks, so that one cumulative sum of rows for each block serves to draw rows at
+these rates; a drawn row is kept with the ratio of the two. Bounds hold within a reach of all |e_f| / s_f.
+A cell with an end beyond it, or with more draws than rows, is read as a whole. All of it is the same for both
+states, so that moves are reversible.
+"""
+
+import math
+
+import numpy as np
+
+from pymc_austerity.bounds.jets.points import BLOCK, run_at_points
+from pymc_austerity.compilation import jitable
+from pymc_austerity.kernels.fields.records import FieldArrays
+from pymc_austerity.target import Index, Vector
+
+# A cell of which so large a share of rows would be drawn is read.
+_SHARE = 0.7
+
+
+@jitable
+def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float, counts: Vector) -> None:
+    """Add what rows say to the log ratios `base` of the nodes that decide.
+
+    `counts` are rows that were read, and those of cells that were read as a whole.
+    """
+    room, bounds, rows = plan.room, plan.bounds, plan.rows
+    _write_levels(plan, now)
+    x, far, y = room.sizes[0], room.sizes[1], room.sizes[2]
+    n_blocks = bounds.paths.shape[1]
+    index, groups, limits = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK)
+    n = 0
+    clock = rng.standard_exponential()
+    for u in range(bounds.of_cells.shape[0]):
+        g = room.deciding[bounds.of_cells[u]]
+        begin, end = bounds.cells[u], bounds.cells[u + 1]
+        if g < 0 or room.base[g] == -math.inf:
+            continue
+        rho, farthest, rate, tier = 0.0, 0.0, 0.0, 0
+        for f in range(n_blocks):
+            b = bounds.paths[u, f]
+            if b >= 0:
+                rho, farthest = max(rho, x[b]), max(farthest, far[b])
+        while tier < bounds.reaches.shape[0] and not farthest <= bounds.reaches[tier]:
+            tier += 1
+        is_read = plan.reads_all or bounds.always[u] > 0 or tier == bounds.reaches.shape[0]
+        if not is_read:
+            for f in range(n_blocks):
+                b = bounds.paths[u, f]
+                if b >= 0:
+                    rate += bounds.totals[tier, u, f] * y[b]
+        factor = kappa * rho * rho
+        rate *= factor
+        if is_read or not rate <= _SHARE * (end - begin):
+            for i in range(begin, end):
+                index[n], groups[n], limits[n] = i, g, 0.0
+                n += 1
+                if n == BLOCK:
+                    _add(rng, plan, now, index, groups, limits, n)
+                    n = 0
+            counts[0] += end - begin
+            counts[1] += end - begin
+            continue
+        clock -= rate
+        while clock < 0.0:
+            clock += rng.standard_exponential()
+            i, f = _drawn(rng, plan, u, tier, rate / factor, y)
+            total, moved, spread = 0.0, 0.0, 0.0
+            for k in range(n_blocks):
+                b = bounds.paths[u, k]
+                if b >= 0:
+                    tau = bounds.lengths[i, k]
+                    total += tau
+                    moved += tau * y[b]
+                    spread += tau * x[b]
+            # The rate of this row is in proportion to moved (total rho)^2, and its bound to moved spread^2.
+            sums = bounds.cumulative[tier, f]
+            own = (sums[i + 1] - sums[i]) / bounds.lengths[i, f]
+            kept = (spread / (total * rho)) ** 2
+            if rng.random() > kept:
+                continue
+            index[n], groups[n], limits[n] = i, g, own * moved * factor * kept
+            n += 1
+            counts[0] += 1
+            if n == BLOCK:
+                _add(rng, plan, now, index, groups, limits, n)
+                n = 0
+    if n > 0:
+        _add(rng, plan, now, index, groups, limits, n)
+
+
+@jitable
+def _drawn(
+    rng: np.random.Generator, plan: FieldArrays, u: int, tier: int, total: float, y: Vector
+) -> tuple[int, int]:
+    """A row of a cell, and the block that it was drawn for."""
+    bounds = plan.bounds
+    at, chosen = rng.random() * total, -1
+    for f in range(bounds.paths.shape[1]):
+        b = bounds.paths[u, f]
+        if b >= 0 and bounds.totals[tier, u, f] * y[b] > 0.0:
+            chosen = f
+            part = bounds.totals[tier, u, f] * y[b]
+            if at < part:
+                break
+            at -= part
+    begin, end = bounds.cells[u], bounds.cells[u + 1]
+    sums = bounds.cumulative[tier, chosen, begin : end + 1]
+    level = sums[0] + rng.random() * (sums[-1] - sums[0])
+    k = np.searchsorted(sums, level, side="right") - 1
+    return begin + min(max(k, 0), end - begin - 1), chosen
+
+
+@jitable
+def _write_levels(plan: FieldArrays, now: int) -> None:
+    """Levels of the other side, and their sizes before and after."""
+    room, bounds, new = plan.room, plan.bounds, 1 - now
+    x, far, y = room.sizes[0], room.sizes[1], room.sizes[2]
+    for b in range(bounds.nodes.shape[0]):
+        first, last = bounds.blocks[b], bounds.blocks[b + 1]
+        q, s = last - first, bounds.sizes[b]
+        one, two, both = 0.0, 0.0, 0.0
+        if room.deciding[bounds.nodes[b]] < 0:
+            for k in range(first, last):
+                room.levels[new, k] = room.levels[now, k]
+                one += room.levels[now, k] ** 2
+            x[b] = far[b] = math.sqrt(one) / s
+            y[b] = 0.0
+            continue
+        for k in range(first, last):
+            room.levels[new, k] = 0.0
+        for j in range(bounds.starts[b], bounds.starts[b + 1]):
+            t = room.d[new, bounds.variables[j]]
+            at = bounds.places[b] + (j - bounds.starts[b]) * q
+            for k in range(q):
+                room.levels[new, first + k] += bounds.matrix[at + k] * t
+        change = 0.0
+        for k in range(first, last):
+            e, e2 = room.levels[now, k], room.levels[new, k]
+            one += e * e
+            two += e2 * e2
+            both += e * e2
+            change += (e2 - e) ** 2
+        x[b] = math.sqrt(max(one + both + two, 0.0) / 3.0) / s
+        far[b] = math.sqrt(max(one, two)) / s
+        y[b] = math.sqrt(change) / s
+
+
+@jitable
+def _add(
+    rng: np.random.Generator, plan: FieldArrays, now: int, index: Index, groups: Index, limits: Vector, n: int
+) -> None:
+    """Add changes of remainders of n rows: as they are if the limit is 0, else by coins."""
+    room, rows, new = plan.room, plan.rows, 1 - now
+    before, old, after = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    for lane in range(n):
+        i = index[lane]
+        old[lane], after[lane] = moved(plan, i, room.d[now]), moved(plan, i, room.d[new])
+        for k in range(rows.data.shape[0]):
+            room.data[k, lane] = rows.data[k, i]
+        room.predictors[0, lane] = rows.predictors[i] + old[lane]
+    predictors, data = room.predictors[:, :n], room.data[:, :n]
+    run_at_points(rows.program, predictors, data, 0, room.points)
+    found = room.points.coefficients[rows.program.root, 0]
+    for lane in range(n):
+        before[lane] = found[lane]
+        room.predictors[0, lane] = rows.predictors[index[lane]] + after[lane]
+    run_at_points(rows.program, predictors, data, 0, room.points)
+    for lane in range(n):
+        i, s, t = index[lane], old[lane], after[lane]
+        change = found[lane] - before[lane] - (t - s) * (rows.slopes[i] - 0.5 * rows.weights[i] * (s + t))
+        if limits[lane] == 0.0:
+            room.base[groups[lane]] += change
+            continue
+        ratio = change / limits[lane]
+        if not abs(ratio) <= 1.0:
+            plan.violations[0] += not abs(change) <= limits[lane] + plan.bounds.rounding
+            ratio = min(max(ratio, -1.0), 1.0)
+        if rng.random() < 0.5 * (1.0 - ratio):
+            room.base[groups[lane]] += math.log((1.0 + ratio) / (1.0 - ratio))
+
+
+@jitable
+def moved(plan: FieldArrays, i: int, d: Vector) -> float:
+    """a_i . d, how far the predictor of a row is from the center."""
+    rows, total = plan.rows, 0.0
+    n_lookups = d.shape[0] - rows.dense.shape[1]
+    for f in range(rows.columns.shape[1]):
+        total += rows.values[i, f] * d[rows.columns[i, f]]
+    for k in range(rows.dense.shape[1]):
+        total += rows.dense[i, k] * d[n_lookups + k]
+    return total

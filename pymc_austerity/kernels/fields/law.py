@@ -1,0 +1,149 @@
+"""The proposal of theta: t-distributed normal scores with the correlation of the fitted law, or walks.
+
+theta_j = mean_j + spread_j T_j(s_j), where T_j is a piecewise linear table: s is nearly N(0, K) where theta
+has its fitted law, whose scales may have long tails near zero.
+"""
+
+import math
+
+import numpy as np
+
+from pymc_austerity.compilation import jitable
+from pymc_austerity.kernels.fields.records import Law
+from pymc_austerity.target import Index, Vector
+
+# Knots are equidistant in scores; beyond the last ones the straight lines go on.
+LAST, N_KNOTS = 6.0, 49
+_SPACING = 2.0 * LAST / (N_KNOTS - 1)
+# Degrees of freedom; shares of walks along one coordinate, and of all walks.
+_DOF, _ALONG_ONE, _WALKS = 10.0, 0.15, 0.3
+# Coordinates that are moved together, at most.
+MOST_TOGETHER = 6
+
+
+@jitable
+def propose(rng: np.random.Generator, law: Law, theta: Vector, result: Vector) -> float:
+    """Write a new theta; the log of its ratio of densities, back over forth."""
+    q = theta.shape[0]
+    if q == 0:
+        return 0.0
+    some = _some(rng, q)
+    result[:] = theta
+    kind = rng.random()
+    if kind < _WALKS:
+        step = 2.0 / math.sqrt(2.0 * rng.standard_gamma(1.0))
+        if kind < _ALONG_ONE:
+            j = some[rng.integers(0, some.shape[0])]
+            result[j] += step * rng.standard_normal() * law.spread[j]
+        else:
+            for j in some:
+                result[j] += 0.7 * step * rng.standard_normal() * law.spread[j] / math.sqrt(some.shape[0])
+        return 0.0
+    old, new = np.empty(q), np.empty(q)
+    ratio = 0.0
+    for j in range(q):
+        old[j], slope = score(law, j, theta[j])
+        ratio -= math.log(slope)
+        new[j] = old[j]
+    xi = np.empty(q)
+    stretch = 1.0
+    if some.shape[0] == q:
+        stretch = math.sqrt(_DOF / (2.0 * rng.standard_gamma(0.5 * _DOF)))
+        for j in range(q):
+            xi[j] = stretch * rng.standard_normal()
+        for j in range(q):
+            new[j] = 0.0
+            for k in range(j + 1):
+                new[j] += law.factor[j, k] * xi[k]
+        ratio += log_t(law, old) - log_t(law, new)
+    else:
+        ratio += _conditional(rng, law, some, old, new)
+    for j in range(q):
+        value, slope = from_score(law, j, new[j])
+        if new[j] != old[j]:
+            result[j] = value
+        ratio += math.log(slope)
+        if new[j] == old[j]:  # rounding must not move it
+            result[j] = theta[j]
+    return ratio
+
+
+@jitable
+def _some(rng: np.random.Generator, q: int) -> Index:
+    """Coordinates that are moved together: all, or a random few."""
+    every = np.arange(q)
+    if q <= MOST_TOGETHER:
+        return every
+    for k in range(MOST_TOGETHER):
+        j = rng.integers(k, q)
+        every[k], every[j] = every[j], every[k]
+    return every[:MOST_TOGETHER].copy()
+
+
+@jitable
+def _conditional(rng: np.random.Generator, law: Law, some: Index, old: Vector, new: Vector) -> float:
+    """New scores given the others, normal; the log ratio back over forth."""
+    m, q = some.shape[0], old.shape[0]
+    precision = np.zeros((m, m))
+    pull = np.zeros(m)
+    for a in range(m):
+        for k in range(q):
+            total, is_own = 0.0, False
+            for i in range(q):
+                total += law.inverse[i, some[a]] * law.inverse[i, k]
+            for b in range(m):
+                if some[b] == k:
+                    precision[a, b], is_own = total, True
+            if not is_own:
+                pull[a] -= total * old[k]
+    lower = np.linalg.cholesky(precision)
+    mean = np.linalg.solve(precision, pull)
+    xi = np.empty(m)
+    for a in range(m):
+        xi[a] = rng.standard_normal()
+    move = np.linalg.solve(np.ascontiguousarray(lower.T), xi)
+    ratio = 0.0
+    before = np.empty(m)
+    for a in range(m):
+        before[a] = old[some[a]] - mean[a]
+        new[some[a]] = mean[a] + move[a]
+    for a in range(m):
+        for b in range(m):
+            ratio += 0.5 * precision[a, b] * (move[a] * move[b] - before[a] * before[b])
+    return ratio
+
+
+@jitable
+def log_t(law: Law, s: Vector) -> float:
+    """Log density of scores, but for a constant."""
+    q, total = s.shape[0], 0.0
+    for j in range(q):
+        w = 0.0
+        for k in range(j + 1):
+            w += law.inverse[j, k] * s[k]
+        total += w * w
+    return -0.5 * (_DOF + q) * math.log1p(total / _DOF)
+
+
+@jitable
+def score(law: Law, j: int, value: float) -> tuple[float, float]:
+    """The score of theta_j, and the slope of theta_j by it."""
+    x, low, high = (value - law.mean[j]) / law.spread[j], 0, N_KNOTS - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if law.knots[j, middle] <= x:
+            low = middle
+        else:
+            high = middle
+    first = law.knots[j, low]
+    slope = (law.knots[j, low + 1] - first) / _SPACING
+    return low * _SPACING - LAST + (x - first) / slope, slope * law.spread[j]
+
+
+@jitable
+def from_score(law: Law, j: int, s: float) -> tuple[float, float]:
+    """Theta_j of a score, and the slope of theta_j by it."""
+    k = int(min(max((s + LAST) / _SPACING, 0.0), N_KNOTS - 2.0))
+    first = law.knots[j, k]
+    slope = (law.knots[j, k + 1] - first) / _SPACING
+    return law.mean[j] + law.spread[j] * (first + slope * (s + LAST - k * _SPACING)), slope * law.spread[j]

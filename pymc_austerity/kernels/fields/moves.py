@@ -1,0 +1,186 @@
+"""The moves of a sweep: theta with the root, then the nodes of each depth.
+
+A node of depth k proposes its eps; what is below moves along, and the rows below decide. Given theta and all
+other eps the target is a product over the nodes of one depth: |eps|^2 is a sum, and a row belongs to one path
+from a node to the root. So all of them are moved at once, and each decides for itself.
+"""
+
+import math
+
+import numpy as np
+
+from pymc_austerity.compilation import jitable
+from pymc_austerity.kernels.fields.decisions import add_rows
+from pymc_austerity.kernels.fields.records import FieldArrays
+from pymc_austerity.kernels.fields.state import write_state
+from pymc_austerity.kernels.fields.tree import deciding
+from pymc_austerity.target import Vector
+
+# Share of walks among the proposals for eps of a node: of a normal variable about the old one, to which it
+# is correlated so much.
+_WALKS, _CORRELATION = 0.1, 0.85
+
+
+@jitable
+def move_root(
+    rng: np.random.Generator, plan: FieldArrays, now: int, features: Vector, base: float, counts: Vector
+) -> bool:
+    """Decide on theta with the root's eps.
+
+    The other side of the room has L and c of the proposal, `features` are there, and `base` is the log ratio
+    of all but rows and eps.
+    """
+    room, tree = plan.room, plan.tree
+    root, new = tree.first.shape[0] - 1, 1 - now
+    room.eps[new] = room.eps[now]
+    base += _propose(rng, plan, now, root)
+    write_state(plan, features, new)
+    room.deciding[:] = root
+    room.base[root] = base
+    add_quadratic(plan, now, 0)
+    if plan.has_remainders:
+        add_rows(rng, plan, now, plan.kappas[0], counts)
+    return math.log(1.0 - rng.random()) < room.base[root]
+
+
+@jitable
+def _propose(rng: np.random.Generator, plan: FieldArrays, now: int, v: int) -> float:
+    """New eps of a node, drawn anew or near the old ones; the log ratio of N(0, 1) and of proposals."""
+    old, new, total = plan.room.eps[now], plan.room.eps[1 - now], 0.0
+    width, is_walk = plan.widths[v], rng.random() < _WALKS
+    share, rest = 0.5 - 0.5 / (width * width), math.sqrt(1.0 - _CORRELATION * _CORRELATION)
+    for j in range(plan.tree.first[v], plan.tree.first[v] + plan.tree.size[v]):
+        xi = rng.standard_normal()
+        if is_walk:
+            new[j] = _CORRELATION * old[j] + rest * xi
+        else:
+            new[j] = width * xi
+            total += share * (old[j] * old[j] - new[j] * new[j])
+    return total
+
+
+@jitable
+def move_level(
+    rng: np.random.Generator, plan: FieldArrays, now: int, level: int, features: Vector, counts: Vector
+) -> None:
+    """Propose eps of all nodes of a depth, and let each decide."""
+    room, tree, new = plan.room, plan.tree, 1 - now
+    deciding(tree, level, room.deciding)
+    room.base[:] = 0.0
+    _move_below(rng, plan, now, level)
+    _write_d(plan, now)
+    add_quadratic(plan, now, level)
+    if plan.has_remainders:
+        add_rows(rng, plan, now, plan.kappas[level], counts)
+    n_proposed, n_accepted = 0, 0
+    for v in range(tree.first.shape[0]):
+        if room.deciding[v] == v:
+            room.accepted[v] = math.log(1.0 - rng.random()) < room.base[v]
+            n_proposed += 1
+            n_accepted += room.accepted[v]
+    counts[2] += n_proposed
+    counts[3] += n_accepted
+    _settle(plan, now)
+
+
+@jitable
+def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, level: int) -> None:
+    """Z of the other side: L' dz = d eps, in which only the nodes of a depth have new eps."""
+    room, tree, new = plan.room, plan.tree, 1 - now
+    front, change = room.fronts[now], room.work[1]
+    for v in range(tree.first.shape[0] - 1, -1, -1):
+        q, f, g = tree.size[v], tree.first[v], room.deciding[v]
+        if g < 0:
+            for j in range(f, f + q):
+                change[j] = 0.0
+            continue
+        start, o = tree.starts[v], tree.fronts[v]
+        r = tree.starts[v + 1] - start
+        for j in range(f, f + q):
+            room.eps[new, j] = room.eps[now, j]
+            change[j] = 0.0
+        if g == v:
+            room.base[v] += _propose(rng, plan, now, v)
+            for j in range(f, f + q):
+                change[j] = room.eps[new, j] - room.eps[now, j]
+            r = 0
+        for j in range(q - 1, -1, -1):
+            t = change[f + j]
+            for i in range(j + 1, q):
+                t -= front[o + i * q + j] * change[f + i]
+            for i in range(r):
+                t -= front[o + (q + i) * q + j] * change[tree.below[start + i]]
+            change[f + j] = t / front[o + j * q + j]
+            room.z[new, f + j] = room.z[now, f + j] + change[f + j]
+
+
+@jitable
+def _write_d(plan: FieldArrays, now: int) -> None:
+    """D of the other side, of the elements that move."""
+    room, own, new = plan.room, plan.prior.map, 1 - now
+    change, nodes = room.work[1], plan.sums.of_elements
+    room.d[new] = room.d[now]
+    for k in range(own.coefficients.shape[0]):
+        p = own.rows[k]
+        if nodes[p] >= 0 and room.deciding[nodes[p]] >= 0:
+            room.d[new, p] += room.elements[now, k] * change[own.columns[k]]
+
+
+@jitable
+def _settle(plan: FieldArrays, now: int) -> None:
+    """Take over what was accepted."""
+    room, tree, new = plan.room, plan.tree, 1 - now
+    for v in range(tree.first.shape[0]):
+        g = room.deciding[v]
+        if g >= 0 and room.accepted[g]:
+            for j in range(tree.first[v], tree.first[v] + tree.size[v]):
+                room.eps[now, j] = room.eps[new, j]
+                room.z[now, j] = room.z[new, j]
+    nodes = plan.sums.of_elements
+    for p in range(nodes.shape[0]):
+        g = room.deciding[nodes[p]] if nodes[p] >= 0 else -1
+        if g >= 0 and room.accepted[g]:
+            room.d[now, p] = room.d[new, p]
+    bounds = plan.bounds
+    for b in range(bounds.nodes.shape[0] if plan.has_remainders else 0):
+        g = room.deciding[bounds.nodes[b]]
+        if g >= 0 and room.accepted[g]:
+            for k in range(bounds.blocks[b], bounds.blocks[b + 1]):
+                room.levels[now, k] = room.levels[new, k]
+
+
+@jitable
+def add_quadratic(plan: FieldArrays, now: int, level: int) -> None:
+    """Add the change of Taylor's polynomial less V, by the nodes that decide."""
+    room, sums, new = plan.room, plan.sums, 1 - now
+    if not plan.has_remainders:
+        return
+    d, d2, base, own = room.d[now], room.d[new], room.base, room.deciding
+    root = own.shape[0] - 1
+    for p in range(d.shape[0]):
+        v = sums.of_elements[p]
+        g = own[v if v >= 0 else root]
+        if g >= 0:
+            base[g] += sums.gradient_change[p] * (d2[p] - d[p])
+    for h in range(sums.first.shape[0]):
+        value = sums.hessian_change[h]
+        v = sums.of_pairs[h]
+        g = own[v]
+        if g >= 0 and value != 0.0:
+            i, j = sums.first[h], sums.second[h]
+            base[g] -= (0.5 if i == j else 1.0) * value * (d2[i] * d2[j] - d[i] * d[j])
+
+
+@jitable
+def begin(plan: FieldArrays, now: int) -> None:
+    """Levels of the present state."""
+    room, bounds = plan.room, plan.bounds
+    for b in range(bounds.nodes.shape[0]):
+        q, first = bounds.blocks[b + 1] - bounds.blocks[b], bounds.blocks[b]
+        for k in range(q):
+            room.levels[now, first + k] = 0.0
+        for j in range(bounds.starts[b], bounds.starts[b + 1]):
+            t = room.d[now, bounds.variables[j]]
+            at = bounds.places[b] + (j - bounds.starts[b]) * q
+            for k in range(q):
+                room.levels[now, first + k] += bounds.matrix[at + k] * t

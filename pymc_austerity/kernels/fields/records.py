@@ -1,0 +1,155 @@
+"""What a kernel knows of a field: rows, sums over them, priors, bounds and proposals.
+
+    eta_i = o_i + a_i . x,  x = b(theta) + C(theta) z,  z ~ N(0, R(theta)^-1),  y_i ~ f_i(eta_i)
+
+x are the elements of tables that rows use: L that are looked up, then D that all rows have (`dense`). z are
+standardised coordinates, in the order of their elimination. A matrix by x, such as H, has its elements in
+one vector: pairs of elements that are looked up together, then (L, D) of these with dense ones, then the
+lower triangle (D, D) of the dense ones.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pymc_austerity.bounds.jets.points import Points
+from pymc_austerity.bounds.jets.tape import Tape
+from pymc_austerity.kernels.fields.tree import Tree
+from pymc_austerity.target import Array, Index, Mask, Matrix, Vector
+
+Places = npt.NDArray[np.int32]
+
+
+class FieldRows(NamedTuple):
+    """Rows in the order of their cells, at the center of the expansion. It has size N."""
+
+    dense: Matrix  # (N, D): coefficients of the elements that all rows have
+    columns: Places  # (N, F): which elements a row looks up, first those with the lowest number
+    values: Matrix  # (N, F): their coefficients
+    predictors: Vector  # (N,): eta_i
+    # slopes, weights (N,): f_i' and -f_i'' there
+    slopes: Vector
+    weights: Vector
+    data: Matrix  # (n_data, N): columns that f reads
+    program: Tape  # f, to be run at points
+
+
+class Sums(NamedTuple):
+    """The log likelihood as a quadratic in d = x - x*, averaged over z, and what Taylor's differs by."""
+
+    center: Vector  # (n_x,): x*
+    hessian: Vector  # H, by elements
+    right: Vector  # (n_x,): g + H x*
+    # hessian_change, gradient_change: those of Taylor's polynomial, less H and g
+    hessian_change: Vector
+    gradient_change: Vector
+    # first, second: of each element of H, which two of x
+    first: Places
+    second: Places
+    of_pairs: Places  # (n_H,): the node that decides on each element, the lower one of two
+    of_elements: Places  # (n_x,): the lowest node that moves each element of x
+    # normal: of normal rows with a free scale, N and the residual sum at x*, in units of the precision 1
+    n_normal: float
+    squares: float
+    precision: int  # Which feature the logarithm of their precision is; -1 for other rows
+
+
+class Elements(NamedTuple):
+    """Elements of a sparse matrix: constants times features."""
+
+    rows: Index
+    columns: Index
+    coefficients: Vector
+    factors: Index  # (n, m)
+
+
+class Prior(NamedTuple):
+    """C(theta), R(theta) and b(theta)."""
+
+    map: Elements  # C, by rows: elements of x
+    precision: Elements  # R; `rows` are where its elements are stored in the tree
+    # C' H C: places in the tree, elements of H, two elements of C, and how often (`twice`: 2 or 1)
+    at: Places
+    which: Places
+    one: Places
+    other: Places
+    twice: npt.NDArray[np.int8]
+    # given (g,), numbers (g,), scales (g,): elements of x that are features, and constants
+    given: Index
+    numbers: Index
+    constants: Vector
+    # (k,): elements of H with one of these
+    with_given: Index
+
+
+class Bounds(NamedTuple):
+    """Bounds on the remainders: levels as the rows see them, e_f = F_f' d, and rates of rows."""
+
+    starts: Index  # (B + 1,): variables of each block of levels
+    variables: Index
+    blocks: Index  # (B + 1,): where its levels begin in the vector of all
+    matrix: Vector  # By variables, then levels
+    places: Index  # (B,): where the matrix of each block begins
+    nodes: Index  # (B,): the node of the tree that moves the lowest variable
+    sizes: Vector  # (B,): typical |e_f|
+    cells: Index  # (U + 1,): rows of each cell
+    of_cells: Index  # (U,): its lowest node
+    paths: Index  # (U, K): blocks that its rows see; -1 for none
+    lengths: Matrix  # (N, K): tau_if = |z_if| s_f
+    # By tiers: largest |e_f| / s_f for which bounds hold (T,), sums of K_i tau_if tau_i^2 / 2 (T, K, N + 1),
+    # and those of each cell (T, U, K)
+    reaches: Vector
+    cumulative: Array
+    totals: Array
+    rounding: float  # What rounding may add to a change of a remainder
+    always: Index  # (U,): 1 for cells that are always read
+
+
+class Law(NamedTuple):
+    """The proposal of theta: normal scores with a correlation."""
+
+    mean: Vector  # (q,)
+    spread: Vector  # (q,)
+    knots: Matrix  # (q, K): (theta - mean) / spread at equidistant scores
+    factor: Matrix  # (q, q): Cholesky factor of the correlation of scores
+    inverse: Matrix  # (q, q): its inverse
+
+
+class Room(NamedTuple):
+    """Room for two states, and for rows that are read together."""
+
+    # (2, .): fronts, c, z, eps, d, e of two states
+    fronts: Matrix
+    shifts: Matrix
+    z: Matrix
+    eps: Matrix
+    d: Matrix
+    levels: Matrix
+    elements: Matrix  # (2, .): of C
+    work: Matrix  # (3, n)
+    sizes: Matrix  # (3, B): X_f, largest |e_f| of both ends, and Y_f, in typical sizes
+    deciding: Index  # (V,)
+    base: Vector  # (V,)
+    accepted: Mask  # (V,)
+    predictors: Matrix  # (1, BLOCK)
+    data: Matrix  # (n_data, BLOCK)
+    points: Points
+
+
+class FieldArrays(NamedTuple):
+    """Numbers of a field that a kernel is handed."""
+
+    tree: Tree
+    rows: FieldRows
+    sums: Sums
+    prior: Prior
+    bounds: Bounds
+    law: Law
+    widths: Vector  # (V,): standard deviations of the proposals for eps of each node
+    kappas: Vector  # (depth + 1,): so many times rows are drawn
+    reads_all: bool
+    has_remainders: bool  # False for normal rows: none is read
+    debug: bool
+    violations: Index  # (1,)
+    room: Room

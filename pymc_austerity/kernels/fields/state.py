@@ -1,0 +1,139 @@
+"""The coordinates of a chain on a field: z given theta, with the likelihood's quadratic.
+
+With V = g . d - d' H d / 2, d = x - x*, x = b + C z and P = R + C' H C = L L',
+
+    L' z = c + eps,  L c = C' (g + H (x* - b)),
+    log p(theta, eps) = log p^(theta) - |eps|^2 / 2 + [sum of l_i - V](x),
+    log p^(theta) = log prior(theta) - log |L| + |c|^2 / 2 + V at z = 0.
+
+Nothing is divided by a scale, and nothing is neglected. eps of a node moves z of this node and of those below.
+"""
+
+import math
+
+import numpy as np
+
+from pymc_austerity.compilation import jitable
+from pymc_austerity.kernels.fields.records import Elements, FieldArrays, Prior, Sums
+from pymc_austerity.kernels.fields.tree import backward, factorise, forward
+from pymc_austerity.target import Vector
+
+
+@jitable
+def write_elements(elements: Elements, features: Vector, result: Vector) -> None:
+    """Elements of a matrix at theta."""
+    for k in range(elements.coefficients.shape[0]):
+        value = elements.coefficients[k]
+        for j in range(elements.factors.shape[1]):
+            value *= features[elements.factors[k, j]]
+        result[k] = value
+
+
+@jitable
+def write_precision(sums: Sums, prior: Prior, features: Vector, elements: Vector, front: Vector) -> float:
+    """P = R + C' H C; `elements` are those of C. The precision of normal rows is returned."""
+    front[:] = 0.0
+    scale = math.exp(features[sums.precision]) if sums.precision >= 0 else 1.0
+    for k in range(prior.at.shape[0]):
+        value = sums.hessian[prior.which[k]] * elements[prior.one[k]] * elements[prior.other[k]]
+        front[prior.at[k]] += prior.twice[k] * scale * value
+    own = prior.precision
+    for k in range(own.coefficients.shape[0]):
+        value = own.coefficients[k]
+        for j in range(own.factors.shape[1]):
+            value *= features[own.factors[k, j]]
+        front[own.rows[k]] += value
+    return scale
+
+
+@jitable
+def write_location(
+    sums: Sums, prior: Prior, features: Vector, elements: Vector, right: Vector, work: Vector
+) -> float:
+    """C' (g + H (x* - b)) in `right` (n_z,), with precision one; V at z = 0, but for a constant.
+
+    `work` (n_x,) is written over.
+    """
+    work[:] = sums.right
+    total = 0.0
+    if prior.given.shape[0] > 0:
+        b = np.zeros(work.shape[0])
+        for k in range(prior.given.shape[0]):
+            b[prior.given[k]] += prior.constants[k] * features[prior.numbers[k]]
+        for p in range(b.shape[0]):
+            total += b[p] * sums.right[p]
+        for h in prior.with_given:
+            i, j = sums.first[h], sums.second[h]
+            value = sums.hessian[h]
+            work[i] -= value * b[j]
+            total -= (0.5 if i == j else 1.0) * value * b[i] * b[j]
+            if i != j:
+                work[j] -= value * b[i]
+    right[:] = 0.0
+    own = prior.map
+    for k in range(elements.shape[0]):
+        right[own.columns[k]] += elements[k] * work[own.rows[k]]
+    return total
+
+
+@jitable
+def log_marginal(plan: FieldArrays, features: Vector, side: int) -> float:
+    """Log p^(theta) without the prior of theta; the factor L and c go to one side of the room."""
+    room, sums, prior, tree = plan.room, plan.sums, plan.prior, plan.tree
+    write_elements(prior.map, features, room.elements[side])
+    elements, front = room.elements[side], room.fronts[side]
+    scale = write_precision(sums, prior, features, elements, front)
+    nothing = np.full(room.shifts.shape[1], -1.0)
+    log_volume = factorise(tree, front, nothing)
+    if math.isnan(log_volume):
+        return -math.inf
+    right, work = room.work[0], np.empty(sums.center.shape[0])
+    total = scale * write_location(sums, prior, features, elements, right, work)
+    for k in range(right.shape[0]):
+        right[k] *= scale
+    forward(tree, front, right, room.shifts[side])
+    for k in range(right.shape[0]):
+        total += 0.5 * room.shifts[side, k] ** 2
+    if sums.precision >= 0:
+        total += 0.5 * sums.n_normal * math.log(scale) - 0.5 * scale * sums.squares
+    return total - log_volume
+
+
+@jitable
+def write_state(plan: FieldArrays, features: Vector, side: int) -> None:
+    """Z and d of one side of the room, from its eps and factor."""
+    room = plan.room
+    right = room.work[0]
+    for k in range(right.shape[0]):
+        right[k] = room.shifts[side, k] + room.eps[side, k]
+    backward(plan.tree, room.fronts[side], right, room.z[side])
+    write_displacements(plan, features, side)
+
+
+@jitable
+def write_displacements(plan: FieldArrays, features: Vector, side: int) -> None:
+    """D = b + C z - x* of one side of the room."""
+    room, prior, own = plan.room, plan.prior, plan.prior.map
+    d = room.d[side]
+    for p in range(d.shape[0]):
+        d[p] = -plan.sums.center[p]
+    for k in range(prior.given.shape[0]):
+        d[prior.given[k]] += prior.constants[k] * features[prior.numbers[k]]
+    for k in range(own.coefficients.shape[0]):
+        d[own.rows[k]] += room.elements[side, k] * room.z[side, own.columns[k]]
+
+
+@jitable
+def write_eps(plan: FieldArrays, side: int) -> None:
+    """Eps = L' z - c of one side of the room."""
+    room, tree = plan.room, plan.tree
+    z, front, eps = room.z[side], room.fronts[side], room.eps[side]
+    for k in range(eps.shape[0]):
+        eps[k] = -room.shifts[side, k]
+    for v in range(tree.first.shape[0]):
+        q, start, o, f = tree.size[v], tree.starts[v], tree.fronts[v], tree.first[v]
+        for j in range(q):
+            for i in range(j, q):
+                eps[f + j] += front[o + i * q + j] * z[f + i]
+            for i in range(tree.starts[v + 1] - start):
+                eps[f + j] += front[o + (q + i) * q + j] * z[tree.below[start + i]]

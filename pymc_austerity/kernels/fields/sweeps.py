@@ -1,0 +1,112 @@
+"""A sweep over a field: theta with the root, then the nodes of each depth; see `moves`."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_austerity.compilation import jitable
+from pymc_austerity.kernels.fields.law import propose
+from pymc_austerity.kernels.fields.moves import begin, move_level, move_root
+from pymc_austerity.kernels.fields.records import FieldArrays
+from pymc_austerity.kernels.fields.state import log_marginal, write_displacements, write_eps
+from pymc_austerity.target import Target, Vector
+
+
+class FieldMemory(NamedTuple):
+    """What a chain on a field remembers: standardised coordinates, and the values that they belong to."""
+
+    q: Vector  # (D,): values of the model that were returned; NaN before the first
+    theta: Vector
+    z: Vector
+
+
+class FieldOutcome(NamedTuple):
+    """Outcome of several sweeps in a row; up to `psi` as in `kernels.metropolis.Outcome`."""
+
+    q: Vector
+    n_accepted: int
+    n_used: int
+    n_stages: int
+    n_exhausted: int
+    n_clipped: int
+    accepted: bool
+    log_ratio_mean: float
+    log_ratio_se: float
+    psi: float
+    shared_n_used: int
+    plate_n_used: int
+    plate_accepted: float
+    whole_groups: int
+
+
+@jitable
+def field_sweeps(
+    n_transitions: int,
+    tune: bool,
+    rng: np.random.Generator,
+    q: Vector,
+    args: tuple[Any, ...],
+    field: FieldArrays,
+    memory: FieldMemory,
+    target: Target,
+) -> FieldOutcome:
+    """Run sweeps from what the memory holds.
+
+    Parameters
+    ----------
+    n_transitions : int
+        Sweeps.
+    tune : bool
+        Is not looked at: all is fitted before the chain begins.
+    rng : numpy.random.Generator
+    q : ndarray
+        Is returned as it is: the state is in `memory`.
+    args : tuple
+        Handed to the functions of `target`.
+    field : FieldArrays
+    memory : FieldMemory
+        Of the chain; theta and z are written to.
+    target : Target
+        ``global_log_ratio(theta_new, theta, args)`` is that of the prior of theta, ``features(theta, args)``
+        are those of the maps.
+    """
+    theta, other = memory.theta, np.empty(memory.theta.shape[0])
+    room, tree = field.room, field.tree
+    depth = 0
+    for v in range(tree.depth.shape[0]):
+        depth = max(depth, tree.depth[v])
+    now = 0
+    features = target.features(theta, args)
+    height = log_marginal(field, features, now)
+    room.z[now] = memory.z
+    write_eps(field, now)
+    write_displacements(field, features, now)
+    begin(field, now)
+    n_accepted, accepted, log_ratio, depths = 0, False, math.nan, 0.0
+    of_root, of_levels = np.zeros(4), np.zeros(4)
+    for _ in range(n_transitions):
+        accepted = False
+        ratio = propose(rng, field.law, theta, other)
+        ratio += target.global_log_ratio(other, theta, args)
+        if math.isfinite(ratio):
+            proposed = target.features(other, args)
+            new_height = log_marginal(field, proposed, 1 - now)
+            log_ratio = ratio + new_height - height
+            if math.isfinite(log_ratio):
+                accepted = move_root(rng, field, now, proposed, log_ratio, of_root)
+                if accepted:
+                    now, height = 1 - now, new_height
+                    theta[:] = other
+                    features = proposed
+        n_accepted += int(accepted)
+        for level in range(1, depth + 1):
+            move_level(rng, field, now, level, features, of_levels)
+    memory.z[:] = room.z[now]
+    if of_levels[2] > 0.0:
+        depths = of_levels[3] / of_levels[2]
+    n_root, n_levels = int(of_root[0]), int(of_levels[0])
+    return FieldOutcome(
+        q, n_accepted, n_root + n_levels, n_transitions, 0, 0, accepted, log_ratio, 0.0, math.nan,
+        n_root, n_levels, depths * n_transitions, int(of_root[1] + of_levels[1]),
+    )  # fmt: skip

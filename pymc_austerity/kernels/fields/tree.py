@@ -1,0 +1,320 @@
+"""Sparse Cholesky on a fixed tree of dense nodes: factors, solutions, and elements of the inverse.
+
+Variables are numbered in the order of elimination, so that those of a node are consecutive and its parent
+comes later. A column of the factor meets variables of its own node and of ancestors. Those of the ancestors
+are the same for all columns of a node: `below`. The columns of node v are stored as one dense front, row by
+row: size + len(below) rows of `size` numbers, from `fronts[v]` on.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.compilation import jitable
+from pymc_austerity.target import Index, Vector
+
+
+class Tree(NamedTuple):
+    """Nodes in the order of elimination; the root comes last."""
+
+    # first, size (V,): variables of each node
+    first: Index
+    size: Index
+    starts: Index  # (V + 1,): where `below` of each node begins
+    below: Index  # Variables of ancestors, ascending
+    fronts: Index  # (V + 1,): where the columns of each node are stored
+    parent: Index  # (V,): -1 for the root
+    depth: Index  # (V,): 0 for the root
+    node_of: Index  # (n,): of each variable
+    # `below` of each node in segments, one for each ancestor that owns the variables (S,), and where those
+    # of a node begin (V + 1,)
+    segments: Index
+    owner: Index
+    begin: Index  # (S,): within `below` of the node
+    end: Index  # (S,)
+    places: Index  # (S,): where in `rows` those of a segment begin
+    rows: Index  # Rows of the owner's front, of the variables from `begin` on to the last
+
+
+@jitable
+def position(tree: Tree, a: int, b: int) -> int:
+    """Where the element of variables a <= b is stored; -1 if the tree has none."""
+    v = tree.node_of[a]
+    size, row = tree.size[v], b - tree.first[v]
+    if row >= size:
+        start, stop = tree.starts[v], tree.starts[v + 1]
+        k = np.searchsorted(tree.below[start:stop], b)
+        if k == stop - start or tree.below[start + k] != b:
+            return -1
+        row = size + k
+    return tree.fronts[v] + row * size + a - tree.first[v]
+
+
+@jitable
+def factorise(tree: Tree, front: Vector, least: Vector) -> float:
+    """Cholesky's factor in place of a matrix; the sum of the logarithms of its diagonal.
+
+    A column with a pivot of `least` (n,) or less becomes zero; NaN is returned if `least` is below zero there.
+    """
+    total = 0.0
+    for v in range(tree.first.shape[0]):
+        q, start, o = tree.size[v], tree.starts[v], tree.fronts[v]
+        r = tree.starts[v + 1] - start
+        for j in range(q):
+            oj = o + j * q
+            pivot = front[oj + j]
+            for k in range(j):
+                pivot -= front[oj + k] * front[oj + k]
+            for k in range(j + 1, q):
+                front[oj + k] = 0.0
+            limit = least[tree.first[v] + j]
+            if limit < 0.0 and not pivot > 0.0:
+                return math.nan
+            if not pivot > limit:
+                for i in range(j, q + r):
+                    front[o + i * q + j] = 0.0
+                continue
+            root = math.sqrt(pivot)
+            total += math.log(root)
+            front[oj + j] = root
+            for i in range(j + 1, q + r):
+                oi = o + i * q
+                t = front[oi + j]
+                for k in range(j):
+                    t -= front[oi + k] * front[oj + k]
+                front[oi + j] = t / root
+        _subtract_products(tree, front, v)
+    return total
+
+
+@jitable
+def _subtract_products(tree: Tree, front: Vector, v: int) -> None:
+    """What the columns of a node take from its ancestors."""
+    q, start, o = tree.size[v], tree.starts[v], tree.fronts[v]
+    r = tree.starts[v + 1] - start
+    for s in range(tree.segments[v], tree.segments[v + 1]):
+        w, begin, end, place = tree.owner[s], tree.begin[s], tree.end[s], tree.places[s]
+        size, first = tree.size[w], tree.first[w]
+        for b in range(begin, r):
+            row = tree.fronts[w] + tree.rows[place + b - begin] * size - first
+            ob = o + (q + b) * q
+            for a in range(begin, min(b + 1, end)):
+                oa, t = o + (q + a) * q, 0.0
+                for k in range(q):
+                    t += front[ob + k] * front[oa + k]
+                front[row + tree.below[start + a]] -= t
+
+
+@jitable
+def forward(tree: Tree, front: Vector, right: Vector, result: Vector) -> None:
+    """Solve L result = right, which is written over. Zero columns give zero."""
+    for v in range(tree.first.shape[0]):
+        q, start, o, f = tree.size[v], tree.starts[v], tree.fronts[v], tree.first[v]
+        for j in range(q):
+            t = right[f + j]
+            for k in range(j):
+                t -= front[o + j * q + k] * result[f + k]
+            pivot = front[o + j * q + j]
+            result[f + j] = t / pivot if pivot > 0.0 else 0.0
+        for i in range(tree.starts[v + 1] - start):
+            t, oi = 0.0, o + (q + i) * q
+            for k in range(q):
+                t += front[oi + k] * result[f + k]
+            right[tree.below[start + i]] -= t
+
+
+@jitable
+def backward(tree: Tree, front: Vector, right: Vector, result: Vector) -> None:
+    """Solve L' result = right."""
+    for v in range(tree.first.shape[0] - 1, -1, -1):
+        q, start, o, f = tree.size[v], tree.starts[v], tree.fronts[v], tree.first[v]
+        r = tree.starts[v + 1] - start
+        for j in range(q - 1, -1, -1):
+            t = right[f + j]
+            for i in range(j + 1, q):
+                t -= front[o + i * q + j] * result[f + i]
+            for i in range(r):
+                t -= front[o + (q + i) * q + j] * result[tree.below[start + i]]
+            result[f + j] = t / front[o + j * q + j]
+
+
+@jitable
+def selected_inverse(tree: Tree, front: Vector, result: Vector) -> None:
+    """Elements of (L L')^-1 that are stored, by nodes from the root on (Takahashi's equations)."""
+    widest = 0
+    for v in range(tree.first.shape[0]):
+        widest = max(widest, tree.starts[v + 1] - tree.starts[v] + tree.size[v])
+    above, solved = np.zeros((widest, widest)), np.zeros((widest, widest))
+    inverse = np.zeros((widest, widest))
+    for v in range(tree.first.shape[0] - 1, -1, -1):
+        q, start, o = tree.size[v], tree.starts[v], tree.fronts[v]
+        r = tree.starts[v + 1] - start
+        for s in range(tree.segments[v], tree.segments[v + 1]):
+            w, begin, place = tree.owner[s], tree.begin[s], tree.places[s]
+            for b in range(begin, r):
+                row = tree.fronts[w] + tree.rows[place + b - begin] * tree.size[w] - tree.first[w]
+                for a in range(begin, min(b + 1, tree.end[s])):
+                    above[b, a] = above[a, b] = result[row + tree.below[start + a]]
+        for j in range(q):
+            for i in range(j):
+                inverse[i, j] = 0.0
+            inverse[j, j] = 1.0 / front[o + j * q + j]
+            for i in range(j + 1, q):
+                t = 0.0
+                for k in range(j, i):
+                    t -= front[o + i * q + k] * inverse[k, j]
+                inverse[i, j] = t / front[o + i * q + i]
+        for i in range(r):
+            for j in range(q):
+                t = 0.0
+                for k in range(j, q):
+                    t += front[o + (q + i) * q + k] * inverse[k, j]
+                solved[i, j] = t
+        for j in range(q):
+            for i in range(r):
+                t = 0.0
+                for k in range(r):
+                    t -= above[i, k] * solved[k, j]
+                result[o + (q + i) * q + j] = t
+        for j in range(q):
+            for i in range(j, q):
+                t = 0.0
+                for k in range(i, q):
+                    t += inverse[k, i] * inverse[k, j]
+                for k in range(r):
+                    t -= solved[k, i] * result[o + (q + k) * q + j]
+                result[o + i * q + j] = t
+
+
+# Symbolic analysis: which elements of the factor are not zero.
+
+
+def tree_of(indptr: Index, indices: Index, sizes: Index) -> Tree:
+    """The tree of a symmetric matrix.
+
+    Parameters
+    ----------
+    indptr, indices : ndarray of int
+        Places of its elements that are not zero, by rows, in the order of elimination.
+    sizes : ndarray of int (V,)
+        Variables of each node. The last node is the root, and may have none.
+    """
+    sizes = np.asarray(sizes, dtype=np.int64)
+    first = np.concatenate([[0], np.cumsum(sizes)])[:-1]
+    node_of = np.repeat(np.arange(len(sizes)), sizes)
+    starts, below, parent = _columns(
+        np.asarray(indptr, np.int64), np.asarray(indices, np.int64), first, sizes, node_of
+    )
+    fronts = np.concatenate([[0], np.cumsum(sizes * (sizes + np.diff(starts)))])
+    depth = np.zeros(len(sizes), np.int64)
+    _write_depths(parent, depth)
+    return Tree(
+        first, sizes, starts, below, fronts, parent, depth, node_of,
+        *_segments(first, sizes, starts, below, node_of),
+    )  # fmt: skip
+
+
+@entry
+def _columns(
+    indptr: Index, indices: Index, first: Index, sizes: Index, node_of: Index
+) -> tuple[Index, Index, Index]:
+    """`starts`, `below` and `parent` of a tree: columns meet what theirs or their children's do."""
+    n_nodes, n = sizes.shape[0], node_of.shape[0]
+    starts, parent = np.zeros(n_nodes + 1, np.int64), np.full(n_nodes, n_nodes - 1)
+    parent[n_nodes - 1] = -1
+    child, sibling = np.full(n_nodes, -1), np.full(n_nodes, -1)
+    below, seen, some = np.empty(4 * n + 16, np.int64), np.full(n, -1), np.empty(n, np.int64)
+    for v in range(n_nodes):
+        k, stop = 0, first[v] + sizes[v]
+        for a in range(first[v], stop):
+            for p in range(indptr[a], indptr[a + 1]):
+                b = indices[p]
+                if b >= stop and seen[b] != v:
+                    seen[b] = v
+                    some[k] = b
+                    k += 1
+        c = child[v]
+        while c >= 0:
+            for p in range(starts[c], starts[c + 1]):
+                b = below[p]
+                if b >= stop and seen[b] != v:
+                    seen[b] = v
+                    some[k] = b
+                    k += 1
+            c = sibling[c]
+        starts[v + 1] = starts[v] + k
+        if starts[v + 1] > below.shape[0]:
+            longer = np.empty(2 * starts[v + 1], np.int64)
+            longer[: starts[v]] = below[: starts[v]]
+            below = longer
+        below[starts[v] : starts[v + 1]] = np.sort(some[:k])
+        if k > 0:
+            parent[v] = node_of[below[starts[v]]]
+        if parent[v] >= 0:
+            sibling[v] = child[parent[v]]
+            child[parent[v]] = v
+    return starts, below[: starts[n_nodes]].copy(), parent
+
+
+@entry
+def _write_depths(parent: Index, depth: Index) -> None:
+    for v in range(parent.shape[0] - 1, -1, -1):
+        if parent[v] >= 0:
+            depth[v] = depth[parent[v]] + 1
+
+
+@entry
+def _segments(
+    first: Index, sizes: Index, starts: Index, below: Index, node_of: Index
+) -> tuple[Index, Index, Index, Index, Index, Index]:
+    n_nodes, n_segments, n_rows = sizes.shape[0], 0, 0
+    for v in range(n_nodes):
+        last = -1
+        for k in range(starts[v], starts[v + 1]):
+            if node_of[below[k]] != last:
+                last = node_of[below[k]]
+                n_segments += 1
+                n_rows += starts[v + 1] - k
+    segments, rows = np.zeros(n_nodes + 1, np.int64), np.empty(n_rows, np.int64)
+    owner, begin = np.empty(n_segments, np.int64), np.empty(n_segments, np.int64)
+    end, places = np.empty(n_segments, np.int64), np.empty(n_segments, np.int64)
+    s, place = 0, 0
+    for v in range(n_nodes):
+        start, r, k = starts[v], starts[v + 1] - starts[v], 0
+        while k < r:
+            w = node_of[below[start + k]]
+            e = k
+            while e < r and node_of[below[start + e]] == w:
+                e += 1
+            owner[s], begin[s], end[s], places[s] = w, k, e, place
+            for i in range(k, e):
+                rows[place + i - k] = below[start + i] - first[w]
+            own = below[starts[w] : starts[w + 1]]
+            for i in range(e, r):
+                rows[place + i - k] = sizes[w] + np.searchsorted(own, below[start + i])
+            place += r - k
+            s += 1
+            k = e
+        segments[v + 1] = s
+    return segments, owner, begin, end, places, rows
+
+
+@entry
+def write_positions(tree: Tree, a: Index, b: Index, result: Index) -> None:
+    """Where elements of pairs of variables are stored."""
+    for k in range(a.shape[0]):
+        result[k] = position(tree, min(a[k], b[k]), max(a[k], b[k]))
+
+
+@jitable
+def deciding(tree: Tree, level: int, result: Index) -> None:
+    """The ancestor at a depth of each node (V,); -1 for nodes above."""
+    for v in range(tree.first.shape[0] - 1, -1, -1):
+        if tree.depth[v] < level:
+            result[v] = -1
+        elif tree.depth[v] == level:
+            result[v] = v
+        else:
+            result[v] = result[tree.parent[v]]

@@ -1,0 +1,329 @@
+"""Bounds on the remainders of rows, by the levels that rows see.
+
+The bounds need d alone, not the tree of the moves. Let F F' = sum of w_i a_i a_i', of the rows alone, with
+w_i > 0 in every row. The order is one of its own: levels of the finest factor first, then those of the next,
+and last what all rows have. With e = F' d and z_i = F^-1 a_i it is t_i = z_i . e, and by blocks of levels
+|t_i| <= sum of |z_if| |e_f|. What is constant within a finer level has no pivot: its column becomes zero, and
+it is in no bound. So a row sees few blocks: its own levels, and what all rows have.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from pymc_austerity import work
+from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.bounds.jets.efforts import row_bounds
+from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.kernels.fields import state as states
+from pymc_austerity.kernels.fields import tree as trees
+from pymc_austerity.kernels.fields.records import Bounds, FieldArrays
+from pymc_austerity.kernels.fields.tree import Tree, tree_of, write_positions
+from pymc_austerity.mode.fields.fit import FieldFit, log_marginal
+from pymc_austerity.mode.fields.layout import Layout, add_products
+from pymc_austerity.target import Index, Matrix, Vector
+
+write_state, factorise = entry(states.write_state), entry(trees.factorise)
+
+# Reaches of the tiers, in typical sizes; draws by which these are found.
+_REACHES, _DRAWS = np.array([3.0, 6.0]), 60
+# A pivot that is so small, beside its diagonal, is none; what is left of a row, beside its size, is none.
+_NO_PIVOT, _NOTHING = 1e-13, 1e-11
+# Weights of rows are at least this share of their mean.
+_LEAST = 0.05
+_INFLATION, _ROUNDING, _TINY = 1.0 + 1e-9, 1e-12, 1e-150
+_CHUNK, _OF_ROW, _SEED = 8192, 200.0, 2026
+
+
+class _Levels(NamedTuple):
+    """The factor of the rows' own information, in the order of its elimination."""
+
+    tree: Tree
+    variables: Index  # (n_x,): which element of x comes first, second, ...
+    place: Index  # Its inverse
+    front: Vector
+    sizes: Vector  # Diagonal of the matrix
+    block: Index  # (V,): number of each node with a pivot; -1 for others
+
+
+def field_bounds(fit: FieldFit) -> Bounds:
+    """Bounds at the fitted center."""
+    layout, plan = fit.layout, fit.plan
+    n = len(layout.rows)
+    work.spend(_OF_ROW * n, "Bounds of a field")
+    levels = _levels(layout, plan)
+    found = _blocks(levels, plan)
+    depth = _longest(levels.tree, levels.block)
+    paths, lengths, is_always = np.full((n, depth), -1), np.zeros((n, depth)), np.zeros(n, np.bool_)
+    _write_lengths(
+        levels, levels.place, layout.columns.x, layout.lookups, layout.columns.values, layout.n_lookups,
+        paths, lengths, is_always,
+    )  # fmt: skip
+    cells = layout.cells
+    bounds = found._replace(
+        cells=cells,
+        of_cells=layout.of_cells,
+        paths=np.ascontiguousarray(paths[cells[:-1]]),
+        always=_always(layout, found, paths, is_always),
+    )
+    sizes = _typical(fit, bounds)
+    tau = np.maximum(lengths * sizes[np.maximum(paths, 0)] * _INFLATION, _TINY)
+    tau[paths < 0] = 0.0
+    totals, cumulative, is_infinite = _rates(layout, plan, tau)
+    always = np.maximum(bounds.always, np.maximum.reduceat(is_infinite.astype(np.int64), cells[:-1]))
+    return bounds._replace(
+        always=always, sizes=sizes, lengths=tau, reaches=_REACHES, cumulative=cumulative, totals=totals,
+        rounding=_ROUNDING * (1.0 + float(np.abs(plan.rows.predictors).max(initial=0.0))),
+    )  # fmt: skip
+
+
+def _levels(layout: Layout, plan: FieldArrays) -> _Levels:
+    n_x, columns = len(layout.elements), layout.lookups
+    apart, sizes = [], []
+    for own in layout.factors:
+        _, at = np.unique(columns[:, own[0]], return_index=True)
+        apart.append(columns[at][:, list(own)].ravel().astype(np.int64))
+        sizes += [len(own)] * len(at)
+    rest = np.setdiff1d(np.arange(n_x), np.concatenate([np.zeros(0, np.int64), *apart]))
+    variables = np.concatenate([*apart, rest]).astype(np.int64)
+    place = np.empty(n_x, np.int64)
+    place[variables] = np.arange(n_x)
+    first, second = place[layout.first], place[layout.second]
+    pattern = sparse.csr_array((np.ones(len(first)), (first, second)), (n_x, n_x))
+    pattern = sparse.csr_array(pattern + pattern.T)
+    tree = tree_of(pattern.indptr, pattern.indices, np.array([*sizes, len(rest)]))
+    weights = plan.rows.weights
+    least = _LEAST * max(float(np.abs(weights).mean()), 1e-300)
+    hessian, unused = np.zeros(len(layout.first)), np.zeros(n_x)
+    weights = np.maximum(weights, least)
+    add_products(
+        (layout.combinations, layout.pairs, layout.n_lookups),
+        (layout.columns.x, layout.lookups, layout.columns.values), weights, weights, unused, hessian,
+    )  # fmt: skip
+    front, where = np.zeros(tree.fronts[-1]), np.empty(len(first), np.int64)
+    write_positions(tree, first, second, where)
+    np.add.at(front, where, hessian)
+    diagonal = np.zeros(n_x)
+    own = layout.first == layout.second
+    diagonal[first[own]] = hessian[own]
+    factorise(tree, front, _NO_PIVOT * diagonal + 1e-300)
+    block = np.full(len(tree.first), -1)
+    _number_blocks(tree, front, block)
+    return _Levels(tree, variables, place, front, diagonal, block)
+
+
+@entry
+def _number_blocks(tree: Tree, front: Vector, block: Index) -> None:
+    n = 0
+    for v in range(block.shape[0]):
+        q, o = tree.size[v], tree.fronts[v]
+        for j in range(q):
+            if front[o + j * q + j] > 0.0 and block[v] < 0:
+                block[v] = n
+                n += 1
+
+
+@entry
+def _longest(tree: Tree, block: Index) -> int:
+    """Blocks on a path, at most."""
+    found, longest = np.zeros(block.shape[0], np.int64), 0
+    for v in range(block.shape[0] - 1, -1, -1):
+        found[v] = 1 if block[v] >= 0 else 0
+        if tree.parent[v] >= 0:
+            found[v] += found[tree.parent[v]]
+        longest = max(longest, found[v])
+    return longest
+
+
+def _blocks(levels: _Levels, plan: FieldArrays) -> Bounds:
+    """Blocks of levels as linear functions of d."""
+    tree, nodes = levels.tree, plan.sums.of_elements.astype(np.int64)
+    n = int(levels.block.max(initial=-1)) + 1
+    starts, blocks, places = (np.zeros(n + 1, np.int64) for _ in range(3))
+    n_numbers, n_variables = int(tree.fronts[-1]), len(tree.below) + len(levels.variables)
+    variables, matrix = np.empty(n_variables, np.int64), np.empty(n_numbers)
+    of_blocks = np.empty(n, np.int64)
+    _write_blocks(levels, nodes, starts, blocks, places, variables, matrix, of_blocks)
+    return plan.bounds._replace(
+        starts=starts, variables=variables[: starts[-1]].copy(), blocks=blocks,
+        matrix=matrix[: places[-1]].copy(), places=places[:-1].copy(), nodes=of_blocks, sizes=np.ones(n),
+    )  # fmt: skip
+
+
+@entry
+def _write_blocks(
+    levels: _Levels,
+    nodes: Index,
+    starts: Index,
+    blocks: Index,
+    places: Index,
+    variables: Index,
+    matrix: Vector,
+    of_blocks: Index,
+) -> None:
+    tree, front = levels.tree, levels.front
+    for v in range(levels.block.shape[0]):
+        b = levels.block[v]
+        if b < 0:
+            continue
+        q, o, first, start = tree.size[v], tree.fronts[v], tree.first[v], tree.starts[v]
+        own = np.empty(q, np.int64)
+        n = 0
+        for j in range(q):
+            if front[o + j * q + j] > 0.0:
+                own[n] = j
+                n += 1
+        at, k, lowest = places[b], starts[b], nodes.max() + 1
+        for i in range(q + tree.starts[v + 1] - start):
+            is_zero = True
+            for j in range(n):
+                if front[o + i * q + own[j]] != 0.0:
+                    is_zero = False
+            if is_zero:
+                continue
+            variable = levels.variables[first + i if i < q else tree.below[start + i - q]]
+            variables[k] = variable
+            lowest = min(lowest, nodes[variable])
+            for j in range(n):
+                matrix[at + j] = front[o + i * q + own[j]]
+            at += n
+            k += 1
+        starts[b + 1], places[b + 1], blocks[b + 1], of_blocks[b] = k, at, blocks[b] + n, lowest
+
+
+@entry
+def _write_lengths(
+    levels: _Levels,
+    place: Index,
+    dense: Matrix,
+    lookups: np.ndarray,
+    values: Matrix,
+    n_lookups: int,
+    paths: Index,
+    lengths: Matrix,
+    is_always: np.ndarray,
+) -> None:
+    """|z_if| of all rows, with the blocks on their paths; whether something is left of a row without pivot."""
+    tree, front = levels.tree, levels.front
+    z = np.zeros(levels.variables.shape[0])
+    for i in range(dense.shape[0]):
+        lowest, size = z.shape[0] - 1, 0.0
+        for f in range(lookups.shape[1]):
+            p = place[lookups[i, f]]
+            z[p] += values[i, f]
+            size += abs(values[i, f])
+            lowest = min(lowest, p)
+        for k in range(dense.shape[1]):
+            z[place[n_lookups + k]] += dense[i, k]
+            size += abs(dense[i, k])
+        v, f = tree.node_of[lowest], 0
+        while v >= 0:
+            q, o, first, start = tree.size[v], tree.fronts[v], tree.first[v], tree.starts[v]
+            total = 0.0
+            for j in range(q):
+                t = z[first + j]
+                for k in range(j):
+                    t -= front[o + j * q + k] * z[first + k]
+                pivot = front[o + j * q + j]
+                if pivot > 0.0:
+                    z[first + j] = t / pivot
+                    total += z[first + j] ** 2
+                else:
+                    z[first + j] = 0.0
+                    is_always[i] = is_always[i] or abs(t) > _NOTHING * size
+            for k in range(tree.starts[v + 1] - start):
+                t = 0.0
+                for j in range(q):
+                    t += front[o + (q + k) * q + j] * z[first + j]
+                z[tree.below[start + k]] -= t
+            for j in range(q):
+                z[first + j] = 0.0
+            if levels.block[v] >= 0:
+                lengths[i, f], paths[i, f] = np.sqrt(total), levels.block[v]
+                f += 1
+            v = tree.parent[v]
+
+
+def _always(layout: Layout, found: Bounds, paths: Index, is_always: np.ndarray) -> Index:
+    """Cells that are read at every move: those of rows that are not bounded."""
+    cells = layout.cells
+    of_cells = np.add.reduceat(is_always.astype(np.int64), cells[:-1])
+    own = paths[cells[:-1]]
+    of_cells += np.add.reduceat(
+        np.any(paths != np.repeat(own, np.diff(cells), axis=0), axis=1).astype(np.int64), cells[:-1]
+    )
+    parent = layout.tree.parent
+    for k in range(own.shape[1]):  # a block must move with a node above that of its cell
+        nodes, at = found.nodes[np.maximum(own[:, k], 0)], layout.of_cells.copy()
+        is_above = own[:, k] < 0
+        while True:
+            is_above |= at == nodes
+            active = ~is_above & (at >= 0) & (at < nodes)
+            if not active.any():
+                break
+            at[active] = parent[at[active]]
+        of_cells += ~is_above
+    return np.minimum(of_cells, 1)
+
+
+def _typical(fit: FieldFit, bounds: Bounds) -> Vector:
+    """Root mean squares of |e_f| at the fitted theta."""
+    plan, layout = fit.plan, fit.layout
+    rng, features = np.random.default_rng(_SEED), fit.features(fit.theta)
+    log_marginal(plan, features, 0)
+    room, total = plan.room, np.zeros(len(bounds.nodes))
+    for _ in range(_DRAWS):
+        room.eps[0] = rng.standard_normal(room.eps.shape[1])
+        write_state(plan, features, 0)
+        _add_squares(bounds, room.d[0], total)
+    return np.sqrt(np.maximum(total / _DRAWS, 1e-60))
+
+
+@entry
+def _add_squares(bounds: Bounds, d: Vector, total: Vector) -> None:
+    for b in range(total.shape[0]):
+        q = bounds.blocks[b + 1] - bounds.blocks[b]
+        for k in range(q):
+            e = 0.0
+            for j in range(bounds.starts[b], bounds.starts[b + 1]):
+                e += bounds.matrix[bounds.places[b] + (j - bounds.starts[b]) * q + k] * d[bounds.variables[j]]
+            total[b] += e * e
+
+
+def _rates(layout: Layout, plan: FieldArrays, tau: Matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Totals of cells, and cumulative sums, of K_i tau_if tau_i^2 / 2 by tiers; which rows have no bound."""
+    n, depth = tau.shape
+    own = np.maximum(tau.sum(axis=1), _TINY)
+    is_infinite = np.zeros(n, np.bool_)
+    data = layout.columns.data
+    function = RowFunction(
+        name="rows", n_rows=n, n_dim=1, n_predictors=1, rows=_no_rows, data=lambda some: data[:, some],
+        expression=layout.columns.expression, others=(), offset_fixed=True,
+    )  # fmt: skip
+
+    def sample(some: Index) -> tuple[Matrix, Matrix, Matrix]:
+        return (
+            plan.rows.predictors[some, None].copy(),
+            own[some, None, None].copy(),
+            np.ascontiguousarray(data[:, some]),
+        )
+
+    bounds = row_bounds(function, 3, _REACHES, sample)
+    totals = np.zeros((len(_REACHES), len(layout.of_cells), depth))
+    cumulative = np.zeros((len(_REACHES), depth, n + 1))
+    for start in range(0, n, _CHUNK):
+        some = np.arange(start, min(start + _CHUNK, n))
+        found = bounds(*sample(some))  # K_i tau_i^3
+        is_infinite[some] = ~np.isfinite(found).all(axis=0)
+        found[:, is_infinite[some]] = 0.0
+        rate = 0.5 * _INFLATION * found[:, :, None] * (tau[some] / own[some, None])[None] + 1e-290
+        cumulative[:, :, some + 1] = rate.transpose(0, 2, 1)
+    if depth:
+        totals[:] = np.add.reduceat(cumulative[:, :, 1:], layout.cells[:-1], axis=2).transpose(0, 2, 1)
+    np.cumsum(cumulative, axis=2, out=cumulative)
+    return totals, cumulative, is_infinite
+
+
+def _no_rows(positions: Index) -> Matrix:
+    raise NotImplementedError("Rows of a field have no design over all effects.")

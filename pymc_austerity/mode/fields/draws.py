@@ -1,0 +1,66 @@
+"""Draws of the distribution that is fitted to a field."""
+
+import numpy as np
+
+from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.bounds.jets.points import BLOCK, run_at_points
+from pymc_austerity.kernels.fields import law as laws
+from pymc_austerity.kernels.fields.decisions import moved
+from pymc_austerity.kernels.fields.records import FieldArrays, Law
+from pymc_austerity.kernels.fields.state import log_marginal, write_state
+from pymc_austerity.target import Vector
+
+from_score, score = entry(laws.from_score), entry(laws.score)
+
+
+def theta_of_scores(law: Law, scores: Vector) -> tuple[Vector, float]:
+    """Theta, and the log of the determinant of its derivatives by the scores."""
+    pairs = [from_score(law, j, float(s)) for j, s in enumerate(scores)]
+    theta, slopes = (np.array(column, dtype=np.float64) for column in zip(*pairs, strict=True)) if pairs else (np.zeros(0), np.zeros(0))  # fmt: skip
+    return theta, float(np.log(slopes).sum())
+
+
+def scores_of_theta(law: Law, theta: Vector) -> Vector:
+    """The scores of theta."""
+    return np.array([score(law, j, float(x))[0] for j, x in enumerate(theta)])
+
+
+def height_of(arrays: FieldArrays, features: Vector, eps: Vector) -> float:
+    """The log density in the coordinates of the chain, but for the prior of theta and -|eps|^2 / 2.
+
+    The state is written to the first side of the room.
+    """
+    return _height(arrays, features, eps)
+
+
+@entry
+def _height(arrays: FieldArrays, features: Vector, eps: Vector) -> float:
+    room, rows, sums = arrays.room, arrays.rows, arrays.sums
+    total = log_marginal(arrays, features, 0)
+    room.eps[0] = eps
+    write_state(arrays, features, 0)
+    if not arrays.has_remainders:
+        return total
+    d = room.d[0]
+    for p in range(d.shape[0]):
+        total += sums.gradient_change[p] * d[p]
+    for h in range(sums.first.shape[0]):
+        i, j = sums.first[h], sums.second[h]
+        total -= (0.5 if i == j else 1.0) * sums.hessian_change[h] * d[i] * d[j]
+    n = rows.predictors.shape[0]
+    for start in range(0, n, BLOCK):
+        m = min(BLOCK, n - start)
+        for side in range(2):
+            for lane in range(m):
+                i = start + lane
+                t = moved(arrays, i, d) if side == 0 else 0.0
+                room.predictors[0, lane] = rows.predictors[i] + t
+                for k in range(rows.data.shape[0]):
+                    room.data[k, lane] = rows.data[k, i]
+                if side == 0:
+                    total -= t * (rows.slopes[i] - 0.5 * rows.weights[i] * t)
+            run_at_points(rows.program, room.predictors[:, :m], room.data[:, :m], 0, room.points)
+            found = room.points.coefficients[rows.program.root, 0]
+            for lane in range(m):
+                total += found[lane] if side == 0 else -found[lane]
+    return total

@@ -1,0 +1,104 @@
+"""A field of a model that can be moved: its layout and its values."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pymc as pm
+
+from pymc_austerity.bounds.jets.tape import tape_of
+from pymc_austerity.kernels.fields.records import FieldArrays
+from pymc_austerity.mode.fields.bounds import field_bounds
+from pymc_austerity.mode.fields.fit import FieldFit, FittedField, fit_again, fit_field, room_for
+from pymc_austerity.mode.fields.layout import Layout, layout_of
+from pymc_austerity.mode.fields.values import FieldValues, values_of
+from pymc_austerity.model.factorisation import Factorisation, vector_of
+from pymc_austerity.model.field.find import find_field
+from pymc_austerity.model.field.priors import NoField
+from pymc_austerity.model.plates.plate_model import normal_precision
+
+# Standard deviations of proposals for eps of small nodes, which are skewed; others are drawn as they are.
+_WIDE, _SMALL = 1.05, 4
+# Rows that are drawn, beside what bounds need, for nodes between the root and the last ones, and for these.
+_INNER, _LAST = 2.0, 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class FieldModel:
+    """A field with its rows in order. It has size N."""
+
+    factorisation: Factorisation  # Its block are numbers, then effects from the shortest vector on
+    layout: Layout
+    values: FieldValues
+    precision: int  # Which feature the logarithm of the precision of normal rows is; else -1
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """Names of the value variables of the effects."""
+        return tuple(one.innovation.name for one in self.layout.maps.coordinates)
+
+    @property
+    def n_effects(self) -> int:
+        """Effects in all."""
+        return self.layout.maps.n_coordinates
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether sums are sufficient, so that no row is read."""
+        return self.precision >= 0
+
+    def fit(self) -> FieldFit:
+        """Fit the field."""
+        shared = self.values.shared
+        start = vector_of(shared, shared.graph.point) if shared.var_names else np.zeros(0)
+        return fit_field(self.layout, self.values.features, self.values.log_prior, start, self.precision)
+
+    def fit_again(self, fitted: FittedField) -> FieldFit:
+        """The same fit in another process."""
+        values = self.values
+        return fit_again(self.layout, values.features, values.log_prior, fitted, self.precision)
+
+    def arrays(self, fit: FieldFit, *, reads_all: bool, debug: bool) -> FieldArrays:
+        """All that the kernel needs."""
+        plan, tree = fit.plan, self.layout.tree
+        bounds = plan.bounds
+        if not (self.is_normal or reads_all):
+            bounds = field_bounds(fit)
+        program = tape_of(fit.layout.columns.expression, 1, 0)
+        kappas = np.full(int(tree.depth.max(initial=0)) + 1, _INNER)
+        kappas[-1] = _LAST
+        return plan._replace(
+            bounds=bounds,
+            rows=plan.rows._replace(program=program),
+            room=room_for(self.layout, program, int(bounds.blocks[-1]), len(bounds.nodes)),
+            widths=np.where(tree.size <= _SMALL, _WIDE, 1.0),
+            kappas=kappas,
+            reads_all=reads_all,
+            debug=debug,
+        )
+
+
+def field_model(model: pm.Model, fact: Factorisation, fewest: int) -> FieldModel:
+    """The field of a model.
+
+    Raises
+    ------
+    NoField
+        If there is none, or none that is moved: why.
+    """
+    found = find_field(model, fact)
+    sizes = {t.innovation.name: int(np.prod(t.innovation.value.type.shape)) for t in found.tables if t.innovation is not None}  # fmt: skip
+    if max(sizes.values(), default=0) < fewest:
+        raise NoField(f"no vector of effects has {fewest} elements or more")
+    if fact.rows_on_disk:
+        raise NoField("the rows are on disk")
+    names = sorted(fact.var_names, key=lambda name: sizes.get(name, 0))
+    fact = replace(fact, var_names=tuple(names))
+    layout = layout_of(found, fact.graph)
+    term = found.likelihoods[0].term.name
+    precision = None
+    if layout.scale is not None:
+        precision = normal_precision(model, fact, term)
+        if precision is None:
+            raise NoField(f"rows of {term!r} share a number beside their predictor, as a dispersion")
+    values, number = values_of(found, fact, layout.maps, layout.order, precision)
+    return FieldModel(fact, layout, values, number)

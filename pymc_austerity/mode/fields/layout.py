@@ -1,0 +1,380 @@
+"""A field as a kernel has it: the tree, rows in the order of their cells, and where sums are kept."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.kernels.fields.records import Elements, Prior
+from pymc_austerity.kernels.fields.tree import Tree, write_positions
+from pymc_austerity.mode.fields.maps import Entries, Maps, maps_of
+from pymc_austerity.mode.fields.order import find_order
+from pymc_austerity.mode.fields.rows import Columns, columns_of, used
+from pymc_austerity.model.field.find import Field
+from pymc_austerity.model.field.priors import NoField
+from pymc_austerity.target import Index, Matrix, Vector
+
+# Elements of factors that do not nest, at most: their levels are bounded together.
+_MOST_TOGETHER = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Rows, elements x and coordinates z of a field, in the order of a kernel. It has size N."""
+
+    maps: Maps
+    tree: Tree
+    order: Index  # (n_z,): which coordinate of the maps comes first, second, ...
+    elements: Index  # (n_x,): which element over all tables each is
+    n_lookups: int
+    rows: Index  # (N,): which row comes first, second, ...
+    columns: Columns  # In this order; columns of x by numbers over all tables are gone
+    lookups: np.ndarray  # (N, F)
+    prior: Prior
+    # Elements of H: the two of x, and in which nodes; where the pairs of each occupied combination are
+    first: Index
+    second: Index
+    of_elements: Index  # (n_x,)
+    of_pairs: Index
+    combinations: Index  # (M + 1,): rows of each combination of looked-up elements
+    pairs: np.ndarray  # (M, F (F + 1) / 2)
+    # Cells for decisions: (U + 1,), their lowest nodes (U,), and columns whose levels are bounded apart
+    cells: Index
+    of_cells: Index
+    factors: tuple[tuple[int, ...], ...]
+    # Of normal rows with a free scale, predictor 1: feature, factor and offset
+    scale: tuple[int, float, float] | None = None
+
+
+def layout_of(found: Field, graph) -> Layout:
+    """Read the rows of a field and put them in order.
+
+    Raises
+    ------
+    NoField, NoOrderError
+        If it is one that is not moved.
+    """
+    columns, maps = columns_of(found), maps_of(found, graph)
+    use = used(columns)
+    n_x, n_z, n_dense = len(use.elements), maps.n_coordinates, len(columns.dense)
+    entries, given = _map(maps, use.elements, found)
+    features = maps.features
+    combos, combo = _combinations(use.columns)
+    # Which coordinates meet in rows.
+    of_x = sparse.csr_array((np.ones(len(entries.rows)), (entries.rows, entries.columns)), (n_x, n_z))
+    m, n_f = combos.shape
+    incidence = sparse.csr_array((np.ones(m * n_f), combos.ravel(), np.arange(m + 1) * n_f), (m, n_x))
+    together = sparse.csr_array(incidence @ of_x) if n_f else sparse.csr_array((0, n_z))
+    dense = np.zeros(n_z, bool)
+    dense[entries.columns[entries.rows >= use.n_lookups]] = True
+    widely = np.asarray((of_x[: use.n_lookups] != 0).sum(axis=0)).ravel()
+    dense |= widely > 0.5 * max(use.n_lookups, 4)  # as the start of a series, or a mean of all
+    kinds = np.concatenate([np.full(one.size, k) for k, one in enumerate(maps.coordinates)]) if n_z else np.zeros(0, int)  # fmt: skip
+    together = together @ sparse.diags_array((~dense).astype(float))
+    coupled = _coupled(maps, n_z)
+    order = find_order(sparse.csr_array(together), coupled, dense, kinds)
+    tree = order.tree
+    place = np.empty(n_z, np.int64)
+    place[order.variables] = np.arange(n_z)
+    entries = Entries(entries.rows, place[entries.columns], *entries[2:]).by_rows()
+    root = len(tree.first) - 1
+    of_elements = np.full(n_x, root)
+    np.minimum.at(of_elements, entries.rows, tree.node_of[entries.columns])
+    factors = _separate(use.columns, of_elements, use.n_lookups)
+    rows, cells, of_cells, combo_order = _cells(combos, combo, factors, of_elements, root)
+    combos = combos[combo_order]
+    rank = np.empty(len(combo_order), np.int64)
+    rank[combo_order] = np.arange(len(combo_order))
+    counts = np.bincount(rank[combo], minlength=len(combos)) if n_f else np.array([len(rows)])
+    first, second, pairs = _pairs(combos, use.n_lookups, n_dense)
+    of_pairs = np.minimum(of_elements[first], of_elements[second])
+    prior = _prior(maps, entries, place, given, tree, first, second)
+    sorted_columns = columns._replace(
+        offsets=columns.offsets[rows],
+        x=np.ascontiguousarray(columns.x[rows]),
+        values=np.ascontiguousarray(columns.values[rows]),
+        data=np.ascontiguousarray(columns.data[:, rows]),
+        columns=np.zeros((0, 0), np.int64),
+    )
+    return Layout(
+        maps, tree, order.variables, use.elements, use.n_lookups, rows, sorted_columns,
+        np.ascontiguousarray(use.columns[rows]), prior, first, second, of_elements, of_pairs,
+        np.concatenate([[0], np.cumsum(counts)]), pairs, cells, of_cells, factors, _scale(columns, maps, found),
+    )  # fmt: skip
+
+
+def _scale(columns: Columns, maps: Maps, found: Field) -> tuple[int, float, float] | None:
+    if columns.scale is None:
+        return None
+    element, factor, offset = columns.scale
+    for table, graph in zip(found.tables, maps.given, strict=True):
+        size = int(np.prod(table.input.type.shape))
+        if element < size:
+            assert graph is not None
+            constants, numbers = maps.features(graph)
+            return int(numbers[element]), float(constants[element]) * factor, offset
+        element -= size
+    raise AssertionError("the scale is in no table")
+
+
+def _map(maps: Maps, elements: Index, found: Field) -> tuple[Entries, tuple[Index, Index, Vector]]:
+    """C by the elements that rows use; and which of them are numbers: elements, features, constants."""
+    sizes = [int(np.prod(table.input.type.shape)) for table in found.tables]
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    place = np.full(first[-1], -1)
+    place[elements] = np.arange(len(elements))
+    width = max([e.factors.shape[1] for e in maps.tables if e is not None], default=0)
+    parts, given = [], []
+    for k, (own, graph) in enumerate(zip(maps.tables, maps.given, strict=True)):
+        if own is not None:
+            to = place[own.rows + first[k]]
+            kept = to >= 0
+            factors = np.zeros((kept.sum(), width), np.int64)
+            factors[:, : own.factors.shape[1]] = own.factors[kept]
+            parts.append((to[kept], own.columns[kept], own.coefficients[kept], factors))
+        else:
+            constants, numbers = maps.features(graph)
+            to = place[first[k] : first[k + 1]]
+            kept = to >= 0
+            given.append((to[kept], numbers[kept], constants[kept]))
+    entries = Entries(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    nothing = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    return entries.by_rows(), tuple(np.concatenate(c) for c in zip(nothing, *given, strict=True))  # type: ignore[return-value]
+
+
+def _combinations(columns: np.ndarray) -> tuple[Index, Index]:
+    """Different rows of the looked-up elements (M, F), and which each row has (N,)."""
+    n, n_f = columns.shape
+    if n_f == 0:
+        return np.zeros((1, 0), np.int64), np.zeros(n, np.int64)
+    code, size = np.zeros(n, np.int64), 1
+    for f in range(n_f):
+        own, number = np.unique(columns[:, f], return_inverse=True)
+        if size * len(own) > 2**62:
+            _, code = np.unique(code, return_inverse=True)
+            size = int(code.max()) + 1
+        code = code * len(own) + number
+        size *= len(own)
+    _, at, which = np.unique(code, return_index=True, return_inverse=True)
+    return columns[at].astype(np.int64), which
+
+
+def _coupled(maps: Maps, n_z: int) -> sparse.csr_array:
+    parts = [(one.precision.rows + one.first, one.precision.columns + one.first) for one in maps.coordinates]
+    if not parts:
+        return sparse.csr_array((n_z, n_z))
+    rows, columns = (np.concatenate(c) for c in zip(*parts, strict=True))
+    found = sparse.coo_array((np.ones(len(rows)), (rows, columns)), (n_z, n_z))
+    return sparse.csr_array(found + found.T)
+
+
+def _determines(one: Index, other: Index) -> bool:
+    """Does the level of one factor tell that of another?"""
+    of_one = np.zeros(int(one.max(initial=0)) + 1, np.int64)
+    of_one[one] = other
+    return bool(np.array_equal(of_one[one], other))
+
+
+def _separate(columns: np.ndarray, of_elements: Index, n_lookups: int) -> tuple[tuple[int, ...], ...]:
+    """Columns with the same partition of the rows, whose levels are bounded one by one: finest first.
+
+    The others are bounded together with what all rows have.
+    """
+    n_f = columns.shape[1]
+    own = [np.unique(columns[:, f]) for f in range(n_f)]
+    shared = {
+        f for f in range(n_f) for g in range(n_f) if f != g and len(np.intersect1d(own[f], own[g], True))
+    }
+    classes: list[list[int]] = []
+    for f in sorted(set(range(n_f)) - shared, key=lambda k: -len(own[k])):
+        for one in classes:
+            g = one[0]
+            if len(own[f]) == len(own[g]) and _determines(columns[:, g], columns[:, f]):
+                one.append(f)
+                break
+        else:
+            classes.append([f])
+    apart: list[list[int]] = []
+    together = sum(len(own[f]) for f in shared)
+    for one in classes:
+        if all(_determines(columns[:, other[0]], columns[:, one[0]]) for other in apart):
+            apart.append(one)
+        else:
+            together += sum(len(own[f]) for f in one)
+    if together > _MOST_TOGETHER:
+        raise NoField(
+            f"{together:,} levels of factors that are crossed, or looked up twice, are too many to be "
+            "bounded together"
+        )
+    return tuple(tuple(one) for one in apart)
+
+
+def _cells(
+    combos: Index, combo: Index, factors: tuple[tuple[int, ...], ...], of_elements: Index, root: int
+) -> tuple[Index, Index, Index, Index]:
+    """Rows in the order of cells, where cells begin, their lowest nodes, and the order of combinations.
+
+    Rows of a cell see the same nodes of the tree and the same blocks of levels.
+    """
+    if combos.shape[1] == 0:
+        n = len(combo)
+        return np.arange(n), np.array([0, n]), np.array([root]), np.arange(1)
+    nodes = of_elements[combos]
+    lowest = nodes.min(axis=1)
+    key = np.stack([lowest, *(combos[:, one[0]] for one in factors)], axis=1)
+    combo_order = np.lexsort(key.T[::-1])
+    rank = np.empty(len(combo_order), np.int64)
+    rank[combo_order] = np.arange(len(combo_order))
+    rows = np.argsort(rank[combo], kind="stable")
+    own = key[combo_order]
+    is_new = np.concatenate([[True], np.any(own[1:] != own[:-1], axis=1)])
+    counts = np.bincount(np.cumsum(is_new)[rank[combo]] - 1)
+    return rows, np.concatenate([[0], np.cumsum(counts)]), own[is_new, 0], combo_order
+
+
+def _pairs(combos: Index, n_lookups: int, n_dense: int) -> tuple[Index, Index, np.ndarray]:
+    """Elements of H, as two elements of x; and those of the pairs of each combination."""
+    n_f = combos.shape[1]
+    codes = [
+        np.minimum(combos[:, a], combos[:, b]) * n_lookups + np.maximum(combos[:, a], combos[:, b])
+        for a in range(n_f)
+        for b in range(a + 1)
+    ]
+    if codes:
+        every, place = np.unique(np.stack(codes, 1), return_inverse=True)
+        place = place.reshape(len(combos), -1)
+    else:
+        every, place = np.zeros(0, np.int64), np.zeros((len(combos), 0), np.int64)
+    lower = np.tril_indices(n_dense)
+    first = [every // max(n_lookups, 1), np.repeat(np.arange(n_lookups), n_dense), n_lookups + lower[1]]
+    second = [
+        every % max(n_lookups, 1),
+        n_lookups + np.tile(np.arange(n_dense), n_lookups),
+        n_lookups + lower[0],
+    ]
+    return np.concatenate(first), np.concatenate(second), place.astype(np.int32)
+
+
+def _prior(
+    maps: Maps,
+    entries: Entries,
+    place: Index,
+    given: tuple[Index, Index, Vector],
+    tree: Tree,
+    first: Index,
+    second: Index,
+) -> Prior:
+    n_x = int(max(first.max(initial=-1), second.max(initial=-1))) + 1
+    starts = np.searchsorted(entries.rows, np.arange(n_x + 1))
+    lengths = np.diff(starts)
+    counts = lengths[first] * lengths[second]
+    which = np.repeat(np.arange(len(first)), counts)
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    width = lengths[second][which]
+    one = starts[first][which] + within // np.maximum(width, 1)
+    other = starts[second][which] + within % np.maximum(width, 1)
+    is_own = first[which] == second[which]
+    kept = ~is_own | (one <= other)
+    which, one, other, is_own = which[kept], one[kept], other[kept], is_own[kept]
+    a, b = entries.columns[one], entries.columns[other]
+    at = np.empty(len(a), np.int64)
+    write_positions(tree, a, b, at)
+    assert at.min(initial=0) >= 0, "an element of the precision has no place in the tree"
+    twice = np.where(~is_own & (a == b), 2, 1).astype(np.int8)
+    same = is_own & (one != other) & (a == b)  # two entries at one place
+    twice[same] = 2
+    parts = []
+    wide = max([c.precision.factors.shape[1] for c in maps.coordinates], default=0)
+    for c in maps.coordinates:
+        own = c.precision
+        rows, columns = place[own.rows + c.first], place[own.columns + c.first]
+        where = np.empty(len(rows), np.int64)
+        write_positions(tree, rows, columns, where)
+        factors = np.zeros((len(rows), wide), np.int64)
+        factors[:, : own.factors.shape[1]] = own.factors
+        parts.append((where, columns, own.coefficients, factors))
+    precision = Elements(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    is_given = np.zeros(n_x + 1, bool)
+    is_given[given[0]] = True
+    return Prior(
+        Elements(*entries), precision,
+        at.astype(np.int32), which.astype(np.int32), one.astype(np.int32), other.astype(np.int32), twice,
+        *given, np.flatnonzero(is_given[first] | is_given[second]),
+    )  # fmt: skip
+
+
+@entry
+def add_products(
+    layout: tuple[Index, np.ndarray, int],
+    rows: tuple[Matrix, np.ndarray, Matrix],
+    slopes: Vector,
+    weights: Vector,
+    gradient: Vector,
+    hessian: Vector,
+) -> None:
+    """Sums of a_i f_i' and of w_i a_i a_i' over all rows; `layout` are combinations, pairs, and L."""
+    (combinations, pairs, n_lookups), (dense, lookups, values) = layout, rows
+    n_f, n_d = lookups.shape[1], dense.shape[1]
+    n_pairs = hessian.shape[0] - n_lookups * n_d - n_d * (n_d + 1) // 2
+    for m in range(combinations.shape[0] - 1):
+        for i in range(combinations[m], combinations[m + 1]):
+            w, s, k = weights[i], slopes[i], 0
+            for a in range(n_f):
+                va, p = values[i, a], lookups[i, a]
+                gradient[p] += va * s
+                for b in range(a + 1):
+                    t = w * va * values[i, b]
+                    hessian[pairs[m, k]] += 2.0 * t if b < a and lookups[i, b] == p else t
+                    k += 1
+                o = n_pairs + p * n_d
+                for j in range(n_d):
+                    hessian[o + j] += w * va * dense[i, j]
+            o = n_pairs + n_lookups * n_d
+            for j in range(n_d):
+                gradient[n_lookups + j] += dense[i, j] * s
+                t = w * dense[i, j]
+                for a in range(j + 1):
+                    hessian[o + a] += t * dense[i, a]
+                o += j + 1
+
+
+@entry
+def write_variances(
+    layout: tuple[Index, np.ndarray, int],
+    rows: tuple[Matrix, np.ndarray, Matrix],
+    covariance: Vector,
+    result: Vector,
+) -> None:
+    """a_i' S a_i of all rows, for S (elements of H) by x."""
+    (combinations, pairs, n_lookups), (dense, lookups, values) = layout, rows
+    n_f, n_d = lookups.shape[1], dense.shape[1]
+    n_pairs = covariance.shape[0] - n_lookups * n_d - n_d * (n_d + 1) // 2
+    for m in range(combinations.shape[0] - 1):
+        for i in range(combinations[m], combinations[m + 1]):
+            total, k = 0.0, 0
+            for a in range(n_f):
+                va, p = values[i, a], lookups[i, a]
+                for b in range(a + 1):
+                    total += (1.0 if a == b else 2.0) * va * values[i, b] * covariance[pairs[m, k]]
+                    k += 1
+                o = n_pairs + p * n_d
+                for j in range(n_d):
+                    total += 2.0 * va * dense[i, j] * covariance[o + j]
+            o = n_pairs + n_lookups * n_d
+            for j in range(n_d):
+                for a in range(j + 1):
+                    t = dense[i, j] * dense[i, a] * covariance[o + a]
+                    total += t if a == j else 2.0 * t
+                o += j + 1
+            result[i] = max(total, 0.0)
+
+
+@entry
+def write_covariances(prior: Prior, first: Index, second: Index, elements: Vector, inverse: Vector, result: Vector) -> None:  # fmt: skip
+    """C P^-1 C' at the elements of H."""
+    result[:] = 0.0
+    for k in range(prior.at.shape[0]):
+        h = prior.which[k]
+        value = elements[prior.one[k]] * elements[prior.other[k]] * inverse[prior.at[k]]
+        result[h] += 2.0 * value if first[h] == second[h] and prior.one[k] != prior.other[k] else value

@@ -1,0 +1,417 @@
+"""Effects as linear functions of standardised coordinates: x = b(theta) + C(theta) z, z ~ N(0, R(theta)^-1).
+
+A table of a field is what steps make of standard normal numbers. Here the steps become a sparse matrix. Each
+of its elements is a constant times some *features*, which are functions of theta: scales, elements of a
+Cholesky factor. Nothing is divided by a feature. Sums along an axis would make the matrix dense. There z are
+the sums themselves, and their precision R that of a random walk: z = B' z' with independent z' has
+R = B B'. An autoregression has R tridiagonal in the same way.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.distributions.transforms import ZeroSumTransform
+from pytensor.graph.basic import Variable
+from scipy import sparse
+
+from pymc_austerity.model.field.find import Field
+from pymc_austerity.model.field.priors import Innovation, NoField, Step
+from pymc_austerity.model.graph.functions import function_of
+from pymc_austerity.model.graph.log_density import LogDensityGraph
+from pymc_austerity.model.graph.rewrite import rebuild
+from pymc_austerity.model.starting_point import jittered_point
+from pymc_austerity.target import Index, Matrix, Vector
+
+# Points at which features are compared, and elements of a dense matrix, at most.
+_POINTS, _SPREAD, _SEED, _DENSE = 3, 0.5, 2024, 20_000
+
+
+class Entries(NamedTuple):
+    """Elements of a sparse matrix, each a constant times features; those of one place are added."""
+
+    rows: Index
+    columns: Index
+    coefficients: Vector
+    factors: Index  # (n, m): which features; 0 is the number one
+
+    def by_rows(self) -> "Entries":
+        """The same, sorted by rows and columns, without zeros."""
+        kept = np.flatnonzero(self.coefficients)
+        kept = kept[np.lexsort((self.columns[kept], self.rows[kept]))]
+        return Entries(*(one[kept] for one in self))
+
+
+@dataclass(eq=False)
+class Features:
+    """Functions of theta, each once: those that are equal at some points are taken for one."""
+
+    graph: LogDensityGraph
+    elements: list[tuple[Variable, int]] = field(default_factory=list)
+    _known: dict[bytes, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._points = [
+            list(jittered_point(self.graph.point, np.random.default_rng(_SEED + k), _SPREAD, ()).values())
+            for k in range(_POINTS)
+        ]
+
+    def __call__(self, graph: Variable) -> tuple[Vector, Index]:
+        """Constants, and numbers of features, of the elements of a graph."""
+        function = function_of([*self.graph.values.values(), *self.graph.data], graph)
+        data = self.graph.data_values()
+        values = np.array([np.ravel(function(*point, *data)) for point in self._points], dtype=np.float64)
+        if not np.isfinite(values).all():
+            raise NoField("a scale or location of effects is not finite near the start")
+        is_fixed = np.all(values == values[0], axis=0)
+        numbers = np.zeros(values.shape[1], np.int64)
+        distinct, place = np.unique(values[:, ~is_fixed], axis=1, return_inverse=True)
+        found = np.empty(distinct.shape[1], np.int64)
+        where = np.flatnonzero(~is_fixed)
+        first = np.full(distinct.shape[1], -1)
+        first[place[::-1]] = where[::-1]
+        for k in range(distinct.shape[1]):
+            key = distinct[:, k].tobytes()
+            if key not in self._known:
+                self.elements.append((graph, int(first[k])))
+                self._known[key] = len(self.elements)
+            found[k] = self._known[key]
+        numbers[~is_fixed] = found[place]
+        return np.where(is_fixed, values[0], 1.0), numbers
+
+    def stacked(self) -> Variable:
+        """All features as one vector; the first is one."""
+        return pt.stack([pt.constant(1.0), *(pt.flatten(g)[k] for g, k in self.elements)]).astype("float64")
+
+
+class Coordinates(NamedTuple):
+    """The coordinates z of one innovation w - m."""
+
+    innovation: Innovation
+    first: int  # Where they begin in the vector of all
+    size: int
+    own: Entries  # W - m of these, in their order
+    precision: Entries  # R, the lower triangle
+    log_volume: Variable | None  # What the density of z has besides -z' R z / 2, if it depends on theta
+
+
+class Maps(NamedTuple):
+    """All effects of a field as functions of theta and z."""
+
+    coordinates: tuple[Coordinates, ...]
+    tables: tuple[Entries | None, ...]  # Of each table, by its elements; None if it is of numbers alone
+    given: tuple[Variable | None, ...]  # Of tables of numbers: these
+    features: Features
+
+    @property
+    def n_coordinates(self) -> int:
+        """Length of z."""
+        return sum(one.size for one in self.coordinates)
+
+
+def maps_of(found: Field, graph: LogDensityGraph) -> Maps:
+    """The maps of a field.
+
+    Raises
+    ------
+    NoField
+        If a prior is not normal, or its matrix would be dense.
+    """
+    features, coordinates = Features(graph), dict[Any, Coordinates]()
+    first = 0
+    for table in found.tables:
+        one = table.innovation
+        if one is None or one.name in coordinates:
+            continue
+        if one.family.name != "Normal" or one.is_matched:
+            raise NoField(f"the prior of {one.name!r} is not normal")
+        of_tables = [
+            t.steps for t in found.tables if t.innovation is not None and t.innovation.name == one.name
+        ]
+        coordinates[one.name] = _coordinates(one, of_tables, first, features)
+        first += coordinates[one.name].size
+    tables, given = [], []
+    for table in found.tables:
+        if table.innovation is None:
+            tables.append(None)
+            given.append(table.graph)
+            continue
+        own = coordinates[table.innovation.name]
+        shape = tuple(int(k) for k in table.innovation.value.type.shape)
+        entries, _ = _through(table.steps, own.own, shape, features)
+        tables.append(entries._replace(columns=entries.columns + own.first).by_rows())
+        given.append(None)
+    return Maps(tuple(coordinates.values()), tuple(tables), tuple(given), features)
+
+
+def _coordinates(
+    one: Innovation, of_tables: list[tuple[Step, ...]], first: int, features: Features
+) -> Coordinates:
+    shape = tuple(int(k) for k in one.value.type.shape)
+    n = int(np.prod(shape))
+    if one.precision:
+        return _by_precision(one, n, first, features)
+    kinds = {step.kind: step for step in (*one.steps, *(s for steps in of_tables for s in steps))}
+    base, precision = _identity(n), _identity(n)
+    if "sum" in kinds:
+        scales = _through(_up_to(one.steps, of_tables, "sum"), base, shape, features)[0].by_rows()
+        base, precision = _walk(shape, kinds["sum"].axis, scales)
+    elif "autoregression" in kinds:
+        return _autoregression(one, n, first, features)
+    own, _ = _through(one.steps, base, shape, features)
+    return Coordinates(one, first, n, own.by_rows(), precision, None)
+
+
+def _up_to(steps: tuple[Step, ...], of_tables: list[tuple[Step, ...]], kind: str) -> tuple[Step, ...]:
+    """Steps before the first of a kind."""
+    for every in ((*steps, *own) for own in of_tables):
+        for k, step in enumerate(every):
+            if step.kind == kind:
+                return every[:k]
+    raise AssertionError(f"no step is a {kind}")
+
+
+def _identity(n: int) -> Entries:
+    return Entries(np.arange(n), np.arange(n), np.ones(n), np.zeros((n, 0), np.int64))
+
+
+def _of_matrix(matrix: Any) -> Entries:
+    found = sparse.coo_array(matrix)
+    return Entries(
+        found.row.astype(np.int64), found.col.astype(np.int64), found.data, np.zeros((found.nnz, 0), np.int64)
+    )
+
+
+def _walk(shape: tuple[int, ...], axis: int, scales: Entries) -> tuple[Entries, Entries]:
+    """B and R of sums along an axis: differences, but for a first number with a scale of its own."""
+    n, ids = int(np.prod(shape)), np.arange(int(np.prod(shape))).reshape(shape)
+    lines = np.moveaxis(ids, axis, -1).reshape(-1, shape[axis])
+    kinds = np.zeros((n, scales.factors.shape[1] + 1))
+    kinds[scales.rows, :-1], kinds[scales.rows, -1] = np.sort(scales.factors, axis=1), scales.coefficients
+    before, after = lines[:, :-1].ravel(), lines[:, 1:].ravel()
+    same = np.all(kinds[before] == kinds[after], axis=1)
+    matrix = sparse.eye_array(n, format="lil")
+    matrix[after[same], before[same]] = -1.0
+    matrix = sparse.csr_array(matrix)
+    return _of_matrix(matrix), _of_matrix(sparse.tril(matrix.T @ matrix))
+
+
+def _autoregression(one: Innovation, n: int, first: int, features: Features) -> Coordinates:
+    """``w_t = rho w_(t - 1) + s z_t``: w_t = s v_t + rho^t w_0, and v has no scale."""
+    scale, step = one.steps
+    assert scale.graph is not None and step.graph is not None
+    if one.value.type.ndim != 1 or int(np.prod(step.graph.type.shape)) != 1:
+        raise NoField(f"{one.name!r} is an autoregression of higher order, or of several series")
+    constants, numbers = features(pt.broadcast_to(scale.graph, (n,)))
+    rho = step.graph.flatten()[0]
+    if np.any(numbers[1:] != numbers[1]) or np.any(constants[1:] != constants[1]):
+        raise NoField(f"the steps of the autoregression {one.name!r} have several scales")
+    powers, of_powers = features(rho ** np.arange(n))
+    t = np.arange(1, n)
+    own = Entries(
+        np.concatenate([t, np.arange(n)]),
+        np.concatenate([t, np.zeros(n, np.int64)]),
+        np.concatenate([constants[1:], constants[0] * powers]),
+        np.concatenate(
+            [
+                np.stack([numbers[1:], np.zeros(n - 1, np.int64)], 1),
+                np.stack([np.full(n, numbers[0]), of_powers], 1),
+            ]
+        ),
+    )
+    r, of_r = (x[0] for x in features(rho))
+    square = np.array([[of_r, of_r]]).repeat(n - 2, 0)
+    precision = Entries(
+        np.concatenate([np.arange(n), t[:-1], t[1:]]),
+        np.concatenate([np.arange(n), t[:-1], t[:-1]]),
+        np.concatenate([np.ones(n), np.full(n - 2, r * r), np.full(n - 2, -r)]),
+        np.concatenate([np.zeros((n, 2), np.int64), square, np.array([[of_r, 0]]).repeat(n - 2, 0)]),
+    )
+    return Coordinates(one, first, n, own.by_rows(), precision, None)
+
+
+def _by_precision(one: Innovation, n: int, first: int, features: Features) -> Coordinates:
+    """R = sum of phi_k M_k, in units of the first of these: w = v / sqrt(phi_0)."""
+    phi, matrix = one.precision[0]
+    if any(m is None for _, m in one.precision):
+        raise NoField(f"the sum of {one.name!r} is nearly zero, which ties all of them to each other")
+    graph = features.graph
+    location = np.zeros(one.value.type.shape) if one.location is None else one.location
+    if matrix.nnz == 0:  # no prior
+        return Coordinates(one, first, n, _identity(n), _of_matrix(sparse.csr_array((n, n))), None)
+    scale = phi**-0.5
+    constants, numbers = features(scale)
+    own = Entries(np.arange(n), np.arange(n), np.full(n, constants[0]), np.full((n, 1), numbers[0]))
+    parts = []
+    for k, (other, m) in enumerate(one.precision):
+        c, number = (np.ones(1), np.zeros(1, np.int64)) if k == 0 else features(other / phi)
+        part = _of_matrix(sparse.tril(m))
+        parts.append(
+            part._replace(
+                coefficients=part.coefficients * c[0], factors=np.full((len(part.rows), 1), number[0])
+            )
+        )
+    precision = Entries(*(np.concatenate([getattr(p, name) for p in parts]) for name in Entries._fields))
+    (at,) = rebuild([graph.terms[graph.variables[one.name]]], {one.value: pt.as_tensor(location)})
+    return Coordinates(one, first, n, own, precision, at.sum() + n * pt.log(scale))
+
+
+# Steps on entries: the rows are the elements of an array.
+
+
+def _through(
+    steps: Iterable[Step], entries: Entries, shape: tuple[int, ...], features: Features
+) -> tuple[Entries, tuple[int, ...]]:
+    for step in steps:
+        entries, shape = _STEPS[step.kind](step, entries.by_rows(), shape, features)
+    return entries, shape
+
+
+def _taken(entries: Entries, source: Index) -> tuple[Entries, Index]:
+    """Entries of other rows: row k is what `source[k]` was; and which entries these were."""
+    starts = np.searchsorted(entries.rows, source)
+    counts = np.searchsorted(entries.rows, source, side="right") - starts
+    offset = np.cumsum(counts) - counts
+    which = np.arange(counts.sum()) - np.repeat(offset - starts, counts)
+    rows = np.repeat(np.arange(len(source)), counts)
+    return Entries(rows, *(one[which] for one in entries[1:])), which
+
+
+def _times(entries: Entries, constants: Vector, numbers: Index) -> Entries:
+    """Each entry times a constant and a feature."""
+    factors = entries.factors
+    if np.any(numbers):
+        factors = np.concatenate([factors, numbers[:, None]], axis=1)
+    return entries._replace(coefficients=entries.coefficients * constants, factors=factors)
+
+
+def _scale(
+    step: Step, entries: Entries, shape: tuple[int, ...], features: Features
+) -> tuple[Entries, tuple[int, ...]]:
+    assert step.graph is not None
+    own = tuple(int(k) for k in step.graph.type.shape)
+    new = np.broadcast_shapes(shape, own)
+    source, place = (
+        np.broadcast_to(np.arange(int(np.prod(s))).reshape(s), new).ravel() for s in (shape, own)
+    )
+    entries, _ = _taken(entries, source)
+    constants, numbers = features(step.graph)
+    at = place[entries.rows]
+    return _times(entries, constants[at], numbers[at]), new
+
+
+def _matrix(
+    step: Step, entries: Entries, shape: tuple[int, ...], features: Features
+) -> tuple[Entries, tuple[int, ...]]:
+    """A product with a matrix from the left, over the last axis but one, or from the right, over the last."""
+    assert step.graph is not None
+    k, m = (int(x) for x in step.graph.type.shape)
+    if step.kind == "right":
+        return _over(entries, shape, len(shape) - 1, m, features(step.graph), lambda j, r: j * m + r)
+    axis = max(len(shape) - 2, 0)
+    return _over(entries, shape, axis, k, features(step.graph), lambda j, r: r * m + j)
+
+
+def _zero_sum(
+    step: Step, entries: Entries, shape: tuple[int, ...], features: Features
+) -> tuple[Entries, tuple[int, ...]]:
+    n = shape[step.axis]
+    matrix = np.asarray(ZeroSumTransform.extend_axis(pt.constant(np.eye(n)), 0).eval())
+    return _over(entries, shape, step.axis % len(shape), n + 1, (matrix.ravel(), np.zeros(matrix.size, np.int64)), lambda j, r: r * n + j)  # fmt: skip
+
+
+def _over(
+    entries: Entries,
+    shape: tuple[int, ...],
+    axis: int,
+    size: int,
+    elements: tuple[Vector, Index],
+    place: Callable[[Index, int], Index],
+) -> tuple[Entries, tuple[int, ...]]:
+    """Sums over an axis times elements of a matrix, `size` of them."""
+    (constants, numbers), new = elements, (*shape[:axis], size, *shape[axis + 1 :])
+    if len(entries.rows) * size > _DENSE * 1000:
+        raise NoField("effects are multiplied by a matrix that is large and dense")
+    index = np.unravel_index(entries.rows, shape)
+    parts = []
+    for r in range(size):
+        at = place(index[axis], r)
+        to = np.ravel_multi_index((*index[:axis], np.full(len(at), r), *index[axis + 1 :]), new)
+        with_feature = np.concatenate([entries.factors, numbers[at][:, None]], axis=1)
+        part = Entries(to, entries.columns, entries.coefficients * constants[at], with_feature)
+        parts.append(part.by_rows())
+    return Entries(*(np.concatenate([getattr(p, f) for p in parts]) for f in Entries._fields)), new
+
+
+def _sum(
+    step: Step, entries: Entries, shape: tuple[int, ...], features: Features
+) -> tuple[Entries, tuple[int, ...]]:
+    """Cumulative sums of the entries with the same features."""
+    n = int(np.prod(shape))
+    lines = np.moveaxis(np.arange(n).reshape(shape), step.axis, -1).reshape(-1, shape[step.axis])
+    position = np.empty(n, np.int64)
+    position[lines.ravel()] = np.tile(np.arange(shape[step.axis]), len(lines))
+    line = np.empty(n, np.int64)
+    line[lines.ravel()] = np.repeat(np.arange(len(lines)), shape[step.axis])
+    kinds, kind = np.unique(np.sort(entries.factors, axis=1), axis=0, return_inverse=True)
+    kind = kind.ravel()
+    order = np.lexsort((position[entries.rows], line[entries.rows], entries.columns, kind))
+    e = Entries(*(one[order] for one in entries))
+    key = np.stack([kind[order], e.columns, line[e.rows]], 1)
+    parts = []
+    starts = (
+        np.flatnonzero(np.r_[True, np.any(key[1:] != key[:-1], axis=1)]) if len(key) else np.zeros(0, int)
+    )
+    total = 0
+    for a, b in zip(starts, np.append(starts[1:], len(key)), strict=True):
+        height = np.zeros(shape[step.axis])
+        np.add.at(height, position[e.rows[a:b]], e.coefficients[a:b])
+        height = np.cumsum(height)
+        height[np.abs(height) < 1e-14] = 0.0
+        some = np.flatnonzero(height)
+        total += len(some)
+        if total > _DENSE + 3 * n:
+            raise NoField("sums of effects whose steps have several scales are tied to each other")
+        parts.append((lines[key[a, 2]][some], np.full(len(some), key[a, 1]), height[some], np.repeat(kinds[key[a, 0]][None], len(some), 0)))  # fmt: skip
+    if not parts:
+        return entries, shape
+    return Entries(*(np.concatenate(column) for column in zip(*parts, strict=True))), shape
+
+
+def _placed(
+    step: Step, entries: Entries, shape: tuple[int, ...], features: Features
+) -> tuple[Entries, tuple[int, ...]]:
+    assert step.graph is not None
+    node = step.graph.owner
+    ids = pt.as_tensor(np.arange(int(np.prod(shape)), dtype=np.float64).reshape(shape))
+    source = np.asarray(node.op(ids).eval()).astype(np.int64)
+    return _taken(entries, source.ravel())[0], source.shape
+
+
+def _refuse(
+    step: Step, entries: Entries, shape: tuple[int, ...], features: Features
+) -> tuple[Entries, tuple[int, ...]]:
+    raise NoField("an autoregression that is changed before rows look it up")
+
+
+_STEPS: dict[str, Callable[..., tuple[Entries, tuple[int, ...]]]] = {
+    "scale": _scale,
+    "left": _matrix,
+    "right": _matrix,
+    "sum": _sum,
+    "zero_sum": _zero_sum,
+    "placed": _placed,
+    "autoregression": _refuse,
+}
+
+
+def value_of(entries: Entries, features: Vector) -> Vector:
+    """The elements at some features."""
+    return entries.coefficients * np.prod(features[entries.factors], axis=1)
+
+
+def matrix_of(entries: Entries, features: Vector, shape: tuple[int, int]) -> Matrix:
+    """The matrix at some features."""
+    return sparse.csr_array((value_of(entries, features), (entries.rows, entries.columns)), shape)

@@ -1,0 +1,197 @@
+"""Between the values of the model and the coordinates theta and z of a field."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from scipy.sparse import linalg
+
+from pymc_austerity.mode.fields.maps import Maps, matrix_of
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.field.find import Field
+from pymc_austerity.model.field.priors import NoField
+from pymc_austerity.model.graph.functions import function_of
+from pymc_austerity.model.graph.rewrite import parts_of, rebuild
+from pymc_austerity.target import Index, Vector
+
+
+@dataclass(frozen=True, eq=False)
+class FieldValues:
+    """Values of the model as functions of theta and z, and back."""
+
+    factorisation: Factorisation  # Its block are theta and the effects, as the model has them
+    maps: Maps
+    order: Index  # Which coordinate of the maps comes first, second, ...
+    shared: Factorisation  # The terms of theta alone, with the features of the maps
+
+    @property
+    def n_dim(self) -> int:
+        """Length of the vector of the block."""
+        return sum(self._sizes)
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        graph = self.factorisation.graph
+        return [int(np.prod(graph.values[name].type.shape)) for name in self.factorisation.var_names]
+
+    @cached_property
+    def _places(self) -> dict[str, slice]:
+        ends = np.cumsum(self._sizes)
+        return {
+            name: slice(int(end) - size, int(end))
+            for name, size, end in zip(self.factorisation.var_names, self._sizes, ends, strict=True)
+        }
+
+    @cached_property
+    def _numbers(self) -> Index:
+        places = self._places
+        return np.concatenate([np.zeros(0, np.int64), *(np.arange(places[n].start, places[n].stop) for n in self.shared.var_names)])  # fmt: skip
+
+    @cached_property
+    def _features(self) -> Any:
+        block = [self.shared.graph.values[name] for name in self.shared.var_names]
+        theta = pt.vector("theta", shape=(len(self._numbers),))
+        prior = sum((graph.sum() for _, graph in self.shared.globals), pt.zeros(()))
+        outputs = rebuild([self.shared.features, prior], parts_of(theta, block))
+        return function_of([theta, *self.shared.graph.data], outputs, None)
+
+    def features(self, theta: Vector) -> Vector:
+        """Features of the maps."""
+        return np.asarray(self._features(theta, *self.shared.graph.data_values())[0])
+
+    def log_prior(self, theta: Vector) -> float:
+        """Log density of theta, but for what effects add."""
+        return float(self._features(theta, *self.shared.graph.data_values())[1])
+
+    @cached_property
+    def _located(self) -> tuple[Any, Any] | None:
+        """Values of the effects from theta and w - m; and locations m from values. None without locations."""
+        innovations = [one.innovation for one in self.maps.coordinates]
+        if all(one.location is None for one in innovations):
+            return None
+        graph = self.factorisation.graph
+        inputs = {one.name: one.value.type(f"{one.name} - m") for one in innovations}
+        known: dict[Variable, Variable] = {}
+        left = list(innovations)
+        others = {one.value for one in innovations}
+        while left:
+            ready = [
+                one for one in left
+                if one.location is None or not (set(ancestors([one.location])) & others - set(known))
+            ]  # fmt: skip
+            for one in ready:
+                value: Variable = inputs[one.name]
+                if one.location is not None:
+                    (location,) = rebuild([one.location], known) if known else [one.location]
+                    value = value + location
+                known[one.value] = value
+                left.remove(one)
+        numbers = [graph.values[name] for name in self.shared.var_names]
+        every = [*numbers, *inputs.values(), *graph.data]
+        forth = function_of(every, [known[one.value] for one in innovations], None)
+        locations = [
+            pt.zeros(one.value.type.shape) if one.location is None else pt.broadcast_to(one.location, one.value.type.shape)
+            for one in innovations
+        ]  # fmt: skip
+        back = function_of([*graph.values.values(), *graph.data], locations, None)
+        return forth, back
+
+    def __call__(self, theta: Vector, z: Vector) -> Vector:
+        """The vector of the block."""
+        result, features = np.empty(self.n_dim), self.features(theta)
+        result[self._numbers] = theta
+        every = np.empty(len(z))
+        every[self.order] = z
+        found = []
+        for one in self.maps.coordinates:
+            values = one.own.coefficients * every[one.first + one.own.columns]
+            for j in range(one.own.factors.shape[1]):
+                values = values * features[one.own.factors[:, j]]
+            found.append(np.bincount(one.own.rows, values, minlength=one.size))
+        if self._located is not None:
+            shapes = [one.innovation.value.type.shape for one in self.maps.coordinates]
+            innovations = [w.reshape(shape) for w, shape in zip(found, shapes, strict=True)]
+            data = self.factorisation.graph.data_values()
+            found = self._located[0](*self._shaped(theta), *innovations, *data)
+        for one, w in zip(self.maps.coordinates, found, strict=True):
+            result[self._places[one.innovation.name]] = np.ravel(w)
+        return result
+
+    def _shaped(self, theta: Vector) -> list[np.ndarray]:
+        parts, first = [], 0
+        for name in self.shared.var_names:
+            shape = tuple(int(k) for k in self.shared.graph.values[name].type.shape)
+            size = int(np.prod(shape))
+            parts.append(theta[first : first + size].reshape(shape))
+            first += size
+        return parts
+
+    def coordinates(self, q: Vector) -> tuple[Vector, Vector]:
+        """Theta and z of the vector of the block; z is 0 where a scale is so small that it cannot be told."""
+        graph, theta = self.factorisation.graph, q[self._numbers]
+        features = self.features(theta)
+        locations: Sequence[np.ndarray | float] = [0.0] * len(self.maps.coordinates)
+        if self._located is not None:
+            values = [
+                q[self._places[name]].reshape([int(k) for k in graph.values[name].type.shape])
+                for name in graph.values
+            ]
+            locations = self._located[1](*values, *graph.data_values())
+        every = np.empty(len(self.order))
+        for one, location in zip(self.maps.coordinates, locations, strict=True):
+            w = q[self._places[one.innovation.name]] - np.ravel(location)
+            matrix = matrix_of(one.own, features, (one.size, one.size))
+            with np.errstate(all="ignore"):
+                z = _solved(matrix, w)
+            every[one.first : one.first + one.size] = np.where(np.isfinite(z), z, 0.0)
+        return theta.copy(), every[self.order]
+
+
+def _solved(matrix: Any, w: Vector) -> Vector:
+    diagonal = matrix.diagonal()
+    if matrix.nnz == len(w) and np.count_nonzero(diagonal) == len(w):
+        return w / diagonal
+    if np.any(np.abs(matrix).sum(axis=1) == 0.0):
+        return np.zeros(len(w))
+    return linalg.spsolve(matrix.tocsc(), w)
+
+
+def values_of(found: Field, fact: Factorisation, maps: Maps, order: Index, precision: Variable | None) -> tuple[FieldValues, int]:  # fmt: skip
+    """The values of a field; and which feature the logarithm of the precision of normal rows is, or -1.
+
+    Raises
+    ------
+    NoField
+        If other terms have effects, or if other steps move some variables.
+    """
+    graph = fact.graph
+    if set(fact.var_names) != set(graph.values):
+        raise NoField("other steps move some of the variables")
+    if found.others:
+        raise NoField(f"effects enter the terms {', '.join(map(repr, found.others))}, too")
+    number = -1
+    if precision is not None:
+        _, numbers = maps.features(precision)
+        number = int(numbers[0])
+    effects = {one.innovation.name for one in maps.coordinates}
+    names = tuple(name for name in fact.var_names if name not in effects)
+    own = {graph.variables[name] for name in effects} | {one.term.name for one in found.likelihoods}
+    terms = [(name, term) for name, term in graph.terms.items() if name not in own]
+    terms += [(one.innovation.name, one.log_volume) for one in maps.coordinates if one.log_volume is not None]
+    values = {name: graph.values[name] for name in names}
+    point = {name: graph.point[name] for name in names}
+    shared = replace(
+        fact,
+        graph=replace(graph, values=values, point=point),
+        var_names=names,
+        locals=(),
+        globals=tuple((name, pt.sum(term)) for name, term in terms),
+        features=maps.features.stacked(),
+        is_expanded=False,
+    )
+    return FieldValues(fact, maps, order, shared), number

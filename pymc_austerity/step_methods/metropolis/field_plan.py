@@ -1,0 +1,265 @@
+"""The plan of a step on a field: expansion, bounds and proposals, tried out on a short pilot run."""
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from pymc.initial_point import PointType
+
+from pymc_austerity import work
+from pymc_austerity.acceptance.base import Exact
+from pymc_austerity.exceptions import warn
+from pymc_austerity.kernels.fields.records import FieldArrays
+from pymc_austerity.mode.fields.field_model import FieldModel, field_model
+from pymc_austerity.mode.fields.fit import FieldFit, FittedField
+from pymc_austerity.model.factorisation import (
+    FEWEST_GROUPS,
+    Factorisation,
+    point_of,
+    row_operations,
+    vector_of,
+)
+from pymc_austerity.model.field.priors import NoField
+from pymc_austerity.model.graph.log_density import fingerprint
+from pymc_austerity.model.starting_point import require_finite
+from pymc_austerity.progress import stage
+from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
+from pymc_austerity.step_methods.metropolis.engine.fields import FieldEngine
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
+from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised
+from pymc_austerity.step_methods.metropolis.plate_pilot import (
+    KAPPAS,
+    OF_GROUP,
+    OF_READ,
+    PlatePrediction,
+    announced,
+)
+from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe, PlateSweeps
+from pymc_austerity.target import Vector
+
+logger = logging.getLogger(__name__)
+
+_SEED, _SETTLE, _COUNTED = 2041, 40, 100
+# Nanoseconds for a multiplication and addition of a factorisation, and for a number of the tree.
+_OF_FLOP, _OF_NUMBER = 1.0, 12.0
+# A start that is so many standard deviations from the fitted distribution is told of.
+_FAR = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldRecipe(PlateRecipe):
+    """What of the plan travels to other processes: numbers by effects, none by rows."""
+
+    fit: FittedField  # type: ignore[assignment]
+    kappas: Vector
+
+    def start(
+        self,
+        fact: Factorisation,
+        engine: CompiledKernel,
+        point: PointType,
+        default: Callable[[], PointType],
+        rng: np.random.Generator,
+        names: str,
+    ) -> PointType:
+        """Where a chain begins that was told to begin at `point`; see `Recipe.start`."""
+        assert isinstance(engine, FieldEngine)
+        given = vector_of(fact, point)
+        if np.allclose(given, vector_of(fact, default())):
+            logger.info("%s: the chain starts from a draw of the distribution fitted to the field.", names)
+            return point_of(fact, engine.drawn(rng), point)
+        distance, n = engine.distance(given), len(self.fit.theta)
+        if distance**2 > n + _FAR * math.sqrt(2.0 * n):
+            warn(
+                f"The chain starts {distance:.3g} standard deviations from the distribution that was fitted "
+                f"to the scales of {names}, at a point that is not the model's initial point and was "
+                "therefore kept. Proposals may be rejected there for long. Without initvals the chain starts "
+                "from a draw of the fitted distribution."
+            )
+        return point
+
+    def fitted_draw(
+        self, fact: Factorisation, engine: CompiledKernel, point: PointType, rng: np.random.Generator
+    ) -> Vector:
+        """A draw of the distribution that is fitted to the field."""
+        assert isinstance(engine, FieldEngine)
+        return engine.drawn(rng)
+
+    def statistics(self, found: dict[str, float], outcome: Any, n: int, engine: CompiledKernel) -> None:
+        """Add rows and acceptance of either move to the sample statistics `found` of n sweeps."""
+        assert isinstance(engine, FieldEngine)
+        found |= {
+            "exhausted": outcome.whole_groups / n / engine.n_readings,  # share of rows read as whole cells
+            "shared_n_used": outcome.shared_n_used / n,
+            "plate_n_used": outcome.plate_n_used / n,
+            "plate_acceptance": outcome.plate_accepted / n,
+        }
+
+
+@dataclass(frozen=True)
+class FieldPlan(Plan):
+    """A step that sweeps over a field. It has size N."""
+
+    recipe: FieldRecipe
+    field: FieldModel
+    engine: FieldEngine  # Compiled already: the pilot has used it
+
+    def compile(self, point: PointType) -> CompiledKernel:
+        """The compiled sweeps."""
+        return self.engine
+
+
+def field_for(options: MetropolisOptions, fact: Factorisation) -> FieldModel | NoField:
+    """The field of a model, if its effects can be moved so; else why not."""
+    if not isinstance(options.acceptance, Exact):
+        return NoField("effects of a field are decided exactly: use TunaMH()")
+    if options.temperature != 1.0:
+        return NoField("a temperature and effects of a field are not supported together")
+    try:
+        return field_model(options.model, fact, options.fewest_groups)
+    except NoField as reason:
+        return reason
+
+
+def plan_field(
+    options: MetropolisOptions,
+    point: PointType,
+    recipe: Recipe | None = None,
+    found: FieldModel | None = None,
+) -> FieldPlan:
+    """Fit the field and try it out; with a recipe nothing is fitted or tried out."""
+    if recipe is not None:
+        assert isinstance(recipe, FieldRecipe)
+        field = field_for(options, factorised(options, point, recipe))
+        if isinstance(field, NoField):
+            raise field
+        arrays = field.arrays(field.fit_again(recipe.fit), reads_all=recipe.reads_all, debug=options.debug)
+        engine = FieldEngine(field.values, arrays._replace(kappas=recipe.kappas), point)
+        return FieldPlan(options, field.factorisation, recipe, field, engine)
+    assert found is not None
+    fact = found.factorisation
+    work.sized(fact.n_rows, len(vector_of(fact, point)), row_operations(fact))
+    require_finite(fact, point)
+    names = f", {found.n_effects:,} effects"
+    stage("fit", names)
+    fit = found.fit()
+    stage("bounds", f" of {fact.n_rows:,} rows")
+    reads_all = options.switch_above <= 0.0
+    arrays = found.arrays(fit, reads_all=reads_all, debug=options.debug)
+    engine = FieldEngine(found.values, arrays, point)
+    prediction = _best(engine, found, point)
+    if engine.draws_rows and prediction.terms > options.switch_above * fact.n_rows:
+        return _reading_all(options, point, found, fit)
+    return _planned(options, point, found, fit, engine, prediction)
+
+
+def field_with_all_rows(plan: FieldPlan, point: PointType) -> FieldPlan:
+    """The same fit with decisions on all rows, tried out anew."""
+    return _reading_all(plan.options, point, plan.field, plan.field.fit_again(plan.recipe.fit))
+
+
+def _reading_all(options: MetropolisOptions, point: PointType, found: FieldModel, fit: FieldFit) -> FieldPlan:
+    engine = FieldEngine(found.values, found.arrays(fit, reads_all=True, debug=options.debug), point)
+    return _planned(options, point, found, fit, engine, _tried(engine, found, point))
+
+
+def _planned(
+    options: MetropolisOptions,
+    point: PointType,
+    found: FieldModel,
+    fit: FieldFit,
+    engine: FieldEngine,
+    prediction: PlatePrediction,
+) -> FieldPlan:
+    fact = found.factorisation
+    prediction = announced(engine, prediction, engine.drawn, point)
+    n_nodes = len(found.layout.tree.first)
+    recipe = FieldRecipe(
+        data=fingerprint(fact.graph),
+        n_local=fact.n_rows,
+        n_dim=len(vector_of(fact, point)),
+        rule=options.acceptance,
+        proposal=PlateSweeps(", ".join(found.effects), n_nodes, float(engine.arrays.kappas[0])),
+        proposal_state=engine.new_state(),
+        mode_fit=None,
+        fit=fit.fitted,
+        prediction=prediction,
+        reads_all=engine.reads_all,
+        certificate=_certificate(found, reads_all=engine.reads_all),
+        kappas=engine.arrays.kappas,
+    )
+    return FieldPlan(replace(options, fewest_groups=1), fact, recipe, found, engine)
+
+
+def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePrediction:
+    """Try out some numbers of rows for the root, and leave the engine with the best."""
+    best, arrays = _tried(engine, found, point), engine.arrays
+    if not engine.draws_rows:
+        return best
+    for kappa in KAPPAS[1:]:
+        engine.arrays = _with_kappa(arrays, kappa)
+        one = _tried(engine, found, point)
+        if one.cost >= best.cost:
+            break
+        best, arrays = one, engine.arrays
+    engine.arrays = arrays
+    return best
+
+
+def _with_kappa(arrays: FieldArrays, kappa: float) -> FieldArrays:
+    kappas = arrays.kappas.copy()
+    kappas[0] = kappa
+    return arrays._replace(kappas=kappas)
+
+
+def _tried(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePrediction:
+    """Run some sweeps from a draw of the fitted distribution."""
+    stage("pilot run", f" of {_SETTLE + _COUNTED} sweeps")
+    rng = np.random.default_rng(_SEED)
+    state, q, counts = engine.new_state(), engine.drawn(rng), np.zeros(4)
+    of_tree = tree_nanoseconds(found)
+    for k in range(_SETTLE + _COUNTED):
+        outcome = engine.run(1, False, rng, q, point, state)
+        rows = outcome.shared_n_used + outcome.plate_n_used
+        work.spend(OF_READ * rows + of_tree, "Pilot runs on a field")
+        if k >= _SETTLE:
+            counts += [
+                outcome.shared_n_used,
+                outcome.plate_n_used,
+                outcome.n_accepted,
+                outcome.plate_accepted,
+            ]
+    shared_rows, plate_rows, accepted, of_plate = (counts / _COUNTED).tolist()
+    return PlatePrediction(
+        len(found.layout.tree.first), _n_watched(found), shared_rows, plate_rows, accepted, of_plate,
+        reads_all=engine.reads_all, of_tree=of_tree,
+    )  # fmt: skip
+
+
+def _n_watched(found: FieldModel) -> int:
+    """Numbers, and vectors of few effects: they come first."""
+    fact = found.factorisation
+    sizes = [int(np.prod(fact.graph.values[name].type.shape)) for name in fact.var_names]
+    return sum(size for size in sizes if size < FEWEST_GROUPS)
+
+
+def tree_nanoseconds(found: FieldModel) -> float:
+    """Nanoseconds of a sweep beside its rows, counted."""
+    tree = found.layout.tree
+    q, r = tree.size.astype(float), np.diff(tree.starts).astype(float)
+    flops = float((q * (q + r) ** 2).sum())
+    depth = 1.0 + float(tree.depth.max(initial=0))
+    numbers = float(tree.fronts[-1]) + depth * len(found.layout.first)
+    return _OF_FLOP * flops + _OF_NUMBER * numbers + OF_GROUP * depth * len(tree.first)
+
+
+def _certificate(found: FieldModel, *, reads_all: bool) -> str:
+    names = ", ".join(map(repr, found.factorisation.graph.likelihood))
+    if found.is_normal:
+        return f"{names}: normal, sums are sufficient and no row is read"
+    if reads_all:
+        return "not needed, as all rows are read"
+    return f"third derivatives of {names}, a function of 1 predictor of each row, by interval arithmetic"
