@@ -142,14 +142,17 @@ def plate_of(model: pm.Model, block: list[Variable], fewest: int) -> Plates | Fi
     point = initial_point(model)
     options = replace(options, fewest_groups=fewest)
     found = plate_for(options, factorised(options, point), point)
-    return found if isinstance(found, Plates) else None
+    return found if isinstance(found, Plates | FieldModel) else None
 
 
-def start_of_plate(model: pm.Model, plate: Plates) -> dict[str, Any]:
+def start_of_plate(model: pm.Model, plate: Plates | FieldModel) -> dict[str, Any]:
     """Where chains on a plate start, by name: the joint mode has scales near zero, far from all draws."""
     point = initial_point(model)
     require_finite(plate.factorisation, point)
     with watched("compare: where chains start", True):
+        if isinstance(plate, FieldModel):
+            stage("fit", f", {plate.n_effects:,} effects")
+            return constrained(model, point_of(plate.factorisation, plate.center(), point))
         stage("order of rows", f", {plate.n_groups:,} groups")
         if isinstance(plate, CrossedModel):
             crossed = CrossedSurvey(plate, point)

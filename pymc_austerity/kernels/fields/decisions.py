@@ -32,7 +32,7 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
 
     `counts` are rows that were read, and those of cells that were read as a whole.
     """
-    room, bounds, rows = plan.room, plan.bounds, plan.rows
+    room, bounds = plan.room, plan.bounds
     _write_levels(plan, now)
     x, far, y = room.sizes[0], room.sizes[1], room.sizes[2]
     n_blocks = bounds.paths.shape[1]

@@ -122,7 +122,8 @@ def log_t(law: Law, s: Vector) -> float:
         for k in range(j + 1):
             w += law.inverse[j, k] * s[k]
         total += w * w
-    return -0.5 * (_DOF + q) * math.log1p(total / _DOF)
+    found: float = -0.5 * (_DOF + q) * math.log1p(total / _DOF)
+    return found
 
 
 @jitable

@@ -40,7 +40,7 @@ def move_root(
     add_quadratic(plan, now, 0)
     if plan.has_remainders:
         add_rows(rng, plan, now, plan.kappas[0], counts)
-    return math.log(1.0 - rng.random()) < room.base[root]
+    return bool(math.log(1.0 - rng.random()) < room.base[root])
 
 
 @jitable
@@ -64,7 +64,7 @@ def move_level(
     rng: np.random.Generator, plan: FieldArrays, now: int, level: int, features: Vector, counts: Vector
 ) -> None:
     """Propose eps of all nodes of a depth, and let each decide."""
-    room, tree, new = plan.room, plan.tree, 1 - now
+    room, tree = plan.room, plan.tree
     deciding(tree, level, room.deciding)
     room.base[:] = 0.0
     _move_below(rng, plan, now, level)

@@ -6,7 +6,8 @@ With V = g . d - d' H d / 2, d = x - x*, x = b + C z and P = R + C' H C = L L',
     log p(theta, eps) = log p^(theta) - |eps|^2 / 2 + [sum of l_i - V](x),
     log p^(theta) = log prior(theta) - log |L| + |c|^2 / 2 + V at z = 0.
 
-Nothing is divided by a scale, and nothing is neglected. eps of a node moves z of this node and of those below.
+Nothing is divided by a scale, and nothing is neglected. eps of a node moves z of this node and of those
+below.
 """
 
 import math

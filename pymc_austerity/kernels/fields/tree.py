@@ -41,7 +41,7 @@ class Tree(NamedTuple):
 @jitable
 def position(tree: Tree, a: int, b: int) -> int:
     """Where the element of variables a <= b is stored; -1 if the tree has none."""
-    v = tree.node_of[a]
+    v: int = tree.node_of[a]
     size, row = tree.size[v], b - tree.first[v]
     if row >= size:
         start, stop = tree.starts[v], tree.starts[v + 1]
@@ -49,14 +49,16 @@ def position(tree: Tree, a: int, b: int) -> int:
         if k == stop - start or tree.below[start + k] != b:
             return -1
         row = size + k
-    return tree.fronts[v] + row * size + a - tree.first[v]
+    place: int = tree.fronts[v] + row * size + a - tree.first[v]
+    return place
 
 
 @jitable
 def factorise(tree: Tree, front: Vector, least: Vector) -> float:
     """Cholesky's factor in place of a matrix; the sum of the logarithms of its diagonal.
 
-    A column with a pivot of `least` (n,) or less becomes zero; NaN is returned if `least` is below zero there.
+    A column with a pivot of `least` (n,) or less becomes zero. If `least` is below zero there, NaN is
+    returned.
     """
     total = 0.0
     for v in range(tree.first.shape[0]):

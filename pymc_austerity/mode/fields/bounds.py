@@ -204,7 +204,7 @@ def _write_lengths(
     lengths: Matrix,
     is_always: np.ndarray,
 ) -> None:
-    """|z_if| of all rows, with the blocks on their paths; whether something is left of a row without pivot."""
+    """|z_if| of all rows, and the blocks on their paths; whether a row has something left without a pivot."""
     tree, front = levels.tree, levels.front
     z = np.zeros(levels.variables.shape[0])
     for i in range(dense.shape[0]):
@@ -269,7 +269,7 @@ def _always(layout: Layout, found: Bounds, paths: Index, is_always: np.ndarray) 
 
 def _typical(fit: FieldFit, bounds: Bounds) -> Vector:
     """Root mean squares of |e_f| at the fitted theta."""
-    plan, layout = fit.plan, fit.layout
+    plan = fit.plan
     rng, features = np.random.default_rng(_SEED), fit.features(fit.theta)
     log_marginal(plan, features, 0)
     room, total = plan.room, np.zeros(len(bounds.nodes))

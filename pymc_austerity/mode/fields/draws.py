@@ -16,8 +16,8 @@ from_score, score = entry(laws.from_score), entry(laws.score)
 def theta_of_scores(law: Law, scores: Vector) -> tuple[Vector, float]:
     """Theta, and the log of the determinant of its derivatives by the scores."""
     pairs = [from_score(law, j, float(s)) for j, s in enumerate(scores)]
-    theta, slopes = (np.array(column, dtype=np.float64) for column in zip(*pairs, strict=True)) if pairs else (np.zeros(0), np.zeros(0))  # fmt: skip
-    return theta, float(np.log(slopes).sum())
+    found = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+    return found[:, 0].copy(), float(np.log(found[:, 1]).sum())
 
 
 def scores_of_theta(law: Law, theta: Vector) -> Vector:

@@ -8,6 +8,7 @@ import pymc as pm
 from pymc_austerity.bounds.jets.tape import tape_of
 from pymc_austerity.kernels.fields.records import FieldArrays
 from pymc_austerity.mode.fields.bounds import field_bounds
+from pymc_austerity.mode.fields.draws import height_of
 from pymc_austerity.mode.fields.fit import FieldFit, FittedField, fit_again, fit_field, room_for
 from pymc_austerity.mode.fields.layout import Layout, layout_of
 from pymc_austerity.mode.fields.values import FieldValues, values_of
@@ -15,6 +16,7 @@ from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.field.find import find_field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.plate_model import normal_precision
+from pymc_austerity.target import Vector
 
 # Standard deviations of proposals for eps of small nodes, which are skewed; others are drawn as they are.
 _WIDE, _SMALL = 1.05, 4
@@ -52,6 +54,13 @@ class FieldModel:
         start = vector_of(shared, shared.graph.point) if shared.var_names else np.zeros(0)
         return fit_field(self.layout, self.values.features, self.values.log_prior, start, self.precision)
 
+    def center(self) -> Vector:
+        """The vector of the block at the fitted theta, and at the mean of the effects given it."""
+        fit, n = self.fit(), len(self.layout.tree.node_of)
+        arrays = self.arrays(fit, reads_all=True, debug=False)
+        height_of(arrays, self.values.features(fit.theta), np.zeros(n))
+        return self.values(fit.theta, arrays.room.z[0])
+
     def fit_again(self, fitted: FittedField) -> FieldFit:
         """The same fit in another process."""
         values = self.values
@@ -86,7 +95,8 @@ def field_model(model: pm.Model, fact: Factorisation, fewest: int) -> FieldModel
         If there is none, or none that is moved: why.
     """
     found = find_field(model, fact)
-    sizes = {t.innovation.name: int(np.prod(t.innovation.value.type.shape)) for t in found.tables if t.innovation is not None}  # fmt: skip
+    own = [table.innovation for table in found.tables if table.innovation is not None]
+    sizes = {one.name: int(np.prod(one.value.type.shape)) for one in own}
     if max(sizes.values(), default=0) < fewest:
         raise NoField(f"no vector of effects has {fewest} elements or more")
     if fact.rows_on_disk:

@@ -1,9 +1,9 @@
 """The averaged expansion of a field, and the law of theta.
 
 Any quadratic V may stand for the likelihood. The one whose slopes and curvatures are averages over the
-predictors' own distribution, t_i ~ N(0, v_i) with v_i = a_i' C P^-1 C' a_i, has no drift: by Stein's lemma the
-remainders' mean slope by theta and by every eps is zero at the fixed point. Passes over the rows alternate
-with the maximum of log p^(theta), which reads none.
+predictors' own distribution, t_i ~ N(0, v_i) with v_i = a_i' C P^-1 C' a_i, has no drift: by Stein's lemma
+the remainders' mean slope by theta and by every eps is zero at the fixed point. Passes over the rows
+alternate with the maximum of log p^(theta), which reads none.
 """
 
 import math
@@ -15,10 +15,10 @@ import numpy as np
 from scipy import stats
 
 from pymc_austerity import work
-from pymc_austerity.bounds.expressions.node import constant
+from pymc_austerity.bounds.expressions.node import Expression, constant
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.bounds.jets.points import BLOCK, points_for, run_at_points
+from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.fields import state as states
@@ -27,7 +27,7 @@ from pymc_austerity.kernels.fields.law import LAST, N_KNOTS
 from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, FieldRows, Law, Room, Sums
 from pymc_austerity.mode.fields.layout import Layout, add_products, write_covariances, write_variances
 from pymc_austerity.model.field.priors import NoField
-from pymc_austerity.target import Matrix, Vector
+from pymc_austerity.target import Index, Matrix, Vector
 
 # Functions of kernels, to be called from Python.
 log_marginal, write_displacements = entry(states.log_marginal), entry(states.write_displacements)
@@ -132,7 +132,7 @@ def fit_field(
         before = fit.theta
         _maximise(fit)
         step = _center(fit)
-        sds = np.sqrt(np.diag(fit.covariance)) if len(before) else np.ones(0)
+        sds = np.ones(0) if fit.covariance is None else np.sqrt(np.diag(fit.covariance))
         if step < _NEAR and np.all(np.abs(fit.theta - before) < _NEAR * sds + 1e-4):
             break
     _expand(fit, program, _variances(fit))
@@ -176,25 +176,31 @@ def _with_scale(
     number, factor, offset = layout.scale
     some = np.arange(min(len(layout.rows), 1000))
     nodes, data = np.zeros(1), np.ascontiguousarray(layout.columns.data[:, some])
+    expression = layout.columns.expression
     for at in (theta + _SHIFT, theta):
         found = features(at)
         unit = math.exp(found[precision])
-        value = constant(factor * found[number] + offset)
-        expression = rebuilt(
-            layout.columns.expression, lambda one: value if one.op == "predictor" and one.value == 1 else None
-        )
+        expression = _with_number(layout.columns.expression, factor * found[number] + offset)
         program = tape_of(expression, 1, 2)
         slopes, weights = np.empty(len(some)), np.empty(len(some))
-        _write_slopes(program, data, np.zeros(len(some)), nodes[:0], nodes, nodes, points_for(program), slopes, weights)  # fmt: skip
+        at_zero = np.zeros(len(some))
+        points = points_for(program)
+        _write_slopes(program, data, at_zero, nodes[:0], nodes, nodes, points, slopes, weights)
         if not np.allclose(weights, unit, rtol=1e-8, atol=0.0):
             raise NoField("the scale of normal rows is free, and not the same for all of them")
     return replace(layout, columns=layout.columns._replace(expression=expression)), unit
 
 
+def _with_number(expression: Expression, number: float) -> Expression:
+    """Rows with a number in the place of predictor 1."""
+    value = constant(number)
+    return rebuilt(expression, lambda one: value if one.op == "predictor" and one.value == 1 else None)
+
+
 def _empty(layout: Layout, program: Tape, precision: int) -> FieldArrays:
     """A plan without bounds or proposals."""
     tree, n_x = layout.tree, len(layout.elements)
-    n, n_h, n_v = len(tree.node_of), len(layout.first), len(tree.first)
+    n_h, n_v = len(layout.first), len(tree.first)
     rows = FieldRows(
         layout.columns.x, layout.lookups, layout.columns.values, layout.columns.offsets.copy(),
         np.zeros(len(layout.rows)), np.zeros(len(layout.rows)), layout.columns.data, program,
@@ -236,8 +242,12 @@ def room_for(layout: Layout, program: Tape, n_levels: int, n_blocks: int) -> Roo
     )  # fmt: skip
 
 
-def _of_rows(layout: Layout) -> tuple:
-    return (layout.combinations, layout.pairs, layout.n_lookups), (layout.columns.x, layout.lookups, layout.columns.values)  # fmt: skip
+def _where(layout: Layout) -> tuple[Index, np.ndarray, int]:
+    return layout.combinations, layout.pairs, layout.n_lookups
+
+
+def _design(layout: Layout) -> tuple[Matrix, np.ndarray, Matrix]:
+    return layout.columns.x, layout.lookups, layout.columns.values
 
 
 def predictors_at(layout: Layout, x: Vector) -> Vector:
@@ -254,7 +264,8 @@ def _write_taylor(fit: FieldFit, program: Tape) -> None:
     work.spend(_OF_ROW * len(fit.layout.rows), "The fit of a field")
     rows.predictors[:] = predictors_at(fit.layout, fit.x)
     points = points_for(program)
-    _write_slopes(program, rows.data, rows.predictors, nodes[:0], nodes, nodes, points, rows.slopes, rows.weights)  # fmt: skip
+    eta = rows.predictors
+    _write_slopes(program, rows.data, eta, nodes[:0], nodes, nodes, points, rows.slopes, rows.weights)
     rows.slopes[:] /= fit.unit
     rows.weights[:] /= fit.unit
     if not (np.isfinite(rows.slopes).all() and np.isfinite(rows.weights).all()):
@@ -267,7 +278,7 @@ def _expand(fit: FieldFit, program: Tape, variances: Vector) -> None:
     _write_taylor(fit, program)
     rows, n_h = fit.plan.rows, len(fit.layout.first)
     taylor_gradient, taylor = np.zeros(len(fit.x)), np.zeros(n_h)
-    add_products(*_of_rows(layout), rows.slopes, rows.weights, taylor_gradient, taylor)
+    add_products(_where(layout), _design(layout), rows.slopes, rows.weights, taylor_gradient, taylor)
     slopes, weights, gradient, hessian = rows.slopes, rows.weights, taylor_gradient, taylor
     if len(variances):
         work.spend(_OF_ROW * n * _NODES, "The fit of a field")
@@ -278,11 +289,11 @@ def _expand(fit: FieldFit, program: Tape, variances: Vector) -> None:
             points_for(program), slopes, weights,
         )  # fmt: skip
         gradient, hessian = np.zeros(len(fit.x)), np.zeros(n_h)
-        add_products(*_of_rows(layout), slopes, weights, gradient, hessian)
+        add_products(_where(layout), _design(layout), slopes, weights, gradient, hessian)
     _take(fit, gradient, hessian, taylor_gradient, taylor)
     if not np.isfinite(log_marginal(fit.plan, fit.features(fit.theta), 0)):  # far out some rows curve upwards
         gradient, hessian = np.zeros(len(fit.x)), np.zeros(n_h)
-        add_products(*_of_rows(layout), slopes, np.maximum(weights, 0.0), gradient, hessian)
+        add_products(_where(layout), _design(layout), slopes, np.maximum(weights, 0.0), gradient, hessian)
         _take(fit, gradient, hessian, taylor_gradient, taylor)
 
 
@@ -322,7 +333,7 @@ def _write_slopes(
     variances: Vector,
     nodes: Vector,
     weights: Vector,
-    points: tuple,
+    points: Points,
     slopes: Vector,
     curvatures: Vector,
 ) -> None:
@@ -369,11 +380,9 @@ def _variances(fit: FieldFit) -> Vector:
     inverse = np.zeros(layout.tree.fronts[-1])
     selected_inverse(layout.tree, plan.room.fronts[0], inverse)
     covariance = np.empty(len(plan.sums.first))
-    write_covariances(
-        plan.prior, plan.sums.first, plan.sums.second, plan.room.elements[0], inverse, covariance
-    )
+    write_covariances(plan.prior, plan.sums, plan.room.elements[0], inverse, covariance)
     result = np.empty(len(layout.rows))
-    write_variances(*_of_rows(layout), covariance, result)
+    write_variances(_where(layout), _design(layout), covariance, result)
     return result
 
 
@@ -402,7 +411,7 @@ def _maximise(fit: FieldFit) -> None:
         lam, vectors = np.linalg.eigh(h)
         lam = np.maximum(np.abs(lam), 0.1)
         move = -vectors @ ((vectors.T @ g) / lam)
-        size = float(np.sqrt(max(-g @ move, 0.0)))
+        size = math.sqrt(max(float(-g @ move), 0.0))
         move *= min(1.0, 1.5 / max(np.abs(move).max(), 1e-300))
         start, t = value(theta), 1.0
         while t > 1e-3 and not value(theta + t * move) < start + 1e-9:

@@ -6,13 +6,14 @@ import numpy as np
 from scipy import sparse
 
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.kernels.fields.records import Elements, Prior
+from pymc_austerity.kernels.fields.records import Elements, Prior, Sums
 from pymc_austerity.kernels.fields.tree import Tree, write_positions
 from pymc_austerity.mode.fields.maps import Entries, Maps, maps_of
 from pymc_austerity.mode.fields.order import find_order
 from pymc_austerity.mode.fields.rows import Columns, columns_of, used
 from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
+from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.target import Index, Matrix, Vector
 
 # Elements of factors that do not nest, at most: their levels are bounded together.
@@ -47,7 +48,7 @@ class Layout:
     scale: tuple[int, float, float] | None = None
 
 
-def layout_of(found: Field, graph) -> Layout:
+def layout_of(found: Field, graph: LogDensityGraph) -> Layout:
     """Read the rows of a field and put them in order.
 
     Raises
@@ -59,7 +60,6 @@ def layout_of(found: Field, graph) -> Layout:
     use = used(columns)
     n_x, n_z, n_dense = len(use.elements), maps.n_coordinates, len(columns.dense)
     entries, given = _map(maps, use.elements, found)
-    features = maps.features
     combos, combo = _combinations(use.columns)
     # Which coordinates meet in rows.
     of_x = sparse.csr_array((np.ones(len(entries.rows)), (entries.rows, entries.columns)), (n_x, n_z))
@@ -70,7 +70,7 @@ def layout_of(found: Field, graph) -> Layout:
     dense[entries.columns[entries.rows >= use.n_lookups]] = True
     widely = np.asarray((of_x[: use.n_lookups] != 0).sum(axis=0)).ravel()
     dense |= widely > 0.5 * max(use.n_lookups, 4)  # as the start of a series, or a mean of all
-    kinds = np.concatenate([np.full(one.size, k) for k, one in enumerate(maps.coordinates)]) if n_z else np.zeros(0, int)  # fmt: skip
+    kinds = np.repeat(np.arange(len(maps.coordinates)), [one.size for one in maps.coordinates])
     together = together @ sparse.diags_array((~dense).astype(float))
     coupled = _coupled(maps, n_z)
     order = find_order(sparse.csr_array(together), coupled, dense, kinds)
@@ -100,7 +100,8 @@ def layout_of(found: Field, graph) -> Layout:
     return Layout(
         maps, tree, order.variables, use.elements, use.n_lookups, rows, sorted_columns,
         np.ascontiguousarray(use.columns[rows]), prior, first, second, of_elements, of_pairs,
-        np.concatenate([[0], np.cumsum(counts)]), pairs, cells, of_cells, factors, _scale(columns, maps, found),
+        np.concatenate([[0], np.cumsum(counts)]), pairs, cells, of_cells, factors,
+        _scale(columns, maps, found),
     )  # fmt: skip
 
 
@@ -371,10 +372,11 @@ def write_variances(
 
 
 @entry
-def write_covariances(prior: Prior, first: Index, second: Index, elements: Vector, inverse: Vector, result: Vector) -> None:  # fmt: skip
+def write_covariances(prior: Prior, sums: Sums, elements: Vector, inverse: Vector, result: Vector) -> None:
     """C P^-1 C' at the elements of H."""
     result[:] = 0.0
     for k in range(prior.at.shape[0]):
         h = prior.which[k]
         value = elements[prior.one[k]] * elements[prior.other[k]] * inverse[prior.at[k]]
-        result[h] += 2.0 * value if first[h] == second[h] and prior.one[k] != prior.other[k] else value
+        is_double = sums.first[h] == sums.second[h] and prior.one[k] != prior.other[k]
+        result[h] += 2.0 * value if is_double else value

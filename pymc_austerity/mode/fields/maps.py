@@ -41,7 +41,11 @@ class Entries(NamedTuple):
         """The same, sorted by rows and columns, without zeros."""
         kept = np.flatnonzero(self.coefficients)
         kept = kept[np.lexsort((self.columns[kept], self.rows[kept]))]
-        return Entries(*(one[kept] for one in self))
+        return self.taken(kept)
+
+    def taken(self, which: Index) -> "Entries":
+        """Some of them."""
+        return Entries(self.rows[which], self.columns[which], self.coefficients[which], self.factors[which])
 
 
 @dataclass(eq=False)
@@ -132,7 +136,8 @@ def maps_of(found: Field, graph: LogDensityGraph) -> Maps:
         ]
         coordinates[one.name] = _coordinates(one, of_tables, first, features)
         first += coordinates[one.name].size
-    tables, given = [], []
+    tables: list[Entries | None] = []
+    given: list[Variable | None] = []
     for table in found.tables:
         if table.innovation is None:
             tables.append(None)
@@ -201,7 +206,8 @@ def _walk(shape: tuple[int, ...], axis: int, scales: Entries) -> tuple[Entries, 
 def _autoregression(one: Innovation, n: int, first: int, features: Features) -> Coordinates:
     """``w_t = rho w_(t - 1) + s z_t``: w_t = s v_t + rho^t w_0, and v has no scale."""
     scale, step = one.steps
-    assert scale.graph is not None and step.graph is not None
+    assert scale.graph is not None
+    assert step.graph is not None
     if one.value.type.ndim != 1 or int(np.prod(step.graph.type.shape)) != 1:
         raise NoField(f"{one.name!r} is an autoregression of higher order, or of several series")
     constants, numbers = features(pt.broadcast_to(scale.graph, (n,)))
@@ -210,16 +216,13 @@ def _autoregression(one: Innovation, n: int, first: int, features: Features) -> 
         raise NoField(f"the steps of the autoregression {one.name!r} have several scales")
     powers, of_powers = features(rho ** np.arange(n))
     t = np.arange(1, n)
+    of_scale = np.stack([numbers[1:], np.zeros(n - 1, np.int64)], 1)
+    of_first = np.stack([np.full(n, numbers[0]), of_powers], 1)
     own = Entries(
         np.concatenate([t, np.arange(n)]),
         np.concatenate([t, np.zeros(n, np.int64)]),
         np.concatenate([constants[1:], constants[0] * powers]),
-        np.concatenate(
-            [
-                np.stack([numbers[1:], np.zeros(n - 1, np.int64)], 1),
-                np.stack([np.full(n, numbers[0]), of_powers], 1),
-            ]
-        ),
+        np.concatenate([of_scale, of_first]),
     )
     r, of_r = (x[0] for x in features(rho))
     square = np.array([[of_r, of_r]]).repeat(n - 2, 0)
@@ -319,7 +322,8 @@ def _zero_sum(
 ) -> tuple[Entries, tuple[int, ...]]:
     n = shape[step.axis]
     matrix = np.asarray(ZeroSumTransform.extend_axis(pt.constant(np.eye(n)), 0).eval())
-    return _over(entries, shape, step.axis % len(shape), n + 1, (matrix.ravel(), np.zeros(matrix.size, np.int64)), lambda j, r: r * n + j)  # fmt: skip
+    elements = matrix.ravel(), np.zeros(matrix.size, np.int64)
+    return _over(entries, shape, step.axis % len(shape), n + 1, elements, lambda j, r: r * n + j)
 
 
 def _over(
@@ -358,7 +362,7 @@ def _sum(
     kinds, kind = np.unique(np.sort(entries.factors, axis=1), axis=0, return_inverse=True)
     kind = kind.ravel()
     order = np.lexsort((position[entries.rows], line[entries.rows], entries.columns, kind))
-    e = Entries(*(one[order] for one in entries))
+    e = entries.taken(order)
     key = np.stack([kind[order], e.columns, line[e.rows]], 1)
     parts = []
     starts = (
@@ -374,9 +378,8 @@ def _sum(
         total += len(some)
         if total > _DENSE + 3 * n:
             raise NoField("sums of effects whose steps have several scales are tied to each other")
-        parts.append((lines[key[a, 2]][some], np.full(len(some), key[a, 1]), height[some], np.repeat(kinds[key[a, 0]][None], len(some), 0)))  # fmt: skip
-    if not parts:
-        return entries, shape
+        factors = np.repeat(kinds[key[a, 0]][None], len(some), 0)
+        parts.append((lines[key[a, 2]][some], np.full(len(some), key[a, 1]), height[some], factors))
     return Entries(*(np.concatenate(column) for column in zip(*parts, strict=True))), shape
 
 

@@ -91,12 +91,12 @@ def columns_of(found: Field) -> Columns:
                 k += 1
     if not (np.isfinite(offsets).all() and np.isfinite(values).all()):
         raise NoField(f"some rows of {likelihood.term.name!r} have a number that is not finite")
-    is_dense = np.array([column.min(initial=0) == column.max(initial=0) or bool(np.all(column == column[0])) for column in columns], dtype=bool)  # fmt: skip
+    is_dense = np.array([bool(np.all(column == column[0])) for column in columns], dtype=np.bool_)
     is_dense &= ~np.isin(columns[:, 0], np.unique(columns[~is_dense]))  # some rows look these up, too
     dense, place = np.unique(columns[is_dense, 0], return_inverse=True)
     x = np.zeros((n, len(dense)))
-    for column, k in zip(values[is_dense], np.ravel(place), strict=True):
-        x[:, k] += column
+    for column, at in zip(values[is_dense], np.ravel(place), strict=True):
+        x[:, at] += column
     looked_up = [k for k in np.flatnonzero(~is_dense) if np.any(values[k])]
     return Columns(
         offsets,
@@ -118,11 +118,12 @@ class _Predictors:
         cases = case_predictors(graph.expression, graph.data.moved_columns)
         self.expression = cases.expression
         self._parts = [affine_nodes(value).get(value) for value in cases.values]
-        self._offsets = list(cases.values)
+        self._values = cases.values
         self._likelihood = likelihood
-        every = {k for part in self._parts if part for one in (part.offset, *part.coefficients.values()) for k in leaves(one, "data")}  # fmt: skip
-        every |= {k for part, one in zip(self._parts, self._offsets, strict=True) if part is None for k in leaves(one, "data")}  # fmt: skip
-        self._data = sorted(every)
+        used: list[Expression] = []
+        for part, value in zip(self._parts, self._values, strict=True):
+            used += [value] if part is None else [part.offset, *part.coefficients.values()]
+        self._data = sorted({k for one in used for k in leaves(one, "data")})
         self._read = graph.data.chosen(self._data)
 
     def __call__(self, positions: Index) -> list[Form]:
@@ -130,8 +131,12 @@ class _Predictors:
         scalars = self._likelihood(positions)
         columns = np.asarray(self._read(positions)) if self._data else ()
         data = dict(zip(self._data, columns, strict=True))
+
+        def numbers(one: Expression) -> Vector:
+            return np.broadcast_to(evaluate(one, {}, data), positions.shape).astype(np.float64)
+
         result = []
-        for part, value in zip(self._parts, self._offsets, strict=True):
+        for part, value in zip(self._parts, self._values, strict=True):
             if part is None:  # it does not move
                 result.append(Form(np.broadcast_to(evaluate(value, {}, data), positions.shape), {}))
                 continue
@@ -154,10 +159,10 @@ def _kinds(
     wide, numbers = [], {}
     for k, form in enumerate(predictors(positions)):
         pairs = [(t, c, p) for t, (c, p) in form.terms.items() if np.any(c)]
-        is_number = len(pairs) <= 1 and all(t in of_numbers for t, _, _ in pairs)
+        is_number: bool = len(pairs) <= 1 and all(t in of_numbers for t, _, _ in pairs)
         if is_number and pairs:
             t, c, p = pairs[0]
-            is_number = p.shape[-1] == 1 and np.all(p == p.flat[0]) and np.all(c == c.flat[0])
+            is_number = p.shape[-1] == 1 and bool(np.all(p == p.flat[0]) and np.all(c == c.flat[0]))
         if is_number and np.all(form.offset == np.ravel(form.offset)[0]):
             element, factor = -1, 0.0
             if pairs:
@@ -187,4 +192,4 @@ def used(columns: Columns) -> Used:
     elements = np.concatenate([lookups, columns.dense])
     place = np.zeros(int(elements.max(initial=0)) + 1, np.int32)
     place[elements] = np.arange(len(elements))
-    return Used(elements, len(lookups), place[columns.columns] if columns.columns.size else np.zeros((len(columns.offsets), 0), np.int32))  # fmt: skip
+    return Used(elements, len(lookups), place[columns.columns])

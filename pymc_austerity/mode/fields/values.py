@@ -50,7 +50,9 @@ class FieldValues:
     @cached_property
     def _numbers(self) -> Index:
         places = self._places
-        return np.concatenate([np.zeros(0, np.int64), *(np.arange(places[n].start, places[n].stop) for n in self.shared.var_names)])  # fmt: skip
+        own = [places[name] for name in self.shared.var_names]
+        every = [np.arange(one.start, one.stop) for one in own]
+        return np.concatenate([np.zeros(0, np.int64), *every])
 
     @cached_property
     def _features(self) -> Any:
@@ -94,10 +96,11 @@ class FieldValues:
         numbers = [graph.values[name] for name in self.shared.var_names]
         every = [*numbers, *inputs.values(), *graph.data]
         forth = function_of(every, [known[one.value] for one in innovations], None)
+        nothing = pt.zeros(())
         locations = [
-            pt.zeros(one.value.type.shape) if one.location is None else pt.broadcast_to(one.location, one.value.type.shape)
+            pt.broadcast_to(nothing if one.location is None else one.location, one.value.type.shape)
             for one in innovations
-        ]  # fmt: skip
+        ]
         back = function_of([*graph.values.values(), *graph.data], locations, None)
         return forth, back
 
@@ -161,7 +164,9 @@ def _solved(matrix: Any, w: Vector) -> Vector:
     return linalg.spsolve(matrix.tocsc(), w)
 
 
-def values_of(found: Field, fact: Factorisation, maps: Maps, order: Index, precision: Variable | None) -> tuple[FieldValues, int]:  # fmt: skip
+def values_of(
+    found: Field, fact: Factorisation, maps: Maps, order: Index, precision: Variable | None
+) -> tuple[FieldValues, int]:
     """The values of a field; and which feature the logarithm of the precision of normal rows is, or -1.
 
     Raises

@@ -18,6 +18,7 @@ from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.starting_point import density_of_block
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.messages import few_digits
+from pymc_austerity.step_methods.metropolis.engine.fields import FieldEngine
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, try_out
 from pymc_austerity.target import Vector
@@ -160,7 +161,7 @@ def draws_of_sweeps(nanoseconds: float) -> tuple[int, int]:
 
 
 def announced(
-    engine: PlateEngine,
+    engine: PlateEngine | FieldEngine,
     prediction: PlatePrediction,
     start: Callable[[np.random.Generator], Vector],
     point: PointType,
