@@ -37,7 +37,7 @@ def move_root(
     write_state(plan, features, new)
     room.deciding[:] = root
     room.base[root] = base
-    add_quadratic(plan, now, 0)
+    add_quadratic(plan, now)
     if plan.has_remainders:
         add_rows(rng, plan, now, plan.kappas[0], counts)
     return bool(math.log(1.0 - rng.random()) < room.base[root])
@@ -69,7 +69,7 @@ def move_level(
     room.base[:] = 0.0
     _move_below(rng, plan, now, level)
     _write_d(plan, now)
-    add_quadratic(plan, now, level)
+    add_quadratic(plan, now)
     if plan.has_remainders:
         add_rows(rng, plan, now, plan.kappas[level], counts)
     n_proposed, n_accepted = 0, 0
@@ -150,7 +150,7 @@ def _settle(plan: FieldArrays, now: int) -> None:
 
 
 @jitable
-def add_quadratic(plan: FieldArrays, now: int, level: int) -> None:
+def add_quadratic(plan: FieldArrays, now: int) -> None:
     """Add the change of Taylor's polynomial less V, by the nodes that decide."""
     room, sums, new = plan.room, plan.sums, 1 - now
     if not plan.has_remainders:

@@ -254,6 +254,9 @@ def _always(layout: Layout, found: Bounds, paths: Index, is_always: np.ndarray) 
         np.any(paths != np.repeat(own, np.diff(cells), axis=0), axis=1).astype(np.int64), cells[:-1]
     )
     parent = layout.tree.parent
+    is_branching = np.zeros(len(found.nodes), np.bool_)
+    _find_branching(found, layout.of_elements, parent, is_branching)
+    of_cells += np.any(is_branching[np.maximum(own, 0)] & (own >= 0), axis=1)
     for k in range(own.shape[1]):  # a block must move with a node above that of its cell
         nodes, at = found.nodes[np.maximum(own[:, k], 0)], layout.of_cells.copy()
         is_above = own[:, k] < 0
@@ -265,6 +268,17 @@ def _always(layout: Layout, found: Bounds, paths: Index, is_always: np.ndarray) 
             at[active] = parent[at[active]]
         of_cells += ~is_above
     return np.minimum(of_cells, 1)
+
+
+@entry
+def _find_branching(bounds: Bounds, of_elements: Index, parent: Index, is_branching: np.ndarray) -> None:
+    """Blocks whose variables are moved by nodes that lie on no one path to the root."""
+    for b in range(is_branching.shape[0]):
+        for j in range(bounds.starts[b], bounds.starts[b + 1]):
+            node, at = of_elements[bounds.variables[j]], bounds.nodes[b]
+            while at >= 0 and at < node:
+                at = parent[at]
+            is_branching[b] = is_branching[b] or at != node
 
 
 def _typical(fit: FieldFit, bounds: Bounds) -> Vector:

@@ -77,7 +77,10 @@ def columns_of(found: Field) -> Columns:
     for a in range(0, n, _CHUNK):
         positions = np.arange(a, min(a + _CHUNK, n))
         work.spend(_OF_NUMBER * len(positions) * (len(slots) + 1), "The rows of a field")
-        form = predictors(positions)[which]
+        forms = predictors(positions)
+        form = forms[which]
+        if any(_number(forms[k], of_numbers, first) != own for k, own in numbers.items()):
+            raise NoField("several predictors of the rows differ by row")
         offsets[positions] = form.offset
         if len(data):
             kept[:, positions] = np.asarray(read(positions))
@@ -158,24 +161,32 @@ def _kinds(
     positions = np.unique(np.linspace(0, n - 1, 1000).astype(np.int64))
     wide, numbers = [], {}
     for k, form in enumerate(predictors(positions)):
-        pairs = [(t, c, p) for t, (c, p) in form.terms.items() if np.any(c)]
-        is_number: bool = len(pairs) <= 1 and all(t in of_numbers for t, _, _ in pairs)
-        if is_number and pairs:
-            t, c, p = pairs[0]
-            is_number = p.shape[-1] == 1 and bool(np.all(p == p.flat[0]) and np.all(c == c.flat[0]))
-        if is_number and np.all(form.offset == np.ravel(form.offset)[0]):
-            element, factor = -1, 0.0
-            if pairs:
-                t, c, p = pairs[0]
-                element, factor = int(first[t] + p.flat[0]), float(c.flat[0])
-            numbers[k] = element, factor, float(np.ravel(form.offset)[0])
-        else:
+        number = _number(form, of_numbers, first)
+        if number is None:
             wide.append(k)
+        else:
+            numbers[k] = number
     if not wide:
         raise NoField("rows depend on no effects")
     if len(wide) != 1:
         raise NoField(f"{len(wide)} predictors of the rows differ by row")
     return wide[0], numbers
+
+
+def _number(
+    form: Form, of_numbers: set[Variable], first: dict[Variable, int]
+) -> tuple[int, float, float] | None:
+    """Element, factor and offset of a predictor that is the same for some rows; None if it differs."""
+    pairs = [(t, c, p) for t, (c, p) in form.terms.items() if np.any(c)]
+    offset = np.ravel(form.offset)
+    if len(pairs) > 1 or not all(t in of_numbers for t, _, _ in pairs) or np.any(offset != offset[0]):
+        return None
+    if not pairs:
+        return -1, 0.0, float(offset[0])
+    t, c, p = pairs[0]
+    if p.shape[-1] != 1 or np.any(p != p.flat[0]) or np.any(c != c.flat[0]):
+        return None
+    return int(first[t] + p.flat[0]), float(c.flat[0]), float(offset[0])
 
 
 class Used(NamedTuple):

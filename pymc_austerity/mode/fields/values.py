@@ -185,6 +185,8 @@ def values_of(
         number = int(numbers[0])
     effects = {one.innovation.name for one in maps.coordinates}
     names = tuple(name for name in fact.var_names if name not in effects)
+    if not names:
+        raise NoField("no scale of effects is sampled")
     own = {graph.variables[name] for name in effects} | {one.term.name for one in found.likelihoods}
     terms = [(name, term) for name, term in graph.terms.items() if name not in own]
     terms += [(one.innovation.name, one.log_volume) for one in maps.coordinates if one.log_volume is not None]

@@ -37,7 +37,7 @@ from pytensor.tensor.random.op import RandomVariable
 from scipy import sparse
 
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation
-from pymc_austerity.model.graph.rewrite import depends_on, merged, narrowed, rebuild
+from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, merged, narrowed, rebuild
 from pymc_austerity.model.plates.effects_family import FAMILIES, Family
 
 
@@ -220,7 +220,7 @@ def _autoregression(drawn: Drawn) -> Innovation:
     if op.constant_term or not isinstance(getattr(first.owner, "op", None), NormalRV):
         raise NoField(f"the autoregression {value.name!r} has a constant term, or a start that is not normal")
     rho, own, mean, sd = drawn.typed([rhos, scale, *first.owner.op.dist_params(first.owner)])
-    if not isinstance(mean, Constant) or np.any(mean.data):
+    if not _is_zero(mean):
         raise NoField(f"the autoregression {value.name!r} has a start that is not at zero")
     p, n = op.ar_order, value.type.shape[-1]
     scales = pt.concatenate([_broadcast(sd, value, p), _broadcast(own, value, n - p)], axis=-1)
@@ -239,11 +239,17 @@ def _walk(drawn: Drawn) -> Innovation:
     drift, scale = drawn.typed(steps.owner.op.dist_params(steps.owner))
     if any(size != 1 for size in drift.type.shape[-1:]):
         raise NoField(f"the random walk {value.name!r} has a drift that changes")
-    is_zero = all(isinstance(one, Constant) and not np.any(one.data) for one in (start, drift))
+    is_zero = _is_zero(start) and _is_zero(drift)
     location = None if is_zero else start + drift * np.arange(n)
     scales = [_broadcast(first_scale, value, 1), _broadcast(scale, value, n - 1)]
     step = Step("scale", pt.concatenate(scales, axis=-1))
     return Innovation(value, location, (step, Step("sum")))
+
+
+def _is_zero(graph: Variable) -> bool:
+    """Is a graph made of constants, and zero?"""
+    is_fixed = all(isinstance(one, Constant) for one in graph_inputs([graph]))
+    return is_fixed and not np.any(graph.eval(mode=INTERPRETED))
 
 
 def _broadcast(graph: Variable, value: Variable, k: int) -> Variable:

@@ -1,0 +1,196 @@
+"""Models whose effects are a field, and fields that are set up."""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from pymc_austerity.mode.fields.field_model import FieldModel, field_model
+from pymc_austerity.mode.fields.fit import FieldFit
+from pymc_austerity.model.factorise import factorise
+
+
+def _rows(n, n_groups, seed=1):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 3))
+    return rng, x, rng.integers(n_groups, size=n), x @ [0.5, 0.3, -0.4] - 0.8
+
+
+def _answers(rng, eta):
+    return (rng.random(len(eta)) < 1.0 / (1.0 + np.exp(-eta))).astype(float)
+
+
+def plate(n=400, n_groups=40):
+    """Counts of groups."""
+    rng, x, g, eta = _rows(n, n_groups)
+    y = rng.poisson(np.exp(eta + 0.5 * rng.normal(size=n_groups)[g]))
+    with pm.Model() as model:
+        beta, level = pm.Normal("beta", 0.0, 2.0, shape=3), pm.Normal("level", -1.0, 2.0)
+        tau = pm.HalfNormal("tau", 1.0)
+        u = pm.Normal("u", level, tau, shape=n_groups)
+        pm.Poisson("y", pm.math.exp(x @ beta + u[g]), observed=y)
+    return model
+
+
+def nested_slopes(n_schools=12, n_classes=4, n_pupils=12):
+    """Correlated slopes of schools and of their classes."""
+    n_groups = n_schools * n_classes
+    rng, x, _, eta = _rows(n_groups * n_pupils, n_groups)
+    c = np.repeat(np.arange(n_groups), n_pupils)
+    s = c // n_classes
+    eta = eta + 0.5 * rng.normal(size=n_schools)[s] + 0.4 * rng.normal(size=n_groups)[c] * x[:, 0]
+    y = _answers(rng, eta)
+    with pm.Model() as model:
+        beta, level = pm.Normal("beta", 0.0, 2.0, shape=3), pm.Normal("level", 0.0, 2.0)
+        factors = [
+            pm.LKJCholeskyCov(name, n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0, shape=2))[0]
+            for name in ("of_schools", "of_classes")
+        ]
+        u = pm.Normal("z_schools", shape=(n_schools, 2)) @ factors[0].T
+        v = pm.Normal("z_classes", shape=(n_groups, 2)) @ factors[1].T
+        own = u[s, 0] + v[c, 0] + (u[s, 1] + v[c, 1]) * x[:, 0]
+        pm.Bernoulli("y", logit_p=level + x @ beta + own, observed=y)
+    return model
+
+
+def three_levels(n=900, n_regions=6, n_schools=24, n_classes=72):
+    """Classes in schools in regions: schools have the level above as their location."""
+    rng, x, c, eta = _rows(n, n_classes)
+    school, region = (
+        np.arange(n_classes) * n_schools // n_classes,
+        np.arange(n_schools) * n_regions // n_schools,
+    )
+    s = school[c]
+    y = _answers(rng, eta + 0.4 * rng.normal(size=n_schools)[s] + 0.3 * rng.normal(size=n_classes)[c])
+    with pm.Model() as model:
+        beta, level, tau = pm.Normal("beta", shape=3), pm.Normal("level"), pm.HalfNormal("tau", shape=3)
+        of_regions = pm.Normal("of_regions", level, tau[0], shape=n_regions)
+        of_schools = pm.Normal("of_schools", of_regions[region], tau[1], shape=n_schools)
+        z = pm.Normal("z", shape=n_classes)
+        pm.Bernoulli("y", logit_p=x @ beta + of_schools[s] + tau[2] * z[c], observed=y)
+    return model
+
+
+def walk(n=600, n_periods=60):
+    """A random walk of periods."""
+    rng, x, t, eta = _rows(n, n_periods)
+    y = _answers(rng, eta + np.cumsum(0.2 * rng.normal(size=n_periods))[t])
+    with pm.Model() as model:
+        beta, tau = pm.Normal("beta", shape=3), pm.HalfNormal("tau", 0.5)
+        start = pm.Normal.dist(0.0, 2.0)
+        w = pm.GaussianRandomWalk("w", sigma=tau, init_dist=start, shape=n_periods)
+        pm.Bernoulli("y", logit_p=x @ beta + w[t], observed=y)
+    return model
+
+
+def walk_by_hand(n=600, n_periods=60):
+    """The same as cumulative sums."""
+    rng, x, t, eta = _rows(n, n_periods)
+    y = _answers(rng, eta + np.cumsum(0.2 * rng.normal(size=n_periods))[t])
+    with pm.Model() as model:
+        beta, tau, level = pm.Normal("beta", shape=3), pm.HalfNormal("tau", 0.5), pm.Normal("level")
+        z = pm.Normal("z", shape=n_periods)
+        pm.Bernoulli("y", logit_p=level + x @ beta + pt.cumsum(tau * z)[t], observed=y)
+    return model
+
+
+def autoregression(n=600, n_periods=60):
+    """An autoregression of periods."""
+    rng, x, t, eta = _rows(n, n_periods)
+    y = _answers(rng, eta + 0.4 * rng.normal(size=n_periods)[t])
+    with pm.Model() as model:
+        beta, level = pm.Normal("beta", shape=3), pm.Normal("level")
+        rho, tau = pm.Uniform("rho", -0.9, 0.9), pm.HalfNormal("tau", 0.5)
+        w = pm.AR("w", rho=[rho], sigma=tau, init_dist=pm.Normal.dist(0.0, tau), shape=n_periods)
+        pm.Bernoulli("y", logit_p=level + x @ beta + w[t], observed=y)
+    return model
+
+
+def areas(n=900, side=6):
+    """Conditionally autoregressive effects of a grid of areas."""
+    n_areas = side * side
+    path = np.eye(side, k=1) + np.eye(side, k=-1)
+    w = np.kron(np.eye(side), path) + np.kron(path, np.eye(side))
+    rng, x, a, eta = _rows(n, n_areas)
+    y = rng.poisson(np.exp(eta + 0.4 * rng.normal(size=n_areas)[a]))
+    with pm.Model() as model:
+        beta, level = pm.Normal("beta", shape=3), pm.Normal("level")
+        alpha, tau = pm.Beta("alpha", 2.0, 2.0), pm.Gamma("tau", 2.0, 1.0)
+        u = pm.CAR("u", mu=np.zeros(n_areas), W=w, alpha=alpha, tau=tau)
+        pm.Poisson("y", pm.math.exp(level + x @ beta + u[a]), observed=y)
+    return model
+
+
+def smooth(n=800, n_groups=40, n_levels=8, n_columns=5):
+    """Groups, a short factor that is crossed with them, and a smooth."""
+    rng, x, g, eta = _rows(n, n_groups)
+    h, t = rng.integers(n_levels, size=n), rng.uniform(-1.0, 1.0, n)
+    frequencies = np.pi * np.arange(1, n_columns + 1) / 3.0
+    basis = np.sin(frequencies * (t[:, None] + 1.5))
+    y = _answers(rng, eta + 0.5 * rng.normal(size=n_groups)[g] + 0.5 * np.sin(4.0 * t))
+    with pm.Model() as model:
+        beta, level = pm.Normal("beta", shape=3), pm.Normal("level")
+        scales = pm.HalfNormal("scales", shape=3)
+        length = pm.LogNormal("length", np.log(0.5), 0.5)
+        u, v = pm.Normal("u", 0.0, scales[0], shape=n_groups), pm.Normal("v", 0.0, scales[1], shape=n_levels)
+        spread = scales[2] * pt.exp(-0.25 * (length * frequencies) ** 2)
+        of_basis = basis @ (spread * pm.Normal("z", shape=n_columns))
+        pm.Bernoulli("y", logit_p=level + x @ beta + of_basis + v[h] + u[g], observed=y)
+    return model
+
+
+def rasch(n=900, n_persons=60, n_items=12):
+    """Persons less items."""
+    rng = np.random.default_rng(1)
+    p, i = rng.integers(n_persons, size=n), rng.integers(n_items, size=n)
+    y = _answers(rng, rng.normal(size=n_persons)[p] - rng.normal(size=n_items)[i])
+    with pm.Model() as model:
+        scales, level = pm.HalfNormal("scales", shape=2), pm.Normal("level")
+        ability = pm.Normal("ability", 0.0, scales[0], shape=n_persons)
+        difficulty = pm.Normal("difficulty", level, scales[1], shape=n_items)
+        pm.Bernoulli("y", logit_p=ability[p] - difficulty[i], observed=y)
+    return model
+
+
+def normal_rows(n=600, n_groups=40):
+    """Normal rows with a free scale, and independent slopes by column."""
+    rng, x, g, eta = _rows(n, n_groups)
+    y = eta + 0.5 * rng.normal(size=n_groups)[g] + 0.7 * rng.normal(size=n)
+    with pm.Model() as model:
+        beta, level = pm.Normal("beta", shape=3), pm.Normal("level")
+        tau, sigma = pm.HalfNormal("tau", shape=2), pm.HalfNormal("sigma", 2.0)
+        u = pm.Normal("u", 0.0, tau, shape=(n_groups, 2))
+        pm.Normal("y", level + x @ beta + u[g, 0] + u[g, 1] * x[:, 1], sigma, observed=y)
+    return model
+
+
+MODELS = {
+    one.__name__: one
+    for one in (
+        plate, nested_slopes, three_levels, walk, walk_by_hand, autoregression, areas, smooth, rasch,
+        normal_rows,
+    )
+}  # fmt: skip
+
+
+class Fitted(NamedTuple):
+    """A field that is set up."""
+
+    model: pm.Model
+    field: FieldModel
+    fit: FieldFit
+
+
+@cache
+def fitted(name):
+    """A model and its field, set up once."""
+    model = MODELS[name]()
+    field = field_model(model, factorise(model), 5)
+    return Fitted(model, field, field.fit())
+
+
+def arrays_of(one, *, reads_all=True):
+    """What a kernel is handed."""
+    return one.field.arrays(one.fit, reads_all=reads_all, debug=True)

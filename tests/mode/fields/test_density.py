@@ -1,0 +1,86 @@
+"""The density in the coordinates of a chain on a field, against the model's own."""
+
+import numpy as np
+import pytest
+
+from pymc_austerity.mode.fields.draws import height_of
+from pymc_austerity.mode.fields.maps import matrix_of
+from pymc_austerity.model.factorisation import point_of
+from tests.mode.fields.fields import MODELS, arrays_of, fitted
+
+_STATES = 4
+
+
+def log_volume(one, arrays, features):
+    """Log of the determinant of the derivatives of the model's values by eps."""
+    total = 0.0
+    for own in one.field.layout.maps.coordinates:
+        matrix = matrix_of(own.own, features, (own.size, own.size)).toarray()
+        total += np.linalg.slogdet(matrix)[1]
+    tree, front = arrays.tree, arrays.room.fronts[0]
+    places = [
+        tree.fronts[v] + j * (tree.size[v] + 1) for v in range(len(tree.size)) for j in range(tree.size[v])
+    ]
+    return total - np.log(front[places]).sum()
+
+
+def differences(name, *, planted=lambda arrays: arrays):
+    """The density of the chain less the model's, at some states; and largest errors of the inverse."""
+    one = fitted(name)
+    arrays, values = planted(arrays_of(one)), one.field.values
+    log_density = one.model.compile_logp()
+    rng, found, errors = np.random.default_rng(3), [], []
+    for _ in range(_STATES):
+        theta = one.fit.theta + 0.5 * rng.standard_normal(len(one.fit.theta))
+        eps, features = rng.standard_normal(len(arrays.tree.node_of)), values.features(theta)
+        ours = values.log_prior(theta) + height_of(arrays, features, eps) - 0.5 * eps @ eps
+        z = arrays.room.z[0].copy()
+        q = values(theta, z)
+        point = point_of(one.field.factorisation, q, one.model.initial_point())
+        found.append(ours - float(log_density(point)) - log_volume(one, arrays, features))
+        back = values.coordinates(q)
+        errors.append(max(np.abs(back[0] - theta).max(initial=0.0), np.abs(back[1] - z).max()))
+    return np.array(found), max(errors)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_density_is_the_models(name):
+    """Up to a constant, at states that the rest of the chain never sees together."""
+    found, error = differences(name)
+    assert np.ptp(found) < 1e-8
+    assert error < 1e-8
+
+
+def _without(name):
+    return lambda arrays: arrays._replace(
+        sums=arrays.sums._replace(**{name: np.zeros_like(getattr(arrays.sums, name))})
+    )
+
+
+def _half_of_the_prior(arrays):
+    own = arrays.prior.precision
+    halved = own._replace(coefficients=0.5 * own.coefficients)
+    return arrays._replace(prior=arrays.prior._replace(precision=halved))
+
+
+@pytest.mark.parametrize(
+    "planted", [_without("hessian_change"), _without("gradient_change"), _half_of_the_prior]
+)
+def test_planted_faults_of_the_density_are_found(planted):
+    found, _ = differences("nested_slopes", planted=planted)
+    assert np.ptp(found) > 1e-3
+
+
+def test_scales_of_zero_are_ordinary():
+    """Nothing is divided by a scale: at tau = 1e-12 the density is what it is without the effects."""
+    one = fitted("plate")
+    arrays, values = arrays_of(one), one.field.values
+    place = list(values.shared.var_names).index("tau_log__")
+    heights = []
+    for log_tau in (np.log(1e-12), np.log(1e-100)):
+        theta = one.fit.theta.copy()
+        theta[place] = log_tau
+        eps = np.random.default_rng(1).standard_normal(len(arrays.tree.node_of))
+        heights.append(height_of(arrays, values.features(theta), eps))
+        assert np.isfinite(values(theta, arrays.room.z[0])).all()
+    np.testing.assert_allclose(heights[0], heights[1], rtol=1e-9)
