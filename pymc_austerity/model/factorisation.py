@@ -8,7 +8,7 @@ sections of Chen, Mansinghka & Ghahramani (section 3.1), found on PyTensor's gra
 """
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -81,6 +81,9 @@ class Factorisation:
         Whether the local terms are Taylor remainders (`expansion`).
     slab : TensorVariable or None
         Of a block with coefficients that come and go (`model.selection`): the parameters of their prior.
+    field : Field or NoField
+        The hierarchy of the model, found when it is asked for: the vectors that rows of the likelihood look
+        up or multiply by data, and their priors. Or the reason why there is none. Print it to read it.
 
     Examples
     --------
@@ -101,6 +104,10 @@ class Factorisation:
     >>> terms = fact.log_density_terms({"level": 1.0, "slope": 0.3}, [0, 7])  # these two rows, and no others
     >>> terms.shape
     (2,)
+    >>> print(fact.field)
+    Field: rows of 'visits' (2,000) are linear in 2 vectors
+      level  1  Normal
+      slope  1  Normal
     """
 
     graph: LogDensityGraph
@@ -113,6 +120,12 @@ class Factorisation:
     features: Variable | None = None
     is_expanded: bool = False
     slab: Variable | None = None
+    find: Callable[["Factorisation"], Any] | None = None  # The field, of a factorisation made by `factorise`
+
+    @cached_property
+    def field(self) -> Any:
+        """The hierarchy of the model, or the reason why there is none."""
+        return None if self.find is None else self.find(self)
 
     @property
     def n_local(self) -> int:

@@ -13,7 +13,8 @@ import pymc as pm
 from pymc_austerity.diagnostics.agreement import NotComparableError
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning, UnsuitableError
 from pymc_austerity.mode.find_mode import find_mode
-from pymc_austerity.model.factorise import factorise, model_of
+from pymc_austerity.model.factorise import model_of
+from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.report.clock import budget_of
 from pymc_austerity.report.judgement import Judgement, judge
 from pymc_austerity.report.probe import probed

@@ -1,6 +1,7 @@
 """`find_field`: the hierarchy of a model as rows and priors."""
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,8 +9,9 @@ import pymc as pm
 from pytensor.graph.basic import Variable, equal_computations
 
 from pymc_austerity.bounds.expressions.evaluate import evaluate
+from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
-from pymc_austerity.model.factorise import taken_apart
+from pymc_austerity.model.factorise import build, taken_apart
 from pymc_austerity.model.field.check import require_same
 from pymc_austerity.model.field.priors import GivenUp, NoField, Priors
 from pymc_austerity.model.field.rows import Form, FormsOfRows
@@ -72,6 +74,28 @@ class Field:
     # that nothing else depends on, a likelihood of few rows. Whoever moves effects adds them.
     others: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        rows = _listed([f"{one.term.name!r} ({one.term.size:,})" for one in self.likelihoods])
+        n = len(self.tables)
+        widths = [max(len(f(table)) for table in self.tables) for f in (_name, _size)]
+        lines = [f"Field: rows of {rows} are linear in {n} vector{'s' if n > 1 else ''}"]
+        for table in self.tables:
+            lines.append(f"  {_name(table):<{widths[0]}}  {_size(table):>{widths[1]}}  {table.said}")
+        return "\n".join([*lines, *([f"  also in {_listed(map(repr, self.others))}"] if self.others else [])])
+
+
+def _name(table: Table) -> str:
+    return table.variable.replace("'", "")
+
+
+def _size(table: Table) -> str:
+    return f"{table.size:,}"
+
+
+def _listed(words: Iterable[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
+
 
 def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
     """The field of a model.
@@ -81,6 +105,7 @@ def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
     NoField
         With the operation and the variable that have no rule.
     """
+    factorisation = _whole(model, factorisation)
     priors, field = in_tables(model, factorisation)
     tables, names = field.tables, [one.term.name for one in field.likelihoods]
     _require_one_factor(priors, tables)
@@ -90,6 +115,17 @@ def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
     field = replace(field, others=_others(priors, tables, names))
     require_same(factorisation, field)
     return field
+
+
+def _whole(model: pm.Model, factorisation: Factorisation) -> Factorisation:
+    """The factorisation by all variables, if one has only the terms of some of them."""
+    graph = factorisation.graph
+    if set(graph.terms).issuperset(graph.variables.values()):
+        return factorisation
+    try:
+        return build(model, None, threshold=factorisation.threshold, initial_point=graph.point, check=False)
+    except FactorisationError as error:
+        raise NoField(str(error)) from None
 
 
 def in_tables(
@@ -171,7 +207,7 @@ def _require_one_factor(priors: Priors, tables: tuple[Table, ...]) -> None:
         one, two = ([v for v in _moving(each) if priors.moves(v)] for each in (table, other))
         if len(one) != len(two) or not equal_computations(one, two):
             raise NoField(
-                f"{table.innovation.name!r} enters times unknown numbers, and in another way, too, which is "
+                f"{table.variable} enters times unknown numbers, and in another way, too, which is "
                 "bilinear: it is a latent covariate or a factor"
             )
 
@@ -194,7 +230,9 @@ def _require_few_numbers(priors: Priors, tables: tuple[Table, ...]) -> None:
         for value in priors.numbers_in(graphs):
             size = int(np.prod(value.type.shape))
             if size > longest:
-                raise NoField(f"the prior of {value.name!r} has no rule, and it has {size:,} elements")
+                raise NoField(
+                    f"the prior of {priors.named([value])} has no rule, and it has {size:,} elements"
+                )
 
 
 def _require_numbers(priors: Priors, tables: tuple[Table, ...]) -> None:

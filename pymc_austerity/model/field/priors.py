@@ -95,6 +95,9 @@ class Innovation:
     # functions of value variables.
     precision: tuple[tuple[Variable, Any], ...] = ()
     is_matched: bool = False  # Whether z is normal only nearly: what is left over is the excess of the prior
+    # Of w, in PyMC's words: the variable and its distribution. `Priors.rule` says them.
+    variable: str = ""
+    kind: str = ""
 
     @property
     def name(self) -> str:
@@ -365,8 +368,8 @@ class Priors:
 
     def named(self, variables: Iterable[Variable]) -> str:
         """The variables of the model that these depend on, in words."""
-        own = set(ancestors(list(variables)))
-        return " and ".join(repr(name) for var, name in self.values.items() if var in own)
+        own, names = set(ancestors(list(variables))), self.factorisation.graph.variables
+        return " and ".join(repr(names[name]) for var, name in self.values.items() if var in own)
 
     def rule(self, value: Variable) -> Innovation | None:
         """The prior of a variable; None if it has no rule."""
@@ -377,7 +380,12 @@ class Priors:
             op = rv.owner.op
             parameters = self._typed(op.dist_params(rv.owner)) if isinstance(op, RandomVariable) else []
             found = RULES[type(op)](Drawn(value, op, parameters, rv.owner, self._typed))
-            self._found[value] = replace(found, location=self._known(found.location, value))
+            self._found[value] = replace(
+                found,
+                location=self._known(found.location, value),
+                variable=str(rv.name),
+                kind=type(op).__name__.removesuffix("RV"),
+            )
         return self._found[value]
 
     def _known(self, location: Variable | None, value: Variable) -> Variable | None:

@@ -63,7 +63,32 @@ class Table:
     innovation: Innovation | None
     steps: tuple[Step, ...] = ()
 
+    @property
+    def variable(self) -> str:
+        """The variable of the model whose innovation it is made of, or those that its numbers are made of."""
+        return self.name if self.innovation is None else repr(self.innovation.variable)
 
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return int(np.prod(self.input.type.shape))
+
+    @property
+    def said(self) -> str:
+        """The prior of a table in words."""
+        if self.innovation is None:
+            return "without a rule of a prior"
+        steps = dict.fromkeys(_IN_WORDS[step.kind] for step in self.steps if step.kind in _IN_WORDS)
+        return ", ".join([self.innovation.kind, *steps])
+
+
+_IN_WORDS = {
+    "scale": "scaled",
+    "left": "times a matrix",
+    "right": "times a matrix",
+    "sum": "summed up",
+    "autoregression": "carried on",
+}
 # Operations that only move numbers to other places, by their first input.
 _PLACING = (
     DimShuffle, Reshape, JoinDims, SplitDims, SpecifyShape, TensorFromScalar, ScalarFromTensor, Alloc,
@@ -352,9 +377,10 @@ class Visitor:
         new = self._table(innovation.name, innovation.graph, innovation, steps)
         if innovation.location is None:
             return new
+        name = repr(innovation.variable)
         if innovation.location.type.shape != value.type.shape and not all(map(_is_number_step, steps)):
             raise NoField(
-                f"the location of {value.name!r} is the same for several of its elements, of which sums or "
+                f"the location of {name} is the same for several of its elements, of which sums or "
                 "products with unknown numbers are taken"
             )
         if self.kind(innovation.location) is Kind.DATA:
@@ -369,9 +395,9 @@ class Visitor:
             return new + self.times(innovation.location, number)
         kind = self.kind(innovation.location)
         raise NoField(
-            f"the location of {value.name!r} is not a linear function of variables with a normal prior"
+            f"the location of {name} is not a linear function of variables with a normal prior"
             if kind is Kind.OTHER
-            else f"{value.name!r}, whose location differs by element, is multiplied by several numbers"
+            else f"{name}, whose location differs by element, is multiplied by several numbers"
         )
 
     def _number(self, var: Variable, steps: tuple[Step, ...]) -> Variable:

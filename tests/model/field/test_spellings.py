@@ -184,7 +184,7 @@ def latent_covariate():
 @pytest.mark.parametrize(
     ("predictor", "names"),
     [
-        (two_parameters, ("a_log__", "ability")),
+        (two_parameters, ("a", "ability")),
         (factor_model, ("loading", "score")),
         (latent_covariate, ("latent",)),
         (measured_groups, ("th",)),
@@ -222,7 +222,7 @@ def test_a_long_vector_without_a_rule_is_named():
         return pm.Uniform("u", -1, 1, shape=250)[RNG.integers(0, 250, N)]
 
     RNG = np.random.default_rng(1)
-    with pytest.raises(NoField, match="'u_interval__' has no rule, and it has 250 elements"):
+    with pytest.raises(NoField, match="'u' has no rule, and it has 250 elements"):
         field_of(predictor)
 
 
