@@ -285,8 +285,13 @@ def block_of(factorisation: Factorisation) -> list[Variable]:
 
 def row_operations(factorisation: Factorisation) -> float:
     """Operations of a gradient of all rows, as `work` counts them."""
+    return OF_ELEMENT * pass_operations(factorisation)
+
+
+def pass_operations(factorisation: Factorisation) -> float:
+    """Operations of a pass over all rows: as many as these compute numbers."""
     block = block_of(factorisation)
-    return OF_ELEMENT * sum(term.size * elements([term.rows], block).of_row for term in factorisation.locals)
+    return sum(float(term.size * elements([term.rows], block).of_row) for term in factorisation.locals)
 
 
 def vector_of(factorisation: Factorisation, point: Mapping[str, Any]) -> np.ndarray:

@@ -132,7 +132,8 @@ def require_same(factorisation: Factorisation, field: Any) -> None:
     require_same_priors(factorisation, list(innovations.values()), points)
     inputs, data = [*graph.values.values(), *graph.data], graph.data_values()
     names = [one.term.name for one in field.likelihoods]
-    function = function_of(inputs, [*(t.graph for t in field.tables), *(graph.terms[n] for n in names)])
+    outputs = [*(t.graph for t in field.tables), *(graph.terms[n] for n in names)]
+    function = function_of(inputs, outputs, stabilised=True)
     for point in points:
         values = function(*point, *data)
         tables = {t.input: np.ravel(x) for t, x in zip(field.tables, values, strict=False)}

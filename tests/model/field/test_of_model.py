@@ -51,7 +51,10 @@ def test_the_reason_is_in_its_place():
         pm.Bernoulli("y", logit_p=pm.HalfNormal("slope") * x, observed=y)
     found = factorise(model).field
     assert isinstance(found, NoField)
-    assert str(found) == "the likelihood is linear in no variable whose prior has a rule"
+    assert (
+        str(found)
+        == "the likelihood is linear in no variable whose prior has a rule: 'slope' has the prior HalfNormal"
+    )
 
 
 def test_several_likelihoods_are_listed():
