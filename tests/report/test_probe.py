@@ -27,9 +27,10 @@ from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.report import probe
 from pymc_austerity.report.probe import SingleMoves, spread, states_of_result
 
-pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended while the chain was still drifting")
-
-INTERPRETED = pytest.mark.usefixtures("interpreted")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Tuning ended while the chain was still drifting"),
+    pytest.mark.usefixtures("interpreted"),
+]
 N = 2000
 TUNE, DRAWS = 20, 20
 FEW = {"n_pairs": 4, "tune": TUNE, "draws": DRAWS, "n_batches": 50, "random_seed": 1}
@@ -65,7 +66,6 @@ STEPS = {
 }
 
 
-@INTERPRETED
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.covering(1)
 def test_log_ratios_add_up_to_the_acceptance_ratio_of_the_model(normal, name):
@@ -111,7 +111,6 @@ def log_hastings(name, step, moves, move):
     return after - before
 
 
-@INTERPRETED
 def test_what_is_noted_of_the_step(normal):
     group = probe(normal, AusterityMH(model=normal, control_variate=Taylor()), **FEW)["log_ratios"]
     assert group.attrs == {
@@ -127,7 +126,6 @@ def test_what_is_noted_of_the_step(normal):
     assert dict(group.sizes) == {"pair": 4, "k": 3, "rank": 101, "batch": 50}
 
 
-@INTERPRETED
 def test_steps_without_a_test_of_their_own_batch_size(normal):
     step = MetropolisHastings(model=normal, acceptance=Exact(), proposal=RandomWalk(0.01))
     attrs = probe(normal, step, **FEW)["log_ratios"].attrs
@@ -136,7 +134,6 @@ def test_steps_without_a_test_of_their_own_batch_size(normal):
     assert probe(normal, step, batch_size=70, **FEW)["log_ratios"].attrs["batch_size"] == 70
 
 
-@INTERPRETED
 @pytest.mark.filterwarnings("ignore:range_bound=")
 def test_a_step_that_does_not_rely_on_normal_means(normal):
     step = MHSubLhd(model=normal, range_bound="exact", proposal=RandomWalk(0.02))
@@ -145,7 +142,6 @@ def test_a_step_that_does_not_rely_on_normal_means(normal):
     assert "(MHSubLhd(a, b, sigma) decides by Concentration, not by a t-test.)" in normality(tree).reason
 
 
-@INTERPRETED
 def test_one_seed_gives_one_result_on_disk_too(normal, tmp_path):
     step = AusterityMH(model=normal, proposal=RandomWalk(0.02))
     one, two = (probe(normal, step, **FEW) for _ in range(2))
@@ -156,6 +152,7 @@ def test_one_seed_gives_one_result_on_disk_too(normal, tmp_path):
         assert normality(read).reason == normality(one).reason
 
 
+@pytest.mark.compiled
 def test_sampling_is_as_if_the_step_had_not_been_probed(normal):
     def sample(step):
         with normal:
@@ -182,7 +179,6 @@ def compound(normal):
     return step, idata
 
 
-@INTERPRETED
 @pytest.mark.slow("draws 2,000 times in compiled engines")
 def test_states_of_a_result(normal, compound):
     _, idata = compound
@@ -195,7 +191,6 @@ def test_states_of_a_result(normal, compound):
         assert state["b"].dtype == np.float64
 
 
-@INTERPRETED
 def test_variables_with_named_dimensions():
     """Their static shape is not known."""
     rng = np.random.default_rng(1)
@@ -209,7 +204,6 @@ def test_variables_with_named_dimensions():
 
 
 @pytest.mark.slow("interpreted, beside NUTS")
-@INTERPRETED
 def test_a_step_beside_nuts(normal, compound):
     step, idata = compound
     with pytest.raises(ValueError, match=r"The AusterityMH does not move b\. .* idata="):
@@ -222,7 +216,6 @@ def test_a_step_beside_nuts(normal, compound):
     assert normality(idata).verdict in ("normal enough", "doubtful")
 
 
-@INTERPRETED
 @pytest.mark.slow("builds many steps")
 def test_results_that_do_not_fit(normal, compound):
     step, idata = compound
@@ -238,7 +231,6 @@ def test_results_that_do_not_fit(normal, compound):
         probe(normal, step, idata=xr.DataTree())
 
 
-@INTERPRETED
 @pytest.mark.slow("builds and compiles several steps")
 def test_what_cannot_be_probed(normal):
     with pytest.raises(TypeError, match="TunaMH draws rows in proportion.*nothing to probe"):
@@ -254,7 +246,6 @@ def test_what_cannot_be_probed(normal):
         probe(other, AusterityMH(model=normal))
 
 
-@INTERPRETED
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -272,7 +263,6 @@ def test_parameters_are_checked(normal, options, message):
         probe(normal, step, **options)
 
 
-@INTERPRETED
 def test_moves_that_the_prior_rejects_are_proposed_again():
     with pm.Model() as model:
         p = pm.Uniform("p", 0.0, 1.0, default_transform=None)
@@ -311,6 +301,7 @@ def rare_feature():
     return model
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("scale", [False, True])
 @pytest.mark.covering(1)
 def test_normal_data_are_safe(scale):
@@ -322,6 +313,7 @@ def test_normal_data_are_safe(scale):
     assert "not normal" not in found.reason or scale
 
 
+@pytest.mark.compiled
 @pytest.mark.slow("builds a step several times")
 def test_lognormal_data_are_unsafe():
     y = np.random.default_rng(2).lognormal(0.0, 2.0, 20_000)
@@ -333,6 +325,7 @@ def test_lognormal_data_are_unsafe():
         assert found.table["tail_index"].median() < 2
 
 
+@pytest.mark.compiled
 @pytest.mark.slow("three probes of 20,000 rows")
 def test_a_rare_feature_is_unsafe_unless_its_rows_are_always_read():
     model = rare_feature()

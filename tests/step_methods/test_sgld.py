@@ -26,9 +26,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:SGLD accepts every move:pymc_austerity.SubsamplingWarning"),
     # The process is multi-threaded, says Python 3.12 when it forks.
     pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),
+    pytest.mark.usefixtures("interpreted"),
 ]
 N = 2000
-INTERPRETED = pytest.mark.usefixtures("interpreted")
 
 
 def build_model(n=N):
@@ -64,6 +64,7 @@ def sample(model, step, **options):
         )  # fmt: skip
 
 
+@pytest.mark.compiled
 @pytest.mark.slow("compiles NUTS, too")
 def test_with_nuts_beside_it(model, step):
     with model:
@@ -75,6 +76,7 @@ def test_with_nuts_beside_it(model, step):
     assert np.any(np.all(np.diff(sizes[0], axis=0) < 0, axis=0))  # of SGLD, without an end at that of tuning
 
 
+@pytest.mark.compiled
 @pytest.mark.slow("builds and compiles several steps")
 def test_statistics(step, model):
     point, (stats,) = fresh(step).step(model.initial_point())
@@ -85,7 +87,6 @@ def test_statistics(step, model):
     assert "sigma_log__" in point
 
 
-@INTERPRETED
 def test_interpreted_draws_are_those_of_compiled_ones(step, model):
     with model:
         slow = SGLD(["beta"], step_size=DecreasingStepSize(2e-5, 10, 0.5), steps_per_draw=3)
@@ -93,7 +94,6 @@ def test_interpreted_draws_are_those_of_compiled_ones(step, model):
     np.testing.assert_allclose(one["beta"], other["beta"], rtol=1e-9)
 
 
-@INTERPRETED
 def test_it_warns_once_and_says_how_wide(model):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -105,7 +105,6 @@ def test_it_warns_once_and_says_how_wide(model):
     assert re.search(r"accepts every move.*up to [\d.]+ times too large", str(warning.message))
 
 
-@INTERPRETED
 def test_without_a_mode_there_is_no_prediction(caplog):
     with pm.Model():
         mu = pm.Normal("mu")
@@ -116,14 +115,12 @@ def test_without_a_mode_there_is_no_prediction(caplog):
     assert math.isnan(stats["sd_inflation"])
 
 
-@INTERPRETED
 @pytest.mark.parametrize("size", [0, 0.0, -1e-3, math.inf, math.nan, "a", True, None])
 def test_bad_step_size(model, size):
     with model, pytest.raises(ValueError, match="^step_size must be a positive number or DecreasingStepSize"):
         SGLD(["beta"], step_size=size)
 
 
-@INTERPRETED
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -160,7 +157,6 @@ def test_bad_options(model, options, error, message):
         SGLD(["beta"], **options)
 
 
-@INTERPRETED
 def test_other_variables(model):
     with (
         model,
@@ -177,7 +173,6 @@ def test_other_variables(model):
             SGLD([W], step_size=1e-5)
 
 
-@INTERPRETED
 def test_a_share_of_the_rows_and_a_few_transitions_of_each_draw(model):
     with model:
         step = SGLD(["beta"], step_size=1e-5, batch_size=0.1, steps_per_draw=2)
@@ -186,7 +181,6 @@ def test_a_share_of_the_rows_and_a_few_transitions_of_each_draw(model):
     assert step.configuration["batch_size"] == 400
 
 
-@INTERPRETED
 def test_a_state_that_is_not_finite_is_an_error():
     """The curvature grows without bound away from the mode."""
     with pm.Model() as model:
@@ -201,7 +195,6 @@ def test_a_state_that_is_not_finite_is_an_error():
     assert model
 
 
-@INTERPRETED
 def test_a_start_outside_the_support(model):
     with model:
         step = SGLD(["beta"], step_size=1e-5)
@@ -209,6 +202,7 @@ def test_a_start_outside_the_support(model):
         step.step({**model.initial_point(), "beta": np.array([np.nan, 0.0])})
 
 
+@pytest.mark.compiled
 def test_interpreted_needs_no_compiler(model):
     with interpreted(), model:
         assert SGLD(["beta"], step_size=1e-5).is_built
