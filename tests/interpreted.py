@@ -1,4 +1,4 @@
-"""A pytest plugin: the fixture of tests of messages, states, types and pickles, which need no machine code."""
+"""A pytest plugin: the fixture of tests of messages, states, types and pickles: nothing is compiled."""
 
 import pytest
 

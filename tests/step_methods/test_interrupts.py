@@ -14,15 +14,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import (
-    SCIR,
-    AusterityMH,
-    MetropolisHastings,
-    MHSubLhd,
-    MinibatchBarker,
-    MinibatchCategoricalGibbs,
-    TunaMH,
-)
+import pymc_austerity as pma
 from pymc_austerity.model.compile import native
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
@@ -38,15 +30,15 @@ SAMPLING = {
 }
 # Enough transitions for a draw that most of the time is spent in machine code.
 METROPOLIS = {
-    "AusterityMH": lambda model: AusterityMH(epsilon=0.05, steps_per_draw=50, model=model),
-    "MHSubLhd": lambda model: MHSubLhd(steps_per_draw=50, model=model),
-    "MinibatchBarker": lambda model: MinibatchBarker(steps_per_draw=50, model=model),
-    "MetropolisHastings": lambda model: MetropolisHastings(steps_per_draw=50, model=model),
-    "TunaMH": lambda model: TunaMH(steps_per_draw=500, model=model),
+    "AusterityMH": lambda model: pma.AusterityMH(epsilon=0.05, steps_per_draw=50, model=model),
+    "MHSubLhd": lambda model: pma.MHSubLhd(steps_per_draw=50, model=model),
+    "MinibatchBarker": lambda model: pma.MinibatchBarker(steps_per_draw=50, model=model),
+    "MetropolisHastings": lambda model: pma.MetropolisHastings(steps_per_draw=50, model=model),
+    "TunaMH": lambda model: pma.TunaMH(steps_per_draw=500, model=model),
 }
 SIMPLEX = {
-    "SCIR": lambda model: SCIR([model["w"]], steps_per_draw=20, model=model),
-    "SCIR of minibatches": lambda model: SCIR(
+    "SCIR": lambda model: pma.SCIR([model["w"]], steps_per_draw=20, model=model),
+    "SCIR of minibatches": lambda model: pma.SCIR(
         [model["w"]], batch_size=100, step_size=0.001, steps_per_draw=20, model=model
     ),
 }
@@ -89,7 +81,7 @@ def built(name):
         return logistic(), METROPOLIS[name](logistic())
     if name in SIMPLEX:
         return choices(), SIMPLEX[name](choices())
-    return mixture(), MinibatchCategoricalGibbs(steps_per_draw=5, model=mixture())
+    return mixture(), pma.MinibatchCategoricalGibbs(steps_per_draw=5, model=mixture())
 
 
 def sample(name, draws, callback=None):
@@ -206,7 +198,7 @@ def test_an_interrupt_inside_machine_code_is_raised_after_it(ctrl_c):
             interrupt(number)
         return q + 0.01 * rng.standard_normal(q.shape[0]), 0.0
 
-    step = AusterityMH(model=logistic(), proposal=propose, rng=1)
+    step = pma.AusterityMH(model=logistic(), proposal=propose, rng=1)
     near, far = {"b": np.array(1.0)}, {"b": np.array(60.0)}
     step.setup_chain(np.random.default_rng(8), 0, 10)
     expected = [step.step(near)[0]["b"] for _ in range(3)]
