@@ -11,6 +11,7 @@ from pymc.step_methods import CompoundStep
 
 import pymc_austerity as pma
 from pymc_austerity.testing.steps import require_same_path
+from tests.models import as_model
 
 from .conftest import line_data
 
@@ -31,62 +32,55 @@ REPLACED = pytest.warns(pma.SubsamplingWarning, match="'y' were replaced .* whil
 STORED, TUNE = (0, 7, 16), 12
 
 
+@as_model
 def line(n=N):
-    with pm.Model() as model:
-        y = pm.Data("y", Y[:n])
-        beta = pm.Normal("beta", 0, 10, shape=2)
-        pm.Normal("outcome", beta[0] + beta[1] * X[:n], pm.HalfNormal("sigma", 10, initval=1.0), observed=y)
-    return model
+    y = pm.Data("y", Y[:n])
+    beta = pm.Normal("beta", 0, 10, shape=2)
+    pm.Normal("outcome", beta[0] + beta[1] * X[:n], pm.HalfNormal("sigma", 10, initval=1.0), observed=y)
 
 
+@as_model
 def groups(n=N):
-    with pm.Model() as model:
-        y = pm.Data("y", Y[:n])
-        tau = pm.HalfNormal("tau")
-        effect = pm.Normal("effect", 0, tau, shape=GROUPS)
-        pm.Normal("outcome", effect[np.arange(n) % GROUPS], 1.0, observed=y)
-    return model
+    y = pm.Data("y", Y[:n])
+    tau = pm.HalfNormal("tau")
+    effect = pm.Normal("effect", 0, tau, shape=GROUPS)
+    pm.Normal("outcome", effect[np.arange(n) % GROUPS], 1.0, observed=y)
 
 
+@as_model
 def selection(n=N):
-    with pm.Model() as model:
-        y = pm.Data("y", Y[:n])
-        gamma, beta = pm.Bernoulli("gamma", 0.5, shape=2), pm.Normal("beta", shape=2)
-        pm.Normal("outcome", np.c_[X, X**2][:n] @ (gamma * beta), 1.0, observed=y)
-    return model
+    y = pm.Data("y", Y[:n])
+    gamma, beta = pm.Bernoulli("gamma", 0.5, shape=2), pm.Normal("beta", shape=2)
+    pm.Normal("outcome", np.c_[X, X**2][:n] @ (gamma * beta), 1.0, observed=y)
 
 
+@as_model
 def precision(n=N):
-    with pm.Model() as model:
-        y = pm.Data("y", Y[:n])
-        mu = pm.Normal("mu")
-        pm.Normal("outcome", mu, tau=pm.Gamma("precision", 2.0, 2.0), observed=y)
-    return model
+    y = pm.Data("y", Y[:n])
+    mu = pm.Normal("mu")
+    pm.Normal("outcome", mu, tau=pm.Gamma("precision", 2.0, 2.0), observed=y)
 
 
+@as_model
 def rate(n=N):
     """Its shape depends on the data."""
-    with pm.Model() as model:
-        y, b = pm.Data("y", Y[:n]), pm.Normal("b")
-        rate = pm.Gamma("rate", 2.0, 2.0)
-        pm.Potential("outcome", y**2 * pm.math.log(rate) - rate * pm.math.exp(b + X[:n]))
-    return model
+    y, b = pm.Data("y", Y[:n]), pm.Normal("b")
+    rate = pm.Gamma("rate", 2.0, 2.0)
+    pm.Potential("outcome", y**2 * pm.math.log(rate) - rate * pm.math.exp(b + X[:n]))
 
 
+@as_model
 def mixture(n=60):
-    with pm.Model() as model:
-        y = pm.Data("y", Y[:n])
-        z = pm.Categorical("z", pm.Dirichlet("w", np.ones(3)), shape=n)
-        pm.Normal("outcome", pm.math.stack([-2.0, 0.0, 2.0])[z], 1.0, observed=y)
-    return model
+    y = pm.Data("y", Y[:n])
+    z = pm.Categorical("z", pm.Dirichlet("w", np.ones(3)), shape=n)
+    pm.Normal("outcome", pm.math.stack([-2.0, 0.0, 2.0])[z], 1.0, observed=y)
 
 
+@as_model
 def states(n=30):
-    with pm.Model() as model:
-        y = pm.Data("y", Y[:n])
-        h = pm.AR("h", rho=[0.9], sigma=0.5, init_dist=pm.Normal.dist(0, 1), shape=n)
-        pm.Normal("outcome", h, 1.0, observed=y)
-    return model
+    y = pm.Data("y", Y[:n])
+    h = pm.AR("h", rho=[0.9], sigma=0.5, init_dist=pm.Normal.dist(0, 1), shape=n)
+    pm.Normal("outcome", h, 1.0, observed=y)
 
 
 def of_anchor(**options):

@@ -10,6 +10,7 @@ import pytest
 
 import pymc_austerity as pma
 from pymc_austerity.step_methods.base import keywords_of
+from tests.models import as_model
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -22,29 +23,26 @@ COUNTS = RNG.poisson(np.exp(0.5 + 0.3 * X))
 GROUP = RNG.integers(0, 40, N)
 
 
+@as_model
 def poisson(x=X, counts=COUNTS):
-    with pm.Model() as model:
-        level, slope = pm.Normal("level"), pm.Normal("slope")
-        pm.Deterministic("total", level + slope)
-        pm.Data("x", X)
-        pm.Poisson("y", pm.math.exp(level + slope * pm.math.constant(x)), observed=counts)
-    return model
+    level, slope = pm.Normal("level"), pm.Normal("slope")
+    pm.Deterministic("total", level + slope)
+    pm.Data("x", X)
+    pm.Poisson("y", pm.math.exp(level + slope * pm.math.constant(x)), observed=counts)
 
 
+@as_model
 def groups(group=GROUP, counts=COUNTS, x=X):
-    with pm.Model() as model:
-        mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
-        effect = pm.Normal("effect", mu, tau, shape=40)
-        pm.Poisson("y", pm.math.exp(effect[group] + pm.Normal("slope") * x), observed=counts)
-    return model
+    mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
+    effect = pm.Normal("effect", mu, tau, shape=40)
+    pm.Poisson("y", pm.math.exp(effect[group] + pm.Normal("slope") * x), observed=counts)
 
 
+@as_model
 def mixture():
-    with pm.Model() as model:
-        w = pm.Dirichlet("w", np.ones(3))
-        z = pm.Categorical("z", p=w, shape=N)
-        pm.Normal("score", pm.math.constant([-3.0, 0.0, 3.0])[z], 1, observed=X)
-    return model
+    w = pm.Dirichlet("w", np.ones(3))
+    z = pm.Categorical("z", p=w, shape=N)
+    pm.Normal("score", pm.math.constant([-3.0, 0.0, 3.0])[z], 1, observed=X)
 
 
 def but(values, position, wrong):

@@ -16,6 +16,7 @@ import pytest
 
 import pymc_austerity as pma
 from pymc_austerity.model.compile import native
+from tests.models import as_model
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
 
@@ -46,33 +47,30 @@ STEPS = [*METROPOLIS, *SIMPLEX, "MinibatchCategoricalGibbs"]
 
 
 @cache
+@as_model
 def logistic():
     rng = np.random.default_rng(1)
     x = rng.normal(size=N)
-    with pm.Model() as model:
-        b = pm.Normal("b")
-        pm.Bernoulli("y", logit_p=b * x, observed=rng.random(N) < 1.0 / (1.0 + np.exp(-x)))
-    return model
+    b = pm.Normal("b")
+    pm.Bernoulli("y", logit_p=b * x, observed=rng.random(N) < 1.0 / (1.0 + np.exp(-x)))
 
 
 @cache
+@as_model
 def choices():
     counts = np.random.default_rng(1).multinomial(1, np.full(300, 1 / 300), size=N)
-    with pm.Model() as model:
-        w = pm.Dirichlet("w", np.ones(300))
-        pm.Multinomial("choice", n=1, p=w, observed=counts)
-    return model
+    w = pm.Dirichlet("w", np.ones(300))
+    pm.Multinomial("choice", n=1, p=w, observed=counts)
 
 
 @cache
+@as_model
 def mixture():
     centers = np.array([-2.0, 0.0, 2.0])
     rng = np.random.default_rng(1)
-    with pm.Model() as model:
-        z = pm.Categorical("z", p=np.ones(3) / 3, shape=N)
-        mean = pm.math.constant(centers)[z]
-        pm.Normal("y", mean, 1, observed=rng.normal(centers[rng.integers(3, size=N)]))
-    return model
+    z = pm.Categorical("z", p=np.ones(3) / 3, shape=N)
+    mean = pm.math.constant(centers)[z]
+    pm.Normal("y", mean, 1, observed=rng.normal(centers[rng.integers(3, size=N)]))
 
 
 @cache

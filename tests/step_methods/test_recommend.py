@@ -26,6 +26,7 @@ from pymc_austerity.recommendation.evidence import as_clause, first_sentence
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine
 from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
 from pymc_austerity.step_methods.recommendation import Recommendation
+from tests.models import as_model
 
 # The process is multi-threaded, says Python 3.12 when it forks.
 FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -37,72 +38,66 @@ APPROXIMATE = "AusterityMH was chosen, which is approximate"
 
 
 @cache
+@as_model
 def logistic():
     """Many rows, and a discrete variable beside them."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=(20_000, 2))
     y = (rng.random(20_000) < expit(x @ [0.5, -1.0])).astype(float)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 2, shape=2)
-        pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=y)
-        count = pm.Poisson("count", 3.0)
-        pm.Normal("few", count, 1.0, observed=[2.0, 3.0])
-    return model
+    beta = pm.Normal("beta", 0, 2, shape=2)
+    pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=y)
+    count = pm.Poisson("count", 3.0)
+    pm.Normal("few", count, 1.0, observed=[2.0, 3.0])
 
 
 @cache
+@as_model
 def overdispersed():
     rng = np.random.default_rng(2)
     x = rng.normal(size=1000)
     y = rng.poisson(rng.gamma(2.0, np.exp(1.0 + 0.3 * x) / 2.0))
-    with pm.Model() as model:
-        a, b, alpha = pm.Normal("a", 0, 2), pm.Normal("b", 0, 2), pm.HalfNormal("alpha", 5)
-        pm.NegativeBinomial("y", mu=pm.math.exp(a + b * x), alpha=alpha, observed=y)
-    return model
+    a, b, alpha = pm.Normal("a", 0, 2), pm.Normal("b", 0, 2), pm.HalfNormal("alpha", 5)
+    pm.NegativeBinomial("y", mu=pm.math.exp(a + b * x), alpha=alpha, observed=y)
 
 
 @cache
+@as_model
 def waiting():
     """Waiting times of a gamma distribution, of some of which a lower limit is known: it has no bound."""
     rng = np.random.default_rng(2)
     x, limit = rng.normal(size=1000), rng.gamma(2.5, 3.0, size=1000)
     time = rng.gamma(2.5, np.exp(1.0 + 0.3 * x) / 2.5)
     seen, is_seen = np.minimum(time, limit), time < limit
-    with pm.Model() as model:
-        unit = pm.math.exp(pm.Normal("a", 0, 2) + pm.Normal("b", 0, 2) * x) / 2.5
-        density = pm.logp(pm.Gamma.dist(2.5, 1.0 / unit), seen)
-        pm.Potential("y", pt.where(is_seen, density, pt.log(pt.gammaincc(2.5, seen / unit))))
-    return model
+    unit = pm.math.exp(pm.Normal("a", 0, 2) + pm.Normal("b", 0, 2) * x) / 2.5
+    density = pm.logp(pm.Gamma.dist(2.5, 1.0 / unit), seen)
+    pm.Potential("y", pt.where(is_seen, density, pt.log(pt.gammaincc(2.5, seen / unit))))
 
 
+@as_model
 def rare(positives, n_dim):
     """3,000 rows, almost all of them negative."""
     rng = np.random.default_rng(1)
     x = np.column_stack([np.ones(3000), rng.normal(size=(3000, n_dim - 1))])
     y = np.zeros(3000)
     y[rng.choice(3000, positives, replace=False)] = 1.0
-    with pm.Model() as model:
-        pm.Bernoulli("y", logit_p=pm.math.dot(x, pm.Normal("beta", 0, 2, shape=n_dim)), observed=y)
-    return model
+    pm.Bernoulli("y", logit_p=pm.math.dot(x, pm.Normal("beta", 0, 2, shape=n_dim)), observed=y)
 
 
 @cache
+@as_model
 def groups():
     """Centred effects, and a scale that is not in the likelihood."""
     rng = np.random.default_rng(3)
     group = rng.integers(0, 8, 10_000)
     y = (rng.random(10_000) < expit(rng.normal(0, 0.5, 8)[group] - 1)).astype(float)
-    with pm.Model() as model:
-        effect = pm.Normal("effect", pm.Normal("mu", 0, 2), pm.HalfNormal("tau", 1), shape=8)
-        pm.Bernoulli("y", logit_p=effect[group], observed=y)
-    return model
+    effect = pm.Normal("effect", pm.Normal("mu", 0, 2), pm.HalfNormal("tau", 1), shape=8)
+    pm.Bernoulli("y", logit_p=effect[group], observed=y)
 
 
 @cache
+@as_model
 def short():
-    with pm.Model() as model:
-        pm.Normal("y", pm.Normal("mu"), 1.0, observed=ROWS[:50])
-    return model
+    pm.Normal("y", pm.Normal("mu"), 1.0, observed=ROWS[:50])
 
 
 def process():
@@ -130,11 +125,10 @@ def change():
     pm.Normal("y", mean, 1.0, observed=ROWS[:1500])
 
 
+@as_model
 def model_with(*parts):
-    with pm.Model() as model:
-        for part in parts:
-            part()
-    return model
+    for part in parts:
+        part()
 
 
 @pytest.fixture(scope="module")
@@ -330,14 +324,13 @@ def test_nuts(define, told):
     assert bool(takes_all) == (define is not change)
 
 
+@as_model
 def plate(column):
     """Effects of 40 groups, and a coefficient without a proper prior."""
     rng = np.random.default_rng(102)
-    with pm.Model() as model:
-        u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=40)
-        eta = column * pm.Flat("b") + u[rng.integers(0, 40, 1200)]
-        pm.Normal("y", eta, pm.HalfNormal("sigma"), observed=rng.normal(size=1200))
-    return model
+    u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=40)
+    eta = column * pm.Flat("b") + u[rng.integers(0, 40, 1200)]
+    pm.Normal("y", eta, pm.HalfNormal("sigma"), observed=rng.normal(size=1200))
 
 
 @pytest.mark.slow("a planted fault, in steps of its own")

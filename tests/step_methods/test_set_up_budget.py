@@ -14,6 +14,7 @@ from pymc_austerity.exceptions import SetUpBudgetError
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.metropolis import mixing_pilot, tuna_plan
+from tests.models import as_model
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -25,41 +26,38 @@ def strict(monkeypatch):
 
 
 @cache
+@as_model
 def logistic(n_dim=4):
     rng = np.random.default_rng(1)
     x = rng.normal(size=(3000, n_dim))
     y = (rng.random(3000) < expit(0.5 * x.sum(axis=1) / np.sqrt(n_dim))).astype(float)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 2, shape=n_dim)
-        pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=y)
-    return model
+    beta = pm.Normal("beta", 0, 2, shape=n_dim)
+    pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=y)
 
 
 @cache
+@as_model
 def media(n_rows, n_areas):
     """Sales of areas by what was spent on four channels, each of which saturates: no plate, no design."""
     rng = np.random.default_rng(3)
     spend, area = rng.gamma(2.0, size=(n_rows, 4)), rng.integers(n_areas, size=n_rows)
     effects = (1.0 - np.exp(-np.array([0.3, 0.6, 1.0, 1.5]) * spend)) @ [1.0, 0.5, 0.8, 0.2]
     sales = 2.0 + 0.4 * rng.normal(size=n_areas)[area] + effects + rng.normal(0.0, 0.8, n_rows)
-    with pm.Model() as model:
-        rate, beta = pm.HalfNormal("rate", 1, shape=4), pm.Laplace("beta", 0, 1, shape=4)
-        a, tau, sigma = pm.Normal("a", 0, 3), pm.HalfNormal("tau", 1), pm.HalfNormal("sigma", 1)
-        z = pm.Normal("z", shape=n_areas)
-        mean = a + pt.dot(1.0 - pt.exp(-rate * spend), beta) + tau * z[area]
-        pm.Normal("sales", mean, sigma, observed=sales)
-    return model
+    rate, beta = pm.HalfNormal("rate", 1, shape=4), pm.Laplace("beta", 0, 1, shape=4)
+    a, tau, sigma = pm.Normal("a", 0, 3), pm.HalfNormal("tau", 1), pm.HalfNormal("sigma", 1)
+    z = pm.Normal("z", shape=n_areas)
+    mean = a + pt.dot(1.0 - pt.exp(-rate * spend), beta) + tau * z[area]
+    pm.Normal("sales", mean, sigma, observed=sales)
 
 
 @cache
+@as_model
 def groups():
     rng = np.random.default_rng(2)
     group = rng.integers(40, size=2000)
-    with pm.Model() as model:
-        tau = pm.HalfNormal("tau", 1)
-        u = pm.Normal("u", 0, tau, shape=40)
-        pm.Poisson("y", pm.math.exp(1.0 + u[group]), observed=rng.poisson(3.0, size=2000))
-    return model
+    tau = pm.HalfNormal("tau", 1)
+    u = pm.Normal("u", 0, tau, shape=40)
+    pm.Poisson("y", pm.math.exp(1.0 + u[group]), observed=rng.poisson(3.0, size=2000))
 
 
 class Counted:
@@ -168,14 +166,13 @@ def test_a_search_without_end_ends(monkeypatch):
 
 
 @cache
+@as_model
 def mixture():
     """24 rows of two components: bounds are many times the rows, and millions of times further out."""
     rng = np.random.default_rng(7)
     y = np.where(rng.random(24) < 0.4, -2.0, 2.0) + rng.normal(size=24)
-    with pm.Model() as model:
-        mu, s = pm.Normal("mu", [-2.0, 2.0], 1.0, shape=2), pm.HalfNormal("s", 2.0)
-        pm.NormalMixture("y", w=[0.5, 0.5], mu=mu, sigma=s, observed=y)
-    return model
+    mu, s = pm.Normal("mu", [-2.0, 2.0], 1.0, shape=2), pm.HalfNormal("s", 2.0)
+    pm.NormalMixture("y", w=[0.5, 0.5], mu=mu, sigma=s, observed=y)
 
 
 def test_a_move_that_may_draw_more_rows_than_there_are_is_told_and_has_an_end():

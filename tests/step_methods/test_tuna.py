@@ -34,6 +34,7 @@ from pymc_austerity.testing.steps import (
     move,
     require_same_path,
 )
+from tests.models import as_model
 from tests.statistical.errors import LIMIT, error_of_mean, z_of_mean
 
 # Whether a chain has settled after so few draws is not the question here.
@@ -47,15 +48,14 @@ def design(n, n_dim, seed=1):
     return rng, np.c_[np.ones(n), rng.normal(size=(n, n_dim - 1))]
 
 
+@as_model
 def logistic_model(n=N, n_dim=3, intercept=0.3, seed=1):
     rng, x = design(n, n_dim, seed)
     slope = np.r_[intercept, rng.normal(size=n_dim - 1) / math.sqrt(n_dim)]
     y = (rng.random(n) < expit(x @ slope)).astype(float)
-    with pm.Model() as model:
-        outcome = pm.Data("outcome", y)
-        beta = pm.Normal("beta", 0, 1, shape=n_dim)
-        pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=outcome)
-    return model
+    outcome = pm.Data("outcome", y)
+    beta = pm.Normal("beta", 0, 1, shape=n_dim)
+    pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=outcome)
 
 
 def rare_model():
@@ -325,10 +325,9 @@ def five_predictors():
     pm.Potential("y", -sum(pt.softplus(pm.math.dot(x, pm.Normal(f"b{k}", shape=2))) for k in range(5)))
 
 
+@as_model
 def without_bound(make):
-    with pm.Model() as model:
-        make()
-    return model
+    make()
 
 
 @pytest.mark.parametrize(
@@ -611,15 +610,14 @@ def test_rows_of_another_term_are_noticed(several, monkeypatch):
 # Other blocks, and other proposals --------------------------------------------------------------------
 
 
+@as_model
 def hierarchy():
     """Logistic coefficients with an unknown scale."""
     rng, x = design(N, 4, seed=5)
     y = (rng.random(N) < expit(x @ [0.3, -0.8, 0.5, 0.1])).astype(float)
-    with pm.Model() as model:
-        tau = pm.HalfNormal("tau", 1.0)
-        beta = pm.Normal("beta", 0.0, tau, shape=4)
-        pm.Bernoulli("y", logit_p=x @ beta, observed=y)
-    return model
+    tau = pm.HalfNormal("tau", 1.0)
+    beta = pm.Normal("beta", 0.0, tau, shape=4)
+    pm.Bernoulli("y", logit_p=x @ beta, observed=y)
 
 
 @register_jitable
@@ -682,12 +680,11 @@ def test_temperature(model, built, near):
 # Far from the center ----------------------------------------------------------------------------------
 
 
+@as_model
 def counts_model():
     rng, x = design(N, 2, seed=7)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 5, shape=2)
-        pm.Poisson("y", pm.math.exp(x @ beta), observed=rng.poisson(np.exp(x @ [1.0, 0.3])))
-    return model
+    beta = pm.Normal("beta", 0, 5, shape=2)
+    pm.Poisson("y", pm.math.exp(x @ beta), observed=rng.poisson(np.exp(x @ [1.0, 0.3])))
 
 
 def test_far_away_counts_are_decided_on_all_rows():
