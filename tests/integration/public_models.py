@@ -1,7 +1,5 @@
 """Models that are in public use, with made-up data of a fixed seed, and no more of them than are needed."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
