@@ -302,7 +302,7 @@ def many_slopes() -> pm.Model:
 @as_model
 def disease_map() -> pm.Model:
     """Cases by areas on a grid: a mixture of neighbours' and own effects (BYM2)."""
-    rng, n, side = _rng("areas"), 3_000, 10
+    rng, n, side = _rng("areas"), 1_500, 8
     areas = side**2
     row, column = np.divmod(np.arange(areas), side)
     near = np.abs(row[:, None] - row) + np.abs(column[:, None] - column) == 1
@@ -362,7 +362,7 @@ def tobit() -> pm.Model:
 @as_model
 def media_mix() -> pm.Model:
     """Sales of areas by what is spent on four channels, which saturate."""
-    rng, n, areas, channels = _rng("media"), 3_000, 200, 4
+    rng, n, areas, channels = _rng("media"), 1_200, 60, 4
     spent, area = rng.gamma(2, 1, (n, channels)), rng.integers(areas, size=n)
     y = (
         2
@@ -379,7 +379,7 @@ def media_mix() -> pm.Model:
 @as_model
 def dirichlet_multinomial() -> pm.Model:
     """Counts of five species at many places."""
-    rng, n = _rng("species"), 3_000
+    rng, n = _rng("species"), 1_200
     share = rng.dirichlet(10 * np.array([0.4, 0.25, 0.15, 0.15, 0.05]), n)
     counts = np.array([rng.multinomial(50, one) for one in share])
     frac, conc = pm.Dirichlet("frac", np.ones(5)), pm.LogNormal("conc", 1, 1)
