@@ -77,7 +77,7 @@ def mixture(n=60):
 
 
 @as_model
-def states(n=30):
+def states(n=16):
     y = pm.Data("y", Y[:n])
     h = pm.AR("h", rho=[0.9], sigma=0.5, init_dist=pm.Normal.dist(0, 1), shape=n)
     pm.Normal("outcome", h, 1.0, observed=y)
@@ -141,7 +141,7 @@ def test_a_chain_goes_on_from_its_state(name):
     check_that_it_goes_on(model, make(model=model, rng=1), make(model=model, rng=1))
 
 
-def check_that_it_goes_on(model, step, fresh, n=8):
+def check_that_it_goes_on(model, step, fresh, n=6):
     """Two steps that are built alike: draws after each state that is stored."""
     unpickled = cloudpickle.loads(cloudpickle.dumps(step))  # of a step that was never moved
     step.setup_chain(np.random.default_rng(5), TUNE, 20)
@@ -200,7 +200,7 @@ def test_pickles_and_states_do_not_grow_with_the_data(name):
 # Other data ----------------------------------------------------------------------------------------
 
 
-def draw(step, point, n=10):
+def draw(step, point, n=6):
     """Draws from a point with the same random numbers."""
     step.rng = np.random.default_rng(7)
     drawn = []

@@ -55,7 +55,7 @@ def test_predictors(predictor):
 
 
 @pytest.mark.slow("the same rules, in other pairs")
-@pytest.mark.parametrize(("effects", "predictor"), itertools.product(IN_MANY_ROWS, ROWS))
+@pytest.mark.parametrize(("effects", "predictor"), [*itertools.product(IN_MANY_ROWS, ROWS)])
 def test_priors_and_rows(effects, predictor):
     assert field_of(lambda: ROWS[predictor](EFFECTS[effects]())).likelihoods
 
