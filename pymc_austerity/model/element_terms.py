@@ -47,16 +47,9 @@ class ElementTerms:
     compared with the model, at the cost of some evaluations of its log density. `FactorisationError` is
     raised if a term uses a variable in another way than element by element. The message names both.
 
-    Attributes
-    ----------
-    factorisation : Factorisation
-        Without global terms. Its first `n_own` rows are read at every transition.
-    n_own, n_tested : int
-        Rows that are read at every transition, and rows of the populations.
-    first, width : ndarray of int, shape (E,)
-        Where in q the coordinates of each element begin, and how many there are.
-    followed : tuple of str
-        Variables of other steps that say which rows contain an element.
+    The `factorisation` has no global terms. Its first `n_own` rows are read at every transition, the other
+    `n_tested` are the populations. Element e has `width[e]` coordinates of q from `first[e]` on. Variables of
+    other steps that say which rows contain an element are `followed`.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class RebuiltStep(BlockedStep):
     """
 
     default_blocked = True
-    # Attributes that are made again in every process.
+    # Attributes that are made again in every process; the last of them tells whether the step is built.
     _rebuilt: ClassVar[tuple[str, ...]]
     # Whether it reads single rows of data on disk.
     _reads_disk: ClassVar[bool] = False
@@ -72,11 +72,6 @@ class RebuiltStep(BlockedStep):
         """Compile for what was found out in another process; False if the data in this one are others."""
         raise NotImplementedError
 
-    @property
-    def is_built(self) -> bool:
-        """Whether this process has built the step."""
-        raise NotImplementedError
-
     def _graphs(self) -> Iterable[LogDensityGraph]:
         """Graphs of the log density that this process has built from."""
         raise NotImplementedError
@@ -97,6 +92,11 @@ class RebuiltStep(BlockedStep):
         raise NotImplementedError
 
     # The life of a step ---------------------------------------------------------------------
+
+    @property
+    def is_built(self) -> bool:
+        """Whether this process has built the step."""
+        return getattr(self, self._rebuilt[-1]) is not None
 
     @property
     def model(self) -> Any:

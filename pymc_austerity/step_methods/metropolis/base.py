@@ -214,11 +214,6 @@ class SubsampledStep(RebuiltStep):
         if recipe.columns:
             self._also_report(recipe.columns)
 
-    @property
-    def is_built(self) -> bool:
-        """Whether this process has built the step."""
-        return self._engine is not None
-
     def _graphs(self) -> list[LogDensityGraph]:
         return [self.factorisation.graph]
 
