@@ -17,7 +17,7 @@ from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import FactorisationError, SelfCheckError
-from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_rows
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm, point_of, some_rows, vector_of
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.self_check import jittered
@@ -147,14 +147,10 @@ class ElementTerms:
 
 def _moved(fact: Factorisation, point: PointType, first: int, width: int) -> PointType:
     """A point at which one element has other values."""
-    result, start = dict(point), 0
-    for name in fact.var_names:
-        value = np.array(point[name])
-        own = value.reshape(-1)[max(0, first - start) : max(0, first + width - start)]
-        own[:] = own + 0.1 if value.dtype.kind == "f" else 1 - np.minimum(own, 1)
-        result[name] = value
-        start += value.size
-    return result
+    q = vector_of(fact, point)
+    own = q[first : first + width]
+    own[:] = own + 0.1 if q.dtype.kind == "f" else 1 - np.minimum(own, 1)
+    return point_of(fact, q, point)
 
 
 def _factorised(

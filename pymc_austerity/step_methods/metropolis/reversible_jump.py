@@ -14,7 +14,7 @@ from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.mode.mode_fit import ModeFit
-from pymc_austerity.model.factorisation import vector_of
+from pymc_austerity.model.factorisation import point_of, vector_of
 from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.plates.effects_prior import evaluate
 from pymc_austerity.model.selection.selection import Selection, find_selection
@@ -282,13 +282,7 @@ def _expansion(selection: Selection, mode_fit: ModeFit, point: PointType) -> Sub
     """
     full, family, p = selection.full, selection.family, selection.n_coefficients
     mode, precision = mode_fit.proxy.mode, mode_fit.proxy.precision
-    names = list(full.graph.values)
-    values = [np.asarray(point[name], dtype=full.graph.values[name].dtype) for name in names]
-    start = 0
-    for name in full.var_names:
-        size = int(np.prod(full.graph.values[name].type.shape))
-        values[names.index(name)] = mode[start : start + size].reshape(full.graph.values[name].type.shape)
-        start += size
+    values = full.point_values(point_of(full, mode, point))
     parameters = evaluate(full, selection.factorisation.slab, values)
     own = np.zeros(len(mode))
     own[:p] = [slab_precision(family, parameters, j) for j in range(p)]

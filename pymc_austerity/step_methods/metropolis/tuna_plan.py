@@ -287,41 +287,27 @@ def plan_tuna(
     """
     surveyed = survey(options, point, recipe, certify=False) if surveyed is None else surveyed
     bound = bound_proposal(options, surveyed, EXACT, point)
-    if recipe is not None:
-        again = None if recipe.reads_all else bounded_rows(options, surveyed, point)[0]
-        return _with_rows(options, surveyed, bound, recipe, again)
     fact, found = surveyed.factorisation, surveyed.found
     assert found is not None
-    rows, sources = bounded_rows(options, surveyed, point)
-    stage("rows that will be drawn")
-    prediction = predict(rows, bound, found, options.chi)
-    reads_all = bool(prediction.terms > options.switch_above * fact.n_local)
-    recipe = TunaRecipe(
-        data=fingerprint(fact.graph),
-        n_local=fact.n_local,
-        n_dim=len(vector_of(fact, point)),
-        rule=EXACT,
-        proposal=surveyed.proposal,
-        proposal_state=bound.state,
-        mode_fit=surveyed.mode_fit,
-        prediction=prediction,
-        reads_all=reads_all,
-        certificate=sources,
-    )
-    return _with_rows(options, surveyed, bound, recipe, None if reads_all else rows)
-
-
-def _with_rows(  # type: ignore[explicit-any]
-    options: MetropolisOptions,
-    surveyed: Survey,
-    bound: BoundProposal,
-    recipe: TunaRecipe,
-    rows: RowDraws | None,
-) -> BlockPlan[TunaRecipe]:
-    """The plan with drawn rows, or with the exact test on all of them."""
-    fact, found = surveyed.factorisation, surveyed.found
-    assert found is not None
-    if rows is None:
+    if recipe is None:
+        rows, sources = bounded_rows(options, surveyed, point)
+        stage("rows that will be drawn")
+        prediction = predict(rows, bound, found, options.chi)
+        recipe = TunaRecipe(
+            data=fingerprint(fact.graph),
+            n_local=fact.n_local,
+            n_dim=len(vector_of(fact, point)),
+            rule=EXACT,
+            proposal=surveyed.proposal,
+            proposal_state=bound.state,
+            mode_fit=surveyed.mode_fit,
+            prediction=prediction,
+            reads_all=bool(prediction.terms > options.switch_above * fact.n_local),
+            certificate=sources,
+        )
+    elif not recipe.reads_all:
+        rows, _ = bounded_rows(options, surveyed, point)
+    if recipe.reads_all:
         # A surrogate moves on the Taylor polynomial, others on the terms of the model.
         terms = found.expanded if bound.is_surrogate else fact
         return block_plan(options, surveyed, terms, bound, recipe)
