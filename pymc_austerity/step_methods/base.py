@@ -170,9 +170,9 @@ class RebuiltStep(BlockedStep):
         """
         if self.is_built:
             for graph in self._graphs():
-                replaced = graph.replaced_data()
-                if replaced is not None:
-                    return self._follow_data(replaced, point)
+                for storage, value in graph.seen:  # takes a tenth of the time of `get_value`
+                    if storage[0] is not value:
+                        return self._follow_data(graph.replaced_data(), point)
             return False
         if self._data_seen is not None:
             with many_graphs():
@@ -190,7 +190,7 @@ class RebuiltStep(BlockedStep):
             graph.adopt_data()
         return True
 
-    def _follow_data(self, replaced: str, point: PointType) -> bool:
+    def _follow_data(self, replaced: str | None, point: PointType) -> bool:
         """Within a chain, build anew unless data were replaced by equal ones; were they others?"""
         if self._adopts_data():
             return False
