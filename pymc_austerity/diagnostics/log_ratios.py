@@ -10,7 +10,7 @@ import xarray as xr
 
 from pymc_austerity.exceptions import warn
 from pymc_austerity.target import Array
-from pymc_austerity.validation import is_real, is_whole
+from pymc_austerity.validation import is_real, is_whole, require_whole
 
 GROUP = "log_ratios"
 # Sizes of the sets of rows whose share of the variance is noted, and how many of the largest terms.
@@ -86,8 +86,7 @@ def check_batches(batch_size: Any, n_batches: Any, n_local: int) -> None:
         raise ValueError(
             f"batch_size must be an integer from 2 to less than the {n_local:,} terms, got {batch_size!r}."
         )
-    if not is_whole(n_batches) or n_batches < 3:
-        raise ValueError(f"n_batches must be an integer of at least 3, got {n_batches!r}.")
+    require_whole(3, n_batches=n_batches)
 
 
 def summarise(values: Array, batch_size: int, n_batches: int, rng: np.random.Generator) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import xarray as xr
 from pymc_austerity.diagnostics import agreement
 from pymc_austerity.diagnostics.data_usage import terms_read
 from pymc_austerity.diagnostics.samplers import NotRecordedError
-from pymc_austerity.diagnostics.scalars import SAMPLE, scalars
+from pymc_austerity.diagnostics.scalars import SAMPLE, posterior_of, scalars
 from pymc_austerity.plots.style import (
     APPROXIMATE,
     EXACT,
@@ -25,7 +25,7 @@ from pymc_austerity.plots.style import (
     tidy,
 )
 from pymc_austerity.target import Array
-from pymc_austerity.validation import is_whole
+from pymc_austerity.validation import require_whole
 
 # Mean and standard deviation of each variable.
 Moments = dict[str, tuple[Array, Array]]
@@ -249,8 +249,7 @@ def plot_risk(
     """
     if not isinstance(runs, Mapping) or not runs:
         raise ValueError(f"runs must map names to results of pm.sample, got {type(runs).__name__}.")
-    if not is_whole(n_points) or n_points < 2:
-        raise ValueError(f"n_points must be an integer of at least 2, got {n_points!r}.")
+    require_whole(2, n_points=n_points)
     moments, floor = _read_truth(truth, var_names)
     curves = {
         name: risk_curve(idata, moments, n_points, (steps_per_draw or {}).get(name), name)
@@ -291,14 +290,9 @@ def risk_curve(
     cost = np.cumsum(_passes(idata, steps_per_draw, name), axis=1).mean(axis=0)
     n_draws = len(cost)
     at = np.unique(np.round(np.geomspace(1, n_draws, min(n_points, n_draws))).astype(int)) - 1
-    posterior = idata["posterior"].to_dataset()
+    posterior = posterior_of(idata, list(moments), what=f"the run {name!r}")
     errors = []
     for variable, (mean, sd) in moments.items():
-        if variable not in posterior:
-            raise ValueError(
-                f"{variable!r} is not in the posterior of the run {name!r}, which has "
-                f"{', '.join(map(repr, posterior.data_vars))}."
-            )
         draws = posterior[variable].transpose(*SAMPLE, ...).values.astype(float)
         if draws.shape[2:] != mean.shape:
             raise ValueError(

@@ -21,7 +21,7 @@ from pymc_austerity.plots.style import (
     shown,
 )
 from pymc_austerity.target import Array
-from pymc_austerity.validation import is_whole
+from pymc_austerity.validation import require_whole
 
 _OVER_DRAWS = ("blocks", "mean", "title", "xlabel", "ylabel", "yscale", "legend")
 _OF_SIZES = ("histogram", "mean", "total", "title", "xlabel", "ylabel", "xscale", "yscale")
@@ -93,8 +93,7 @@ def plot_data_usage(
     >>> dict(pc.data["data_usage"].sizes)
     {'sampler': 1, 'chain': 2, 'plot_axis': 2, 'block': 10}
     """
-    if not is_whole(n_blocks) or n_blocks < 1:
-        raise ValueError(f"n_blocks must be a positive integer, got {n_blocks!r}.")
+    require_whole(1, n_blocks=n_blocks)
     panels = Panels(_OVER_DRAWS, visuals, plot_collection, backend, pc_kwargs)
     azp = optional("arviz_plots")
     stats, names = sampler_statistics(idata, "fraction_used")
@@ -208,8 +207,7 @@ def plot_batch_sizes(
     >>> pc.get_target("n_used", {"sampler": 0}).get_xscale()
     'log'
     """
-    if not is_whole(bins) or bins < 1:
-        raise ValueError(f"bins must be a positive integer, got {bins!r}.")
+    require_whole(1, bins=bins)
     panels = Panels(_OF_SIZES, visuals, plot_collection, backend, pc_kwargs)
     azp = optional("arviz_plots")
     stats, names = sampler_statistics(idata, "n_used", "fraction_used")

@@ -29,7 +29,7 @@ from pymc_austerity.report.render.page import as_html
 from pymc_austerity.report.render.words import as_fragment, as_markdown, headline, verdict_of
 from pymc_austerity.report.results import Results
 from pymc_austerity.report.run import Run, Settings, Steps, named, run_step
-from pymc_austerity.validation import is_real, is_whole
+from pymc_austerity.validation import is_real, require_whole
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -220,14 +220,8 @@ def compare(
     check_reference(reference, names)
     each = budget_of(budget)
     of_reference = each if reference_budget is None else budget_of(reference_budget, "reference_budget")
-    for what, value, least in (
-        ("tune", tune, 0),
-        ("chains", chains, 1),
-        ("n_pairs", n_pairs, 0),
-        ("max_draws", max_draws, 1),
-    ):
-        if not is_whole(value) or value < least:
-            raise ValueError(f"{what} must be an integer of at least {least}, got {value!r}.")
+    require_whole(0, tune=tune, n_pairs=n_pairs)
+    require_whole(1, chains=chains, max_draws=max_draws)
     if not is_real(tolerance) or not 0.0 < tolerance < np.inf:
         raise ValueError(f"tolerance must be a positive number of posterior sds, got {tolerance!r}.")
     notes: list[str] = []

@@ -12,6 +12,7 @@ from pytensor.graph.basic import Variable
 from xarray import DataTree
 
 from pymc_austerity.control_variates.taylor import Taylor
+from pymc_austerity.diagnostics.scalars import posterior_of
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.mode.find_mode import constrained
 from pymc_austerity.mode.mode_fit import ModeReport
@@ -45,21 +46,14 @@ Reference = Literal["exact", "nuts"] | DataTree
 def check_reference(reference: Any, var_names: Sequence[str]) -> None:
     """Raise an error that says what a reference may be."""
     if isinstance(reference, DataTree):
-        if "posterior" not in reference.children:
-            raise ValueError("reference has no group 'posterior'. Give what pm.sample() returns.")
+        posterior_of(reference, var_names, what="reference")
         sizes = reference["posterior"].sizes
         if not sizes.get("chain") or not sizes.get("draw"):
             raise ValueError(
                 "reference must have the dimensions chain and draw, with at least one draw, got "
                 f"{dict(sizes)}. Give what pm.sample() returns."
             )
-        missing = [name for name in var_names if name not in reference["posterior"]]
-        if missing:
-            raise ValueError(
-                f"reference has no draws of {', '.join(missing)}. Sample them, or choose var_names=."
-            )
-        return
-    if not isinstance(reference, str) or reference not in ("exact", "nuts"):
+    elif not isinstance(reference, str) or reference not in ("exact", "nuts"):
         got = repr(reference) if isinstance(reference, str) else type(reference).__name__
         raise ValueError(f'reference must be "exact", "nuts" or a DataTree with draws, got {got}.')
 
