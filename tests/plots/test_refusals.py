@@ -52,7 +52,7 @@ def risk(match, runs=None, truth=TRUTH, **keywords):
 @pytest.mark.parametrize(
     ("plot", "arguments", "keywords", "match"),
     [
-        errors("pairs must be given", None, N=2000),
+        errors("pairs must be a DataTree.*got NoneType", None, N=2000),
         errors("pairs has no group log_ratios", xr.DataTree()),
         errors("N, the number of local terms"),
         errors("epsilon must be in", epsilon=0.7, N=2000),
