@@ -128,22 +128,14 @@ def plot_data_usage(
 
 def _block_means(shares: xr.DataArray, n_blocks: int) -> xr.DataArray:
     """Means over blocks of neighbouring draws (y), and where the blocks lie (x)."""
-    values = shares.values
-    n_draws = values.shape[2]
-    starts = np.linspace(0, n_draws, min(n_blocks, n_draws) + 1).astype(int)[:-1]
-    known = ~np.isnan(values)
-    sums = np.add.reduceat(np.where(known, values, 0.0), starts, axis=2)
-    counts = np.add.reduceat(known.astype(float), starts, axis=2)
-    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-    middle = (starts + np.append(starts[1:], n_draws) + 1) / 2
+    number = np.arange(1, shares.sizes["draw"] + 1)
+    block = (number * min(n_blocks, len(number)) - 1) // len(number)
+    blocks = shares.assign_coords(draw=number, block=("draw", block)).groupby("block")
+    means = blocks.mean()
     # Without a position too, a sampler that recorded nothing is not drawn.
-    middle = np.where(np.isnan(means), np.nan, middle)
-    return xr.DataArray(
-        np.stack([middle, means]),
-        dims=("plot_axis", "sampler", "chain", "block"),
-        coords={"plot_axis": ["x", "y"], "chain": shares["chain"], "sampler": shares["sampler"]},
-        name="data_usage",
-    ).transpose("sampler", "chain", "plot_axis", "block")
+    middle = means.where(means.isnull(), blocks.map(lambda part: part["draw"].mean()))
+    both = xr.concat([middle, means], dim="plot_axis").assign_coords(plot_axis=["x", "y"])
+    return both.rename("data_usage").transpose("sampler", "chain", "plot_axis", "block")
 
 
 def _scale(da: xr.DataArray, target: Any) -> None:
