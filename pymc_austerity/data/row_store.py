@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data.files import place_of_map, require_scratch
-from pymc_austerity.data.layout import ArrayLayout, read_layout
+from pymc_austerity.data.files import ArrayLayout, place_of_map, read_layout, require_scratch
 from pymc_austerity.data.outputs import STORED, CategoryChoice, ColumnChoice, DtypeChoice, plan_outputs
 from pymc_austerity.data.rows import Rows
 from pymc_austerity.data.sources import opened, require_equal_lengths

@@ -166,7 +166,12 @@ def optimal_design(
     if pairs is None and N is None:
         raise ValueError("N, the number of local terms, must be given where there are no pairs.")
     moves, n_local = (None, check_count("N", N, 2, _TERMS)) if pairs is None else moves_of(pairs, N)
-    _tell_of_remainders(pairs)
+    if isinstance(pairs, xr.DataTree) and (name := pairs["log_ratios"].attrs.get("control_variate")):
+        warn(
+            f"The moves are those of a step with control_variate={name}(), and so is the design: give both "
+            f"to the step, AusterityMH(**design, control_variate={name}()). Without it the error is far "
+            "larger."
+        )
     sizes = _default_sizes(n_local) if batch_sizes is None else _usable(batch_sizes, n_local)
     for name, given in (("epsilons", epsilons), ("boundaries", boundaries)):
         if not len(given):
@@ -191,17 +196,6 @@ def optimal_design(
             "or a larger tolerance."
         )
     return min(within, key=lambda design: design.data_usage)
-
-
-def _tell_of_remainders(pairs: Any) -> None:
-    """A design for remainders is given to a step without them all too easily."""
-    name = pairs["log_ratios"].attrs.get("control_variate") if isinstance(pairs, xr.DataTree) else ""
-    if name:
-        warn(
-            f"The moves are those of a step with control_variate={name}(), and so is the design: give both "
-            f"to the step, AusterityMH(**design, control_variate={name}()). Without it the error is far "
-            "larger."
-        )
 
 
 class Moves(NamedTuple):

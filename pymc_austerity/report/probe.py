@@ -15,7 +15,7 @@ from pymc.step_methods.compound import BlockedStep
 from xarray import DataTree
 
 from pymc_austerity.diagnostics import normality
-from pymc_austerity.diagnostics.log_ratios import check_batches, group_of, summarise
+from pymc_austerity.diagnostics.normality import check_batches, group_of, summarise
 from pymc_austerity.diagnostics.scalars import SAMPLE, posterior_of
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.model.starting_point import initial_point, transformed

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from pymc_austerity.plots.style import looks
-from pymc_austerity.report.judgement import ABSENT, number, with_error
 from pymc_austerity.report.render import words
 from pymc_austerity.report.render.page import Album, most_different, plot_forest
+from pymc_austerity.report.results import ABSENT, number, with_error
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 

@@ -24,10 +24,9 @@ from pymc_austerity.plots import (
     plot_risk,
 )
 from pymc_austerity.plots.style import colours, looks, optional, short_log_axis, shown, tidy
-from pymc_austerity.report.judgement import Judgement, Verdict
 from pymc_austerity.report.probe import Probed
 from pymc_austerity.report.render import words
-from pymc_austerity.report.results import Results
+from pymc_austerity.report.results import Judgement, Results, Verdict
 from pymc_austerity.report.run import Run
 
 logger = logging.getLogger(__name__)

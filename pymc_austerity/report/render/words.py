@@ -14,7 +14,7 @@ from pymc_austerity._version import __version__
 from pymc_austerity.diagnostics import decision_summary
 from pymc_austerity.diagnostics.samplers import NotRecordedError
 from pymc_austerity.plots.style import percent
-from pymc_austerity.report.judgement import (
+from pymc_austerity.report.results import (
     ABSENT,
     FEWEST_EFFECTIVE,
     LARGEST_RHAT,
@@ -22,10 +22,10 @@ from pymc_austerity.report.judgement import (
     SAFE_RATIO,
     SAFE_SHIFT,
     Judgement,
+    Results,
     number,
     with_error,
 )
-from pymc_austerity.report.results import Results
 from pymc_austerity.report.run import Run
 
 _WORST = 10
