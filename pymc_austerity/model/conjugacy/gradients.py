@@ -24,7 +24,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.compile.target import CompiledTarget
-from pymc_austerity.model.conjugacy.priors import GammaPrior
+from pymc_austerity.model.conjugacy.families import GammaPrior
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.checks import is_elemwise
@@ -156,8 +156,10 @@ class LikelihoodGradient(CompiledTarget):
         check: bool,
     ) -> None:
         view = LikelihoodView(model, prior)
-        others = {name: value for name, value in point.items() if name != prior.value_name}
-        here = {**others, view.natural.name: prior.family.central_natural()}
+        here = {name: value for name, value in point.items() if name != prior.value_name}
+        family = prior.family
+        middle = family.natural(np.zeros((family.n_rows, family.n_parts)))
+        here[view.natural.name] = middle.reshape(family.array_shape)
         whole = build(view, [view.natural], threshold=_NOTHING_LOCAL, initial_point=here, check=False)
         self.longest = whole.longest_term()
         level = max(3, min(1000, self.longest[1])) if threshold is None else threshold
