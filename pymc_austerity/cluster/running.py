@@ -111,10 +111,7 @@ _RUNNING: dict[tuple[str, int], Recorder] = {}
 
 
 def run_chain(content: bytes, chain: int, topic: str) -> Drawn:
-    """Run a chain from its first state: a chain that is run again makes the same draws.
-
-    The content is that of a pickled `ChainsToRun`; a topic is that of one call of `sample_distributed`.
-    """
+    """Run a chain from its first state: a chain that is run again makes the same draws."""
     all_chains: ChainsToRun = pickle.loads(content)
     recorder = _RUNNING[topic, chain] = Recorder(topic, chain)
     try:
@@ -149,10 +146,7 @@ def stop_chains(topic: str) -> dict[int, Drawn]:
 
 
 class Running:
-    """The chains of one call of `sample_distributed`, whose name is the topic.
-
-    The content, what workers need, is sent once to each of them.
-    """
+    """The chains of one call of `sample_distributed`, whose name is the topic."""
 
     def __init__(self, client: Any, content: bytes, chains: int, topic: str, inspection: Inspection) -> None:
         self._client, self._topic, self._inspection = client, topic, inspection

@@ -95,10 +95,7 @@ def require_one_thread(threads: Mapping[str, int]) -> None:
 
 
 def require_same_versions(client: Any) -> set[str]:
-    """Refuse workers with other versions than this process; the addresses of those that have answered.
-
-    A `RuntimeError` names the worker, the package and both versions.
-    """
+    """Refuse workers with other versions than this process; the addresses of those that have answered."""
     found = client.get_versions(packages=list(_PACKAGES))
     own = found["client"]["packages"]
     for address, worker in found["workers"].items():
@@ -113,10 +110,7 @@ def require_same_versions(client: Any) -> set[str]:
 
 
 def require_stores(client: Any, paths: Sequence[str], workers: Sequence[str]) -> set[str]:
-    """Refuse workers that cannot see rows on disk; the addresses of those that have answered.
-
-    A `FileNotFoundError` names the path and the host.
-    """
+    """Refuse workers that cannot see rows on disk; the addresses of those that have answered."""
     answers = client.run(missing_paths, list(paths), workers=list(workers), on_error="ignore")
     for address, (host, missing) in answers.items():
         if missing:
@@ -145,10 +139,7 @@ class Calls:
         self._killed = imported("distributed", "Work on a cluster", "cluster").KilledWorker
 
     def __call__(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """The results of ``function(content, *given)`` for each ``given`` of `arguments`.
-
-        A `RuntimeError` if there are no workers, or they die again and again. What a call raises is raised.
-        """
+        """The results of ``function(content, *given)`` for each ``given`` of `arguments`."""
         results: dict[int, Any] = {}
         for _ in range(_SENT_AGAIN + 1):
             if self._sent is None:

@@ -114,10 +114,7 @@ def write_all(file: Any, data: NDArray[Any] | bytes, path: Path, wanted: int) ->
 
 @contextmanager
 def named_if_full(path: Path, wanted: int) -> Iterator[None]:
-    """Tell which file and how many bytes are wanted if what is done within fails for want of space.
-
-    The `OSError` has the same `errno`.
-    """
+    """Tell which file and how many bytes are wanted if what is done within fails for want of space."""
     try:
         yield
     except OSError as error:
@@ -141,11 +138,7 @@ def _full(number: int, path: Path, wanted: int) -> OSError:
 
 
 def require_scratch(folder: Path | None) -> Path:
-    """The folder for what is computed from rows, which is made if it does not exist.
-
-    A `PermissionError` if it cannot be made, or nothing can be written there; a `ValueError` if there is
-    none.
-    """
+    """The folder for what is computed from rows, which is made if it does not exist."""
     if folder is None:
         raise ValueError("Maps have no folder to write to: RowStore.open(..., scratch='a folder').")
     try:
@@ -226,11 +219,7 @@ def write_layout(
 
 
 def read_layout(folder: Path) -> tuple[int, dict[str, ArrayLayout]]:
-    """Rows of a chunk, and the arrays, by the `store.json` of a folder.
-
-    A `FileNotFoundError` if the folder is no row store, a `ValueError` if the file is damaged, or of another
-    version.
-    """
+    """Rows of a chunk, and the arrays, by the `store.json` of a folder."""
     path = folder / FILE
     if not path.is_file():
         raise FileNotFoundError(f"{folder} is no row store: it has no {FILE}. RowStore.write makes one.")
@@ -318,3 +307,11 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
         header, {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     )
     return header.getvalue()
+
+
+def told_column(name: str, columns: Sequence[str] | None, place: Sequence[Any]) -> str:
+    """A column of an array, for messages, by its place; that is empty if rows are numbers."""
+    if not place:
+        return repr(name)
+    told = ", ".join(str(int(i)) for i in place) if columns is None else repr(columns[int(place[0])])
+    return f"Column {told} of {name!r}"

@@ -68,10 +68,7 @@ def plan_outputs(
     standardise: Sequence[str] | None,
     sort_by: str | None,
 ) -> tuple[Output, ...]:
-    """Decide which arrays are written from the columns `found`, or say which column is in the way.
-
-    The other parameters are those of `RowStore.write`.
-    """
+    """Decide which arrays are written from the columns `found`, or say which column is in the way."""
     chosen = _chosen(found, columns)
     dtypes: Mapping[str, OneDtype] = {}
     if dtype is not None:
@@ -207,10 +204,7 @@ class Labels:
             self.known.append(label)
 
     def codes(self, values: NDArray[Any], first_row: int) -> NDArray[np.int64]:
-        """Codes of some rows; `first_row` is the number of the first in the whole source.
-
-        A `ValueError` if a value is missing, no label, or not among those that were given.
-        """
+        """Codes of some rows; `first_row` is the number of the first in the whole source."""
         places, distinct = pd.factorize(values if values.dtype.kind in "biu" else values.astype(object))
         if (places < 0).any():
             row = first_row + int(np.argmax(places < 0))

@@ -17,9 +17,16 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data.files import FILE, ArrayLayout, NpyFile, file_size, require_space, write_layout
+from pymc_austerity.data.files import (
+    FILE,
+    ArrayLayout,
+    NpyFile,
+    file_size,
+    require_space,
+    told_column,
+    write_layout,
+)
 from pymc_austerity.data.outputs import Labels, Output, converted
-from pymc_austerity.data.rows import told_column
 from pymc_austerity.data.sources import Block, Source, UnreadableError
 from pymc_austerity.progress import stage, watched
 
@@ -386,10 +393,7 @@ def partial_path(path: Path) -> Path:
 
 @contextmanager
 def partial_folder(path: Path) -> Iterator[Path]:
-    """The folder in which the store of a path is written, held by this process.
-
-    A `BlockingIOError` if another process writes to the path, an `ImportError` if the system has no locks.
-    """
+    """The folder in which the store of a path is written, held by this process."""
     folder = partial_path(path)
     descriptor = _held(folder, path)
     try:
@@ -459,10 +463,7 @@ def begin_journal(folder: Path, request: Entry, entries: list[Entry]) -> TextIO:
 
 
 def entries_of(folder: Path, request: Entry) -> list[Entry]:
-    """What an earlier run has told of its chunks; nothing if there was no such run.
-
-    A `ValueError` if that run wrote something else.
-    """
+    """What an earlier run has told of its chunks; nothing if there was no such run."""
     path = folder / JOURNAL
     if not path.exists():
         return []
