@@ -85,7 +85,7 @@ def checksum(rows: NDArray[Any], before: int = 0) -> int:
 
 def require_space(folder: Path, wanted: int) -> None:
     """Refuse to begin what the disk of a folder cannot hold, by an `OSError` that names the bytes."""
-    if wanted > _bytes_left(folder):
+    if wanted > shutil.disk_usage(folder).free:
         raise _full(errno.ENOSPC, folder, wanted)
 
 
@@ -123,13 +123,8 @@ def named_if_full(path: Path, wanted: int) -> Iterator[None]:
         raise
 
 
-def _bytes_left(folder: Path) -> int:
-    """Bytes that a user may still write to the disk of a folder."""
-    return shutil.disk_usage(folder).free
-
-
 def _full(number: int, path: Path, wanted: int) -> OSError:
-    left = _bytes_left(path if path.is_dir() else path.parent)
+    left = shutil.disk_usage(path if path.is_dir() else path.parent).free
     limit = ", and there is a limit to the size of files (ulimit -f)" if number == errno.EFBIG else ""
     return OSError(number, f"{path}: {wanted:,} bytes are wanted, {left:,} are left on its disk{limit}")
 
