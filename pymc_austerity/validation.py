@@ -16,6 +16,13 @@ def is_whole(value: Any) -> TypeGuard[int]:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
+def require_whole(least: int, **given: Any) -> None:
+    """Refuse parameters that are no whole numbers of at least `least`."""
+    for name, value in given.items():
+        if not is_whole(value) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+
+
 def first_batch(chosen: int | None, default: int, n_local: int) -> int:
     """Terms in a first batch: so many as were chosen, which have to be there, or at most the default."""
     if chosen is None:

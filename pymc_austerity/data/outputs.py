@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pymc_austerity.data.layout import Label
+from pymc_austerity.data.files import Label
 from pymc_austerity.data.sources import Block, Column, Dtype
 from pymc_austerity.validation import nearest
 

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data.files import place_of_map, require_scratch
-from pymc_austerity.data.layout import ArrayLayout, read_layout
+from pymc_austerity.data.files import ArrayLayout, place_of_map, read_layout, require_scratch
 from pymc_austerity.data.outputs import STORED, CategoryChoice, ColumnChoice, DtypeChoice, plan_outputs
 from pymc_austerity.data.rows import Rows
 from pymc_austerity.data.sources import opened, require_equal_lengths
 from pymc_austerity.data.writing import Job, write_store
-from pymc_austerity.validation import is_whole, nearest
+from pymc_austerity.validation import nearest, require_whole
 
 # Rows of a chunk, where nobody says another number.
 CHUNK_ROWS = 65_536
@@ -148,7 +147,10 @@ class RowStore(Mapping[str, Rows]):
             If the library for the format is not installed, or the system has no locks of files (Windows).
         """
         target = Path(path).absolute()
-        _require_options(chunk_rows, overwrite=overwrite, resume=resume)
+        require_whole(1, chunk_rows=chunk_rows)
+        for name, flag in {"overwrite": overwrite, "resume": resume}.items():
+            if not isinstance(flag, bool):
+                raise ValueError(f"{name} must be True or False, got {flag!r}.")
         found = opened(source)
         if not found.n_rows:
             raise ValueError("The source has no rows.")
@@ -302,14 +304,6 @@ class RowStore(Mapping[str, Rows]):
         """
         for rows in self._rows.values():
             rows.spot_check(rng, n_chunks)
-
-
-def _require_options(chunk_rows: int, **flags: bool) -> None:
-    if not is_whole(chunk_rows) or chunk_rows < 1:
-        raise ValueError(f"chunk_rows must be a whole number from 1 on, got {chunk_rows!r}.")
-    for name, flag in flags.items():
-        if not isinstance(flag, bool):
-            raise ValueError(f"{name} must be True or False, got {flag!r}.")
 
 
 def _rows_of_file(name: str, folder: Path, array: ArrayLayout, chunk_rows: int, scratch: Path) -> Rows:

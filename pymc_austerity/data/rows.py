@@ -8,8 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data.files import FileState, checksum, path_here, require_scratch, require_size, state_of
-from pymc_austerity.data.layout import ArrayLayout
+from pymc_austerity.data.files import (
+    ArrayLayout,
+    FileState,
+    checksum,
+    path_here,
+    require_scratch,
+    require_size,
+    state_of,
+)
 
 
 class Rows:

@@ -11,6 +11,7 @@ from arviz_base import xarray_sel_iter
 from arviz_base.labels import BaseLabeller
 
 from pymc_austerity.target import Array
+from pymc_austerity.validation import nearest
 
 SAMPLE = ("chain", "draw")
 
@@ -38,7 +39,8 @@ def posterior_of(
     if unknown := [name for name in names if name not in posterior]:
         raise ValueError(
             f"{', '.join(map(repr, unknown))} is not in the posterior of {what}, which has "
-            f"{', '.join(map(repr, posterior.data_vars))}."
+            f"{', '.join(map(repr, posterior.data_vars))}.{nearest(unknown[0], map(str, posterior))} Choose "
+            "among these, or sample the others, too: without var_names=."
         )
     return posterior[names]
 

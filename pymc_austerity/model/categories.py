@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 from pytensor.graph.basic import Variable
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
 
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 
 
@@ -44,7 +44,5 @@ def length_of_categories(model: pm.Model, rv: Variable, point: Mapping[str, Any]
     """Number of probabilities that a `pm.Categorical` has."""
     (p,) = rv.owner.op.dist_params(rv.owner)
     (length,) = model.replace_rvs_by_values([p.shape[-1]])
-    function = pytensor.function(
-        model.value_vars, length, mode=INTERPRETED.including("ShapeOpt"), on_unused_input="ignore"
-    )
-    return int(function(**{v.name: point[v.name] for v in model.value_vars}))
+    function = function_of(model.value_vars, length, INTERPRETED.including("ShapeOpt"))
+    return int(function(*(point[v.name] for v in model.value_vars)))

@@ -15,7 +15,8 @@ from pymc.step_methods.compound import BlockedStep
 from xarray import DataTree
 
 from pymc_austerity.diagnostics import normality
-from pymc_austerity.diagnostics.log_ratios import check_batches, group_of, summarise
+from pymc_austerity.diagnostics.normality import check_batches, group_of, summarise
+from pymc_austerity.diagnostics.scalars import SAMPLE, posterior_of
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.model.starting_point import initial_point, transformed
 from pymc_austerity.proposals.base import no_adaptation
@@ -24,7 +25,7 @@ from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.target import CHUNK, Vector
-from pymc_austerity.validation import is_whole
+from pymc_austerity.validation import require_whole
 
 # For steps that read everything: what a test would see in batches of AusterityMH's default size.
 _BATCH_SIZE = 500
@@ -260,9 +261,8 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
         )
     if step.model is not model:
         raise ValueError(f"The {name} was made for another model: give probe the model of the step.")
-    for parameter, value, least in (("n_pairs", n_pairs, 1), ("tune", tune, 0), ("draws", draws, 1)):
-        if not is_whole(value) or value < least:
-            raise ValueError(f"{parameter} must be an integer of at least {least}, got {value!r}.")
+    require_whole(0, tune=tune)
+    require_whole(1, n_pairs=n_pairs, draws=draws)
     if idata is not None:
         return
     if draws < n_pairs:
@@ -277,35 +277,19 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
 
 
 def states_of_result(model: pm.Model, idata: Any, n: int) -> list[PointType]:
-    """States that are spread over the draws of a result, as values of the value variables.
-
-    An error if there are fewer draws, or a variable of the model is not among them.
-    """
-    if "posterior" not in getattr(idata, "children", {}):
-        raise ValueError("idata has no group posterior: give the result of pm.sample for this model.")
-    posterior = idata["posterior"].to_dataset()
-    missing = [rv.name for rv in model.free_RVs if rv.name not in posterior]
-    if missing:
-        raise ValueError(
-            f"The posterior of idata lacks {', '.join(missing)} of the model: sample without var_names=, or "
-            "leave idata out."
-        )
+    """States that are spread over the draws of a result, as values of the value variables."""
+    posterior = posterior_of(idata, [rv.name for rv in model.free_RVs])
     total = posterior.sizes["chain"] * posterior.sizes["draw"]
     if n > total:
         raise ValueError(f"n_pairs must be at most the {total} draws of idata, got {n}.")
     graphs = transformed(model, model.free_RVs)
     to_values = pytensor.function(model.free_RVs, graphs, on_unused_input="ignore")
-    names = [value.name for value in model.value_vars]
-    dtypes = [value.type.dtype for value in model.value_vars]
-    draws = [
-        np.concatenate(posterior[rv.name].transpose("chain", "draw", ...).values) for rv in model.free_RVs
-    ]
+    draws = [np.concatenate(posterior[rv.name].transpose(*SAMPLE, ...).values) for rv in model.free_RVs]
     states = []
     for k in spread(n, total):
         values = to_values(*(x[k].astype(rv.type.dtype) for x, rv in zip(draws, model.free_RVs, strict=True)))
-        states.append(
-            {name: np.asarray(v, dtype) for name, v, dtype in zip(names, values, dtypes, strict=True)}
-        )
+        pairs = zip(model.value_vars, values, strict=True)
+        states.append({value.name: np.asarray(x, value.type.dtype) for value, x in pairs})
     return states
 
 

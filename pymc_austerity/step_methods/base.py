@@ -10,6 +10,8 @@ from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, Competence
 from pymc.util import RandomGenerator
 from pytensor.graph.basic import Variable
+from rich.progress import TextColumn
+from rich.table import Column
 
 from pymc_austerity.exceptions import warn
 from pymc_austerity.model.checks import (
@@ -28,6 +30,8 @@ from pymc_austerity.step_methods.siblings import refuse_shared
 from pymc_austerity.validation import is_whole, nearest
 
 _PACKAGE = __name__.partition(".")[0]
+# A column of the progress bar: the statistic that it shows, its digits and title, by the name of the field.
+SHARE_OF_DATA = {"fraction_used": ("fraction_used", "0.3f", "Share of data")}
 
 
 class RebuiltStep(BlockedStep):
@@ -45,8 +49,10 @@ class RebuiltStep(BlockedStep):
     """
 
     default_blocked = True
-    # Attributes that are made again in every process.
+    # Attributes that are made again in every process; the last of them tells whether the step is built.
     _rebuilt: ClassVar[tuple[str, ...]]
+    # Columns of the progress bar.
+    _columns: ClassVar[dict[str, tuple[str, str, str]]] = {}
     # Whether it reads single rows of data on disk.
     _reads_disk: ClassVar[bool] = False
     # Fingerprints of the data that the step was built for.
@@ -72,11 +78,6 @@ class RebuiltStep(BlockedStep):
         """Compile for what was found out in another process; False if the data in this one are others."""
         raise NotImplementedError
 
-    @property
-    def is_built(self) -> bool:
-        """Whether this process has built the step."""
-        raise NotImplementedError
-
     def _graphs(self) -> Iterable[LogDensityGraph]:
         """Graphs of the log density that this process has built from."""
         raise NotImplementedError
@@ -97,6 +98,11 @@ class RebuiltStep(BlockedStep):
         raise NotImplementedError
 
     # The life of a step ---------------------------------------------------------------------
+
+    @property
+    def is_built(self) -> bool:
+        """Whether this process has built the step."""
+        return getattr(self, self._rebuilt[-1]) is not None
 
     @property
     def model(self) -> Any:
@@ -249,6 +255,19 @@ class RebuiltStep(BlockedStep):
 
     def __repr__(self) -> str:
         return text(self.configuration)
+
+    def _progressbar_config(self, n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
+        """Columns of the progress bar, and what they begin with."""
+        columns = [
+            TextColumn(f"{{task.fields[{name}]:{digits}}}", table_column=Column(title, ratio=1))
+            for name, (_, digits, title) in self._columns.items()
+        ]
+        return columns, {name: [0.0] * n_chains for name in self._columns}
+
+    def _make_progressbar_update_functions(self) -> tuple[Any, ...]:
+        """A function from the statistics of a draw to the fields of the columns."""
+        shown = {name: statistic for name, (statistic, _, _) in self._columns.items()}
+        return (lambda stats: {name: stats[statistic] for name, statistic in shown.items()},)
 
     @staticmethod
     def competence(var: Variable, has_grad: bool) -> Competence:

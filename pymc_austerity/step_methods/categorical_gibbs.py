@@ -110,7 +110,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
     """
 
     name = "minibatch_categorical_gibbs"
-    _rebuilt = ("_allocations", "_updates", "_population", "_counted")
+    _rebuilt = ("_updates", "_population", "_counted", "_allocations")
     _state_class = StepMethodState
     _allocations: Any = None
     _updates: Any = None
@@ -179,11 +179,6 @@ class MinibatchCategoricalGibbs(RebuiltStep):
             rng = np.random.default_rng(0)
             self._updates(0, rng, z, counts, found.args(point), self._population, self._batch_size)
         self._allocations = found
-
-    @property
-    def is_built(self) -> bool:
-        """Whether this process has built the step."""
-        return self._allocations is not None
 
     def _graphs(self) -> list[LogDensityGraph]:
         return [self._allocations.factorisation.graph]

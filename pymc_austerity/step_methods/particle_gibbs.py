@@ -112,7 +112,7 @@ class ParticleGibbs(RebuiltStep):
     """
 
     name = "particle_gibbs"
-    _rebuilt = ("_chain", "_sweeps")
+    _rebuilt = ("_sweeps", "_chain")
     _state_class = StepMethodState
     _chain: Any = None
     _sweeps: Any = None
@@ -183,11 +183,6 @@ class ParticleGibbs(RebuiltStep):
         stage("sweeps")
         with exact_arithmetic():  # the first call compiles
             self._sweep(0, np.random.default_rng(0), np.zeros(layout.elements.size), point)
-
-    @property
-    def is_built(self) -> bool:
-        """Whether this process has built the step."""
-        return self._chain is not None
 
     def _graphs(self) -> list[LogDensityGraph]:
         return [self._chain.found.graph]

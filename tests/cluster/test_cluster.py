@@ -468,7 +468,7 @@ def test_bad_input():
             sample_distributed(step=nested, client=None)
         with pytest.raises(TypeError, match="client is a distributed.Client, not 'tcp://host:8786'"):
             TunaMH(client="tcp://host:8786")
-    with model, pytest.raises(ValueError, match="draws must be a whole number of at least 1, not 0"):
+    with model, pytest.raises(ValueError, match="draws must be an integer of at least 1, got 0"):
         sample_distributed(0, step=None, client=None)
 
 

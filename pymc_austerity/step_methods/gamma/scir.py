@@ -4,7 +4,7 @@ A draw moves one variable after the other (`variable_chain`): point -> log theta
 the prior and an estimate of statistics of the likelihood -> a transition of theta -> point.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -16,8 +16,6 @@ from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
-from rich.progress import TextColumn
-from rich.table import Column
 
 from pymc_austerity.model.conjugacy.families import GammaPrior
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
@@ -25,7 +23,7 @@ from pymc_austerity.model.conjugacy.recognise import analyse
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.progress import stage
-from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
+from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows
 from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.gamma.messages import (
@@ -64,17 +62,6 @@ class GammaProcessState(StepMethodState):
     # With ``control_variate="anchor"``, of each variable. They hold the values of other variables at the
     # time, which may have size N, such as allocations: as many numbers as a point.
     anchors: Any
-
-
-def progress_columns(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
-    """A column of the progress bar, and what it begins with."""
-    column = TextColumn("{task.fields[fraction_used]:0.3f}", table_column=Column("Share of data", ratio=1))
-    return [column], {"fraction_used": [0.0] * n_chains}
-
-
-def progress_updates() -> tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]:
-    """A function from the statistics of a draw to the field of the column."""
-    return (lambda stats: {"fraction_used": stats["fraction_used"]},)
 
 
 def _of_each_chain(name: str) -> property:
@@ -192,6 +179,7 @@ class SCIR(RebuiltStep):
     """
 
     name = "scir"
+    _columns = SHARE_OF_DATA
     _rebuilt = ()  # chains leave out of pickles what has size N
     _state_class = GammaProcessState
     _chains: list[VariableChain]
@@ -381,6 +369,3 @@ class SCIR(RebuiltStep):
             "forms": self.forms,
             "n_local": self._n_local,
         }
-
-    _progressbar_config = staticmethod(progress_columns)
-    _make_progressbar_update_functions = staticmethod(progress_updates)

@@ -22,9 +22,8 @@ from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.laplace import Laplace
-from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
+from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.gamma.scir import progress_columns, progress_updates
 from pymc_austerity.step_methods.langevin.plan import (
     Inflation,
     LangevinEngine,
@@ -150,6 +149,7 @@ class SGLD(RebuiltStep):
 
     name = "sgld"
     _rebuilt = ("_factorisation", "_engine")
+    _columns = SHARE_OF_DATA
     _state_class = LangevinState
     _factorisation: Factorisation | None = None
     _engine: LangevinEngine | None = None
@@ -255,11 +255,6 @@ class SGLD(RebuiltStep):
             f"posterior.{known} proposal=Langevin(step_size) makes the same moves, with a test."
         )
 
-    @property
-    def is_built(self) -> bool:
-        """Whether this process has built the step."""
-        return self._engine is not None
-
     def _graphs(self) -> list[LogDensityGraph]:
         return [self.factorisation.graph]
 
@@ -329,8 +324,3 @@ class SGLD(RebuiltStep):
             "threshold": plain(options.threshold),
             "n_local": self._recipe.dynamics.n_local,
         }
-
-    # Progress bar ---------------------------------------------------------------------------
-
-    _progressbar_config = staticmethod(progress_columns)
-    _make_progressbar_update_functions = staticmethod(progress_updates)
