@@ -13,12 +13,12 @@ from pytensor.graph.traversal import ancestors
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.chains.layout import (
     ChainLayout,
+    ReadingTerm,
     elements_that_matter,
     find_layout,
     no_chain,
     reading_term,
 )
-from pymc_austerity.model.chains.site_terms import SiteTerm, site_term
 from pymc_austerity.model.factorisation import LocalTerm
 from pymc_austerity.model.factorise import terms_of_all_rows
 from pymc_austerity.model.graph.leaves import Leaf, extract_leaves, leaf_values
@@ -28,11 +28,29 @@ from pymc_austerity.model.lift.indexing import select_early
 from pymc_austerity.model.lift.lifter import Lifter
 from pymc_austerity.model.lift.rows import lift_piece
 from pymc_austerity.model.self_check import jittered
+from pymc_austerity.target import Index
 
 # Every axis has rows: none may be computed in full.
 _SHORTEST = 2
 # Tables of data that are longer than this are arguments of what is compiled.
 _LONG_DATA = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class SiteTerm:
+    """The rows of a term by the site that they belong to: the later of those that they read."""
+
+    reading: ReadingTerm
+    rows: Index  # (n_sites, K): the rows of each site; -1 where a site has fewer than K
+    # (n_rows, k): for each element that a row reads, its column among the D components of the site's state,
+    # and the D of the state before
+    roles: Index
+    links: bool  # Whether a row reads the state before
+
+    @property
+    def name(self) -> str:
+        """Name of the term in the model."""
+        return self.reading.term.name
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,24 +107,51 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
         found = reading_term(lifted_term, states, name=name, is_single=is_single, leaves=named_data)
         if found.selections:
             readings.append(found)
-    names = [reading.term.name for reading in readings]
+    read = [(reading.term.name, reading.elements) for reading in readings]
     try:
-        elements = [reading.elements for reading in readings]
-        layout = find_layout(name, shape, list(zip(names, elements, strict=True)))
+        layout = find_layout(name, shape, read)
     except FactorisationError:  # some of what is read may not matter
-        inputs = [*values, *placeholders]
-        numbers = [*jittered(graph), *data]
-        elements = [
-            reading.elements
-            if reading.is_single
-            else np.where(elements_that_matter(reading, inputs, numbers), reading.elements, -1)
-            for reading in readings
-        ]
-        layout = find_layout(name, shape, list(zip(names, elements, strict=True)))
+        inputs, numbers = [*values, *placeholders], [*jittered(graph), *data]
+        for k, reading in enumerate(readings):
+            if not reading.is_single:
+                matters = elements_that_matter(reading, inputs, numbers)
+                read[k] = reading.term.name, np.where(matters, reading.elements, -1)
+        layout = find_layout(name, shape, read)
     sorted_terms = [
-        site_term(r, own, layout) for r, own in zip(readings, elements, strict=True) if (own >= 0).any()
+        site_term(reading, elements, layout)
+        for reading, (_, elements) in zip(readings, read, strict=True)
+        if (elements >= 0).any()
     ]
     return FoundChain(name, graph, states, layout, sorted_terms, leaves, data)
+
+
+def site_term(reading: ReadingTerm, elements: Index, layout: ChainLayout) -> SiteTerm:
+    """Sort the rows of a term by sites.
+
+    `elements`, of shape (n_rows, k), are what each row reads; -1 for what does not matter.
+    """
+    site, component = layout.places()
+    sites = np.where(elements < 0, -1, site[elements])
+    own = sites.max(axis=1)
+    is_before = sites < own[:, None]
+    roles = component[np.maximum(elements, 0)] + layout.n_components * is_before
+    links = bool((is_before & (elements >= 0)).any())
+    roles = np.where(elements < 0, -1, roles)
+    # What does not matter takes whatever the other rows take there.
+    most = roles.max(axis=0)
+    roles = np.where(roles < 0, np.maximum(most, 0), roles)
+    return SiteTerm(reading, _by_site(own, layout.n_sites), roles, links)
+
+
+def _by_site(own: Index, n_sites: int) -> Index:
+    """Numbers of the rows of each site, side by side; rows without any (-1) are left out."""
+    rows = np.flatnonzero(own >= 0)
+    order = rows[np.argsort(own[rows], kind="stable")]
+    counts = np.bincount(own[rows], minlength=n_sites)
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    table = np.full((n_sites, max(1, int(counts.max(initial=1)))), -1)
+    table[own[order], np.arange(len(order)) - starts[own[order]]] = order
+    return table
 
 
 def _rows_of(graph: LogDensityGraph, states: Variable) -> tuple[list[LocalTerm], list[bool]]:
