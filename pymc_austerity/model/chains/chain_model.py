@@ -19,8 +19,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.tensor.type import TensorType
 
 from pymc_austerity.exceptions import FactorisationError
-from pymc_austerity.model.chains.found import FoundChain, SiteTerm
-from pymc_austerity.model.chains.layout import replaced
+from pymc_austerity.model.chains.found import FoundChain, SiteTerm, replaced
 from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.compile.native import interruptible
 from pymc_austerity.model.compile.target import CompiledTarget
