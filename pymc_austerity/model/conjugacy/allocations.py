@@ -110,8 +110,7 @@ class Allocations(CompiledTarget):
 
     @cached_property
     def _interpreted_terms(self) -> Any:
-        inputs, output = self._inputs["log_terms"], self._outputs["log_terms"]
-        return function_of(inputs, output)
+        return function_of(self._inputs["log_terms"], self._outputs["log_terms"])
 
     def _as_function_of_category(self, term: LocalTerm, z: Variable) -> Variable:
         """Rows of a term with ``z[index]`` replaced by the categories; refused if z is needed otherwise."""

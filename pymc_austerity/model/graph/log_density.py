@@ -23,7 +23,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 from scipy.sparse import issparse
 
-from pymc_austerity.data.rows import Rows
+from pymc_austerity.data.row_store import Rows
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rewrite import ShapeMeasure, depends_on, merged, narrowed, rebuild
 from pymc_austerity.model.graph.rows_on_disk import rows_of, with_rows

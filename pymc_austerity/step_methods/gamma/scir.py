@@ -355,17 +355,12 @@ class SCIR(RebuiltStep):
         return {chain.prior.name: chain.conjugacy.form for chain in self._chains}
 
     def _settings(self) -> dict[str, Any]:
-        options = self._options
+        options = self._options._asdict()
+        if not self._options.anchored:
+            options["refresh"] = None
         return {
             "step_size": plain(self._schedule if self._schedule.kappa else self._schedule.h),
-            "batch_size": plain(options.batch_size),
-            "control_variate": options.control_variate,
-            "refresh": options.refresh if options.anchored else None,
-            "minibatch_rate": options.minibatch_rate,
-            "shift": plain(options.shift),
-            "counts": None if options.counts is None else type(options.counts).__name__,
-            "steps_per_draw": options.steps_per_draw,
-            "threshold": plain(options.threshold),
+            **{name: plain(value) for name, value in options.items()},
             "forms": self.forms,
             "n_local": self._n_local,
         }

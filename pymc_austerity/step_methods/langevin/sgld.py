@@ -24,9 +24,9 @@ from pymc_austerity.progress import stage
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.langevin.engine import LangevinEngine
-from pymc_austerity.step_methods.langevin.inflation import Inflation
 from pymc_austerity.step_methods.langevin.plan import (
+    Inflation,
+    LangevinEngine,
     SgldOptions,
     SgldRecipe,
     checked_options,
