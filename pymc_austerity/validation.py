@@ -1,4 +1,4 @@
-"""What counts as a number among parameters (NumPy's too, but not booleans), and which name was meant."""
+"""What counts as a number among parameters (NumPy's too, but not booleans), and words for messages."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -30,6 +30,11 @@ def first_batch(chosen: int | None, default: int, n_local: int) -> int:
     if chosen > n_local:
         raise ValueError(f"batch_size must be at most the number of local terms, {n_local}, got {chosen}.")
     return chosen
+
+
+def few_digits(value: float) -> str:
+    """A number with no more digits than can be read; thousands are grouped."""
+    return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -85,7 +85,7 @@ def checksum(rows: NDArray[Any], before: int = 0) -> int:
 
 def require_space(folder: Path, wanted: int) -> None:
     """Refuse to begin what the disk of a folder cannot hold, by an `OSError` that names the bytes."""
-    if wanted > _bytes_left(folder):
+    if wanted > shutil.disk_usage(folder).free:
         raise _full(errno.ENOSPC, folder, wanted)
 
 
@@ -114,10 +114,7 @@ def write_all(file: Any, data: NDArray[Any] | bytes, path: Path, wanted: int) ->
 
 @contextmanager
 def named_if_full(path: Path, wanted: int) -> Iterator[None]:
-    """Tell which file and how many bytes are wanted if what is done within fails for want of space.
-
-    The `OSError` has the same `errno`.
-    """
+    """Tell which file and how many bytes are wanted if what is done within fails for want of space."""
     try:
         yield
     except OSError as error:
@@ -126,13 +123,8 @@ def named_if_full(path: Path, wanted: int) -> Iterator[None]:
         raise
 
 
-def _bytes_left(folder: Path) -> int:
-    """Bytes that a user may still write to the disk of a folder."""
-    return shutil.disk_usage(folder).free
-
-
 def _full(number: int, path: Path, wanted: int) -> OSError:
-    left = _bytes_left(path if path.is_dir() else path.parent)
+    left = shutil.disk_usage(path if path.is_dir() else path.parent).free
     limit = ", and there is a limit to the size of files (ulimit -f)" if number == errno.EFBIG else ""
     return OSError(number, f"{path}: {wanted:,} bytes are wanted, {left:,} are left on its disk{limit}")
 
@@ -141,11 +133,7 @@ def _full(number: int, path: Path, wanted: int) -> OSError:
 
 
 def require_scratch(folder: Path | None) -> Path:
-    """The folder for what is computed from rows, which is made if it does not exist.
-
-    A `PermissionError` if it cannot be made, or nothing can be written there; a `ValueError` if there is
-    none.
-    """
+    """The folder for what is computed from rows, which is made if it does not exist."""
     if folder is None:
         raise ValueError("Maps have no folder to write to: RowStore.open(..., scratch='a folder').")
     try:
@@ -226,11 +214,7 @@ def write_layout(
 
 
 def read_layout(folder: Path) -> tuple[int, dict[str, ArrayLayout]]:
-    """Rows of a chunk, and the arrays, by the `store.json` of a folder.
-
-    A `FileNotFoundError` if the folder is no row store, a `ValueError` if the file is damaged, or of another
-    version.
-    """
+    """Rows of a chunk, and the arrays, by the `store.json` of a folder."""
     path = folder / FILE
     if not path.is_file():
         raise FileNotFoundError(f"{folder} is no row store: it has no {FILE}. RowStore.write makes one.")
@@ -318,3 +302,11 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
         header, {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     )
     return header.getvalue()
+
+
+def told_column(name: str, columns: Sequence[str] | None, place: Sequence[Any]) -> str:
+    """A column of an array, for messages, by its place; that is empty if rows are numbers."""
+    if not place:
+        return repr(name)
+    told = ", ".join(str(int(i)) for i in place) if columns is None else repr(columns[int(place[0])])
+    return f"Column {told} of {name!r}"

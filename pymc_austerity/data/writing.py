@@ -17,9 +17,16 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data.files import FILE, ArrayLayout, NpyFile, file_size, require_space, write_layout
+from pymc_austerity.data.files import (
+    FILE,
+    ArrayLayout,
+    NpyFile,
+    file_size,
+    require_space,
+    told_column,
+    write_layout,
+)
 from pymc_austerity.data.outputs import Labels, Output, converted
-from pymc_austerity.data.rows import told_column
 from pymc_austerity.data.sources import Block, Source, UnreadableError
 from pymc_austerity.progress import stage, watched
 
@@ -127,17 +134,13 @@ class StagedArray:
         self._n_told = 0 if self._labels is None else len(self._labels.known)  # labels in the journal
         self._moments = Moments(output.shape) if output.standardised else None
 
-    def open_staged(self, stack: ExitStack) -> None:
-        """Begin the file of the first pass."""
-        self._open(self._staged_path, self.output.raw, stack)
-
-    def open_final(self, stack: ExitStack) -> None:
-        """Begin the file of the second pass."""
-        self.staged = np.load(self._staged_path, mmap_mode="r").view(np.ndarray)
-        self._scale = self._checked_scale()
-        self._open(self._path, self.output.dtype, stack)
-
-    def _open(self, path: Path, dtype: np.dtype[Any], stack: ExitStack) -> None:
+    def open(self, stack: ExitStack, *, is_final: bool) -> None:
+        """Begin the file of the first pass, or of the second."""
+        path, dtype = self._staged_path, self.output.raw
+        if is_final:
+            self.staged = np.load(path, mmap_mode="r").view(np.ndarray)
+            self._scale = self._checked_scale()
+            path, dtype = self._path, self.output.dtype
         self.file = stack.enter_context(closing(NpyFile(path, dtype, self._shape, self._chunk_rows)))
 
     def read(self, block: Block, first_row: int) -> NDArray[Any]:
@@ -247,7 +250,7 @@ def _first_pass(job: Job, folder: Path, arrays: Sequence[StagedArray], earlier: 
     """Write all chunks that an earlier run has not written."""
     with ExitStack() as stack:
         for array in arrays:
-            array.open_staged(stack)
+            array.open(stack, is_final=False)
         whole = _whole(job, arrays, earlier)
         journal = stack.enter_context(begin_journal(folder, job.as_json(), whole))
         for array in arrays:
@@ -292,7 +295,7 @@ def _second_pass(job: Job, arrays: Sequence[StagedArray]) -> None:
     """Write rows in another order, or standardised."""
     with ExitStack() as stack:
         for array in arrays:
-            array.open_final(stack)
+            array.open(stack, is_final=True)
         for place in _places(job, arrays):
             for array in arrays:
                 array.finish(place)
@@ -386,10 +389,7 @@ def partial_path(path: Path) -> Path:
 
 @contextmanager
 def partial_folder(path: Path) -> Iterator[Path]:
-    """The folder in which the store of a path is written, held by this process.
-
-    A `BlockingIOError` if another process writes to the path, an `ImportError` if the system has no locks.
-    """
+    """The folder in which the store of a path is written, held by this process."""
     folder = partial_path(path)
     descriptor = _held(folder, path)
     try:
@@ -459,10 +459,7 @@ def begin_journal(folder: Path, request: Entry, entries: list[Entry]) -> TextIO:
 
 
 def entries_of(folder: Path, request: Entry) -> list[Entry]:
-    """What an earlier run has told of its chunks; nothing if there was no such run.
-
-    A `ValueError` if that run wrote something else.
-    """
+    """What an earlier run has told of its chunks; nothing if there was no such run."""
     path = folder / JOURNAL
     if not path.exists():
         return []

@@ -10,7 +10,7 @@ from pymc_austerity.diagnostics.data_usage import (
 from pymc_austerity.diagnostics.inclusion import Inclusion, inclusion
 from pymc_austerity.diagnostics.invariants import amari_distance, n_clusters
 from pymc_austerity.diagnostics.normality import Normality, from_log_ratios, normality
-from pymc_austerity.diagnostics.samplers import stamp
+from pymc_austerity.diagnostics.result import stamp
 
 __all__ = [
     "Inclusion",

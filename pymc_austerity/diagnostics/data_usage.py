@@ -9,8 +9,14 @@ import pandas as pd
 import xarray as xr
 from scipy.special import ndtr
 
-from pymc_austerity.diagnostics.samplers import NotRecordedError, aligned, stamped_steps
-from pymc_austerity.diagnostics.scalars import SAMPLE, by_label, posterior_of
+from pymc_austerity.diagnostics.result import (
+    SAMPLE,
+    NotRecordedError,
+    aligned,
+    by_label,
+    posterior_of,
+    stamped_steps,
+)
 from pymc_austerity.exceptions import warn
 from pymc_austerity.validation import is_real, is_whole
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from pymc_austerity.diagnostics.scalars import SAMPLE, by_label, mcse, posterior_of, scalars
+from pymc_austerity.diagnostics.result import SAMPLE, by_label, mcse, posterior_of, scalars
 from pymc_austerity.proposals.jumps import COUNTS, KINDS
 from pymc_austerity.validation import require_whole
 

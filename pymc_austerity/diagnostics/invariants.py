@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from pymc_austerity.diagnostics.scalars import SAMPLE, posterior_of
+from pymc_austerity.diagnostics.result import SAMPLE, posterior_of
 
 
 def n_clusters(idata: Any, name: str) -> xr.DataArray:

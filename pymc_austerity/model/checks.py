@@ -28,7 +28,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, indices_from_subtensor
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
-from pymc_austerity.data.rows import Rows
+from pymc_austerity.data.row_store import Rows
 from pymc_austerity.distributions.uniform_stiefel import orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError, UnsuitableError
 from pymc_austerity.model.factorisation import CHUNK

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.data.rows import Rows
+from pymc_austerity.data.row_store import Rows
 from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import Leaf

@@ -11,8 +11,7 @@ from arviz_base import rcParams
 
 from pymc_austerity.diagnostics import agreement
 from pymc_austerity.diagnostics.data_usage import terms_read
-from pymc_austerity.diagnostics.samplers import NotRecordedError
-from pymc_austerity.diagnostics.scalars import SAMPLE, by_label, posterior_of
+from pymc_austerity.diagnostics.result import SAMPLE, NotRecordedError, by_label, posterior_of
 from pymc_austerity.plots.style import (
     APPROXIMATE,
     EXACT,

@@ -10,14 +10,13 @@ from scipy import stats
 
 from pymc_austerity.diagnostics import Normality, normality
 from pymc_austerity.diagnostics.data_usage import n_local
-from pymc_austerity.diagnostics.samplers import aligned
+from pymc_austerity.diagnostics.result import aligned
 from pymc_austerity.plots.style import (
     APPROXIMATE,
     EXACT,
     Panels,
     Visuals,
     colours,
-    few_digits,
     optional,
     panel_plot,
     percent,
@@ -25,7 +24,7 @@ from pymc_austerity.plots.style import (
     shown,
 )
 from pymc_austerity.target import Array
-from pymc_austerity.validation import is_real, require_whole
+from pymc_austerity.validation import few_digits, is_real, require_whole
 
 _OVER_DRAWS = ("blocks", "mean", "title", "xlabel", "ylabel", "yscale", "legend")
 _OF_SIZES = ("histogram", "mean", "total", "title", "xlabel", "ylabel", "xscale", "yscale")

@@ -16,7 +16,7 @@ from xarray import DataTree
 
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.diagnostics.agreement import NotComparableError
-from pymc_austerity.diagnostics.scalars import posterior_of
+from pymc_austerity.diagnostics.result import posterior_of
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning, UnsuitableError
 from pymc_austerity.mode.find_mode import constrained, find_mode
 from pymc_austerity.mode.mode_fit import ModeReport

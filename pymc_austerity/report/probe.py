@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -16,7 +16,7 @@ from xarray import DataTree
 
 from pymc_austerity.diagnostics import normality
 from pymc_austerity.diagnostics.normality import check_batches, group_of, summarise
-from pymc_austerity.diagnostics.scalars import SAMPLE, posterior_of
+from pymc_austerity.diagnostics.result import SAMPLE, posterior_of
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.model.starting_point import initial_point, transformed
 from pymc_austerity.proposals.base import no_adaptation
@@ -164,8 +164,9 @@ def probe(
                 "From a state of the chain the proposal finds only moves that the prior rejects without the "
                 "data, or none at all: is it too large? Give the step a proposal= of another scale."
             )
-        rows.append(summarise(move.log_ratios, int(batch_size), n_batches, for_batches))
-        base.append(move.base)
+        _, added, log_ratios = move
+        rows.append(summarise(log_ratios, int(batch_size), n_batches, for_batches))
+        base.append(added)
     rule = copy.configuration["rule"]
     rule = rule if isinstance(rule, dict) else {"name": rule}
     attrs = {
@@ -181,26 +182,8 @@ def probe(
     return group_of(rows, base, attrs)
 
 
-class Move(NamedTuple):
-    """A proposed move."""
-
-    # q, q_new (D,)
-    q: Vector
-    q_new: Vector
-    # What the sum of the N' log ratios is added to: the change of the global terms, the proposal's own log
-    # ratio, and the log ratios of the rows that are always read
-    base: float
-    # (N',): l_i(q_new) - l_i(q) of the rows that are sampled from, of remainders if there is a control
-    # variate
-    log_ratios: Vector
-
-
 class SingleMoves:
-    """Moves as `step` would propose them, evaluated on all data.
-
-    The step has a decision rule, and is used as it is: its proposal must have learnt what it is to learn. It
-    is built at `point`, if it comes from another process.
-    """
+    """Moves as `step` would propose them, evaluated on all data."""
 
     def __init__(self, step: SubsampledStep, point: PointType) -> None:
         step.require_built(point)
@@ -218,8 +201,13 @@ class SingleMoves:
         """Does the proposal learn while tuning?"""
         return self._options.tune and self._proposal.adapt is not no_adaptation
 
-    def from_state(self, point: PointType, rng: np.random.Generator) -> Move | None:
-        """Propose a move from the state in `point`; None if no move that needs the data is proposed."""
+    def from_state(self, point: PointType, rng: np.random.Generator) -> tuple[Vector, float, Vector] | None:
+        """Propose a move from the state in `point`; None if no move that needs the data is proposed.
+
+        q_new (D,); the change of the global terms, the proposal's own log ratio and the log ratios of the
+        rows that are always read, summed; and those of the rows that are sampled from (N',), of remainders if
+        there is a control variate.
+        """
         args, q = self._compiled.args(point), vector_of(self._step.factorisation, point)
         proposal = self._proposal.kernel(self._step.proposal_state)
         with np.errstate(all="ignore"):
@@ -230,7 +218,7 @@ class SingleMoves:
                         base += float(np.sum(self._target.log_ratios(q_new, q, self._exact_rows, args)))
                     chunks = [self._others[a : a + CHUNK] for a in range(0, self.n_others, CHUNK)]
                     parts = [self._target.log_ratios(q_new, q, chunk, args) for chunk in chunks]
-                    return Move(q, q_new, base, np.concatenate(parts))
+                    return q_new, base, np.concatenate(parts)
         return None
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 from xarray import DataTree
 
 from pymc_austerity.diagnostics import agreement
-from pymc_austerity.diagnostics.scalars import SAMPLE, by_label, posterior_of
+from pymc_austerity.diagnostics.result import SAMPLE, by_label, posterior_of
 from pymc_austerity.report.probe import Probed
 from pymc_austerity.report.run import OF_REFERENCE, Run, Settings
 

@@ -18,7 +18,7 @@ from pymc.step_methods.compound import BlockedStep, CompoundStep, flatten_steps
 from xarray import DataTree
 
 from pymc_austerity.diagnostics import stamp
-from pymc_austerity.validation import is_real, is_whole
+from pymc_austerity.validation import few_digits, is_real, is_whole
 
 Kind = Literal["seconds", "terms", "draws"]
 
@@ -33,7 +33,7 @@ class Budget:
     def __str__(self) -> str:
         if self.kind == "draws":
             return f"{self.amount:,.0f} draws of each chain"
-        number = f"{self.amount:,.0f}" if self.amount >= 100 else f"{self.amount:.3g}"
+        number = few_digits(self.amount)
         if self.kind == "terms":
             return f"{number} local terms"
         return f"{number} second{'' if number == '1' else 's'}"

@@ -5,7 +5,7 @@ import pytest
 from arviz import from_dict
 
 from pymc_austerity.diagnostics import inclusion
-from pymc_austerity.diagnostics.scalars import mcse
+from pymc_austerity.diagnostics.result import mcse
 from tests.diagnostics.results import result as of_posterior
 
 

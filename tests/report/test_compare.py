@@ -232,11 +232,11 @@ def test_a_reference_that_fails_is_told(normal_model, steps, monkeypatch):
     def fail(*_):
         raise UnsuitableError("planted.")
 
-    monkeypatch.setattr("pymc_austerity.report.compare.exact_step", fail)
+    monkeypatch.setattr(compare_module, "exact_step", fail)
     with pytest.raises(ValueError, match=r'not possible for this model. Give reference="nuts".*planted'):
         compare(normal_model, {"hot": steps["hot"]}, budget={"draws": 30}, **QUICK)
     broken = deepcopy(steps["hot"])
-    monkeypatch.setattr("pymc_austerity.report.compare.exact_step", lambda *_: (broken, []))
+    monkeypatch.setattr(compare_module, "exact_step", lambda *_: (broken, []))
     monkeypatch.setattr(broken, "step", fail)
     result = compare(normal_model, {"hot": steps["hot"]}, budget={"draws": 30}, **QUICK)
     assert result.reference is None

@@ -15,7 +15,7 @@ import pandas as pd
 import xarray as xr
 from xarray import DataTree
 
-from pymc_austerity.diagnostics.scalars import scalars
+from pymc_austerity.diagnostics.result import scalars
 from pymc_austerity.plots import (
     plot_agreement,
     plot_batch_mean_qq,
@@ -221,10 +221,7 @@ def most_different(tables: Sequence[pd.DataFrame]) -> list[str]:
 
 
 def plot_forest(tables: Mapping[str, pd.DataFrame], names: Sequence[str], tolerance: float) -> Any:
-    """Shifts and sd ratios of some scalars, from `Judgement.table` of each step, as a matplotlib Figure.
-
-    Error bars are two standard errors to either side; the tolerance is half the width of the grey band.
-    """
+    """Shifts and sd ratios of some scalars, from `Judgement.table` of each step, as a matplotlib Figure."""
     height = 1.3 + 0.12 * len(names) * max(len(tables), 2) + 0.2 * np.ceil(len(tables) / 3)
     figure, axes = optional("matplotlib.pyplot").subplots(
         1, 2, figsize=(8.5, height), sharey=True, layout="constrained"

@@ -12,7 +12,7 @@ from xarray import DataTree
 
 from pymc_austerity._version import __version__
 from pymc_austerity.diagnostics import decision_summary
-from pymc_austerity.diagnostics.samplers import NotRecordedError
+from pymc_austerity.diagnostics.result import NotRecordedError
 from pymc_austerity.plots.style import percent
 from pymc_austerity.report.results import (
     ABSENT,
