@@ -5,8 +5,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity.model.conjugacy.families import Beta, Dirichlet, Gamma, InverseGamma
-from pymc_austerity.model.conjugacy.priors import GammaPrior
+from pymc_austerity.model.conjugacy.families import Beta, Dirichlet, Gamma, GammaPrior, InverseGamma
 
 
 def minus_log(x):

@@ -506,7 +506,7 @@ def test_many_dimensions(monkeypatch):
 def test_loose_bounds_are_told_where_they_pay_too(monkeypatch):
     monkeypatch.setattr(WITHOUT_SCREEN, 1000)
     monkeypatch.setattr(
-        "pymc_austerity.step_methods.metropolis.prediction._MANY_TIMES", 1
+        "pymc_austerity.step_methods.metropolis.tuna_plan._MANY_TIMES", 1
     )  # else for more rows
     with pytest.warns(SubsamplingWarning, match=r"TunaMH draws about .*loose in 62 dimensions.*AusterityMH"):
         step = TunaMH(model=logistic_model(n_dim=62, seed=0), switch_above=np.inf)
