@@ -129,7 +129,12 @@ class ParticleGibbs(RebuiltStep):
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
     ) -> None:
-        self._particles = _checked_particles(particles)
+        if not is_whole(particles) or particles < 2:
+            raise ValueError(
+                f"particles must be an integer of at least 2, got {particles!r}: one is the present path, "
+                "which alone would never move."
+            )
+        self._particles = int(particles)
         self._steps_per_draw = checked_steps_per_draw(steps_per_draw)
         self._made_for(vars, model, rng, compile_kwargs)
         if len(self.vars) > 1:
@@ -227,12 +232,3 @@ class ParticleGibbs(RebuiltStep):
             "n_states": self._n_sites,
             "n_local": self._n_rows,
         }
-
-
-def _checked_particles(given: Any) -> int:
-    if not is_whole(given) or given < 2:
-        raise ValueError(
-            f"particles must be an integer of at least 2, got {given!r}: one is the present path, which "
-            "alone would never move."
-        )
-    return int(given)
