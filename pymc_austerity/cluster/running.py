@@ -15,7 +15,7 @@ from pymc.initial_point import PointType
 from pymc.progress_bar import MCMCProgressBarManager
 from pymc.sampling.mcmc import _iter_sample
 
-from pymc_austerity.cluster.workers import Inspection
+from pymc_austerity.cluster.workers import Inspection, lost, raise_from_worker
 from pymc_austerity.exceptions import warn
 from pymc_austerity.extras import imported
 
@@ -111,10 +111,7 @@ _RUNNING: dict[tuple[str, int], Recorder] = {}
 
 
 def run_chain(content: bytes, chain: int, topic: str) -> Drawn:
-    """Run a chain from its first state: a chain that is run again makes the same draws.
-
-    The content is that of a pickled `ChainsToRun`; a topic is that of one call of `sample_distributed`.
-    """
+    """Run a chain from its first state: a chain that is run again makes the same draws."""
     all_chains: ChainsToRun = pickle.loads(content)
     recorder = _RUNNING[topic, chain] = Recorder(topic, chain)
     try:
@@ -149,14 +146,10 @@ def stop_chains(topic: str) -> dict[int, Drawn]:
 
 
 class Running:
-    """The chains of one call of `sample_distributed`, whose name is the topic.
-
-    The content, what workers need, is sent once to each of them.
-    """
+    """The chains of one call of `sample_distributed`, whose name is the topic."""
 
     def __init__(self, client: Any, content: bytes, chains: int, topic: str, inspection: Inspection) -> None:
         self._client, self._topic, self._inspection = client, topic, inspection
-        self._killed = imported("distributed", "Chains on a cluster", "cluster").KilledWorker
         self._bytes, self._n_sent = content, 0
         # Where a chain was last seen, and how many workers have died with it.
         self._last: dict[int, str] = {}
@@ -191,7 +184,7 @@ class Running:
                         break
                     for k, future in self._futures.items():
                         if future.status == "error":
-                            self._raise(k, future.exception())
+                            raise_from_worker(future.exception(), f"Chain {k}")
                     self._count_deaths(found)
                     self._send_again(found)
                     time.sleep(_LOOK)
@@ -228,13 +221,6 @@ class Running:
             stats = [{name: values[-1] for name, values in own.items()} for own in drawn.stats]
             bars.update(chain_idx=k, is_last=True, draw=drawn.n - 1, tuning=False, stats=stats)
 
-    def _raise(self, chain: int, error: BaseException) -> None:
-        """Raise what a chain has raised."""
-        if isinstance(error, self._killed):
-            raise _lost(chain, error.last_worker.address) from error
-        error.add_note(f"This was raised by chain {chain} on a worker.")
-        raise error
-
     def _count_deaths(self, found: Mapping[int, Drawn]) -> None:
         """Give up a chain that workers die of."""
         workers = self._client.nthreads()
@@ -243,7 +229,7 @@ class Running:
                 del self._last[k]
                 self._deaths[k] += 1
                 if self._deaths[k] == _MOST_DEATHS:
-                    raise _lost(k, address)
+                    raise lost(f"Chain {k}", address)
         numbers = {future.key: k for k, future in self._futures.items()}
         for address, keys in self._client.processing().items():
             self._last |= {numbers[key]: address for key in keys if key in numbers}
@@ -263,10 +249,3 @@ class Running:
         if len(found) < len(self._futures):
             self._client.run(stop_chains, self._topic, on_error="ignore")
         self._client.cancel(list(self._futures.values()))
-
-
-def _lost(chain: int, address: str) -> RuntimeError:
-    return RuntimeError(
-        f"Chain {chain} was lost with its worker again and again, the last time with {address}: too little "
-        "memory there? See the worker's log."
-    )

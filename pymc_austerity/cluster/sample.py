@@ -24,7 +24,7 @@ from xarray import DataTree
 from pymc_austerity.cluster.running import ChainsToRun, Drawn, Running
 from pymc_austerity.cluster.workers import Inspection, require_client
 from pymc_austerity.model.stored_data import files_of
-from pymc_austerity.validation import is_whole
+from pymc_austerity.validation import require_whole
 
 _LOG = logging.getLogger("pymc.austerity")
 # Bytes beyond which it is said that data are sent.
@@ -118,9 +118,8 @@ def sample_distributed(
     2
     """
     model = modelcontext(model)
-    for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1)):
-        if not is_whole(value) or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+    require_whole(0, tune=tune)
+    require_whole(1, draws=draws, chains=chains)
     _require_step(step)
     require_client(client)
     inspection = Inspection(client, [file["path"] for file in files_of(model).values()], wait_for_workers)

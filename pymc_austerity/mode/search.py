@@ -239,11 +239,8 @@ class ModeSearch:
 
     def _refuse(self, problem: NoMaximumError | None) -> None:
         assert problem is not None
-        where = (
-            f" along {', '.join(self._posterior.leading(problem.direction))}"
-            if np.any(problem.direction)
-            else ""
-        )
+        leading = self._posterior.leading(problem.direction)
+        where = f" along {', '.join(leading)}" if leading else ""
         raise NoNormalApproximationError(
             f"The posterior has no mode to expand at: {problem.reason}{where}. Data that separate the "
             "responses perfectly, a parameter that the model does not identify, or a scale of a hierarchical "
@@ -252,7 +249,7 @@ class ModeSearch:
             "prior, or remove it; center covariates; put hierarchical scales and what they govern under "
             "Taylor() with proposal=Surrogate(); or use a step without control_variate and with a random "
             "walk, such as AusterityMH().",
-            self._posterior.leading(problem.direction),
+            leading,
         )
 
     def _count_modes(self, ends: list[Maximum]) -> int:

@@ -75,11 +75,6 @@ def shown(name: str) -> str:
     return (f" {text}" if text.startswith("_") else text).replace("$", "\\$")
 
 
-def few_digits(value: float) -> str:
-    """A number for a title: thousands grouped, no more digits than can be read."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
 def percent(share: float) -> str:
     """A share of the data for a title."""
     return f"{100 * share:.3g} %"

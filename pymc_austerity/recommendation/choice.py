@@ -99,22 +99,19 @@ def choose(evidence: Evidence, asked: Asked, *, approximate: bool) -> Choice:
         return found._replace(why=found.why._replace(reason=reason, otherwise=f"{error.remedy}."))
 
 
-class Costly(NamedTuple):
-    """Why exact decisions would need many rows, and what would help."""
-
-    reason: str
-    remedy: str
+# Why exact decisions would need many rows, and what would help.
+Costly = tuple[str, str]
 
 
 def why_costly(evidence: Evidence, model: pm.Model) -> Costly | None:
-    """Why `TunaMH` cannot be used, or would draw too many rows; None if it draws few."""
+    """Why `TunaMH` cannot be used, or would draw too many rows, and what would help; None if it draws few."""
     plan = evidence.plan
     if plan is None:
         assert evidence.no_bound is not None
         if isinstance(evidence.no_bound, SetUpBudgetError):
             reason, remedy = evidence.no_bound.reason, evidence.no_bound.remedy
-            return Costly(reason[0].lower() + reason[1:], f"{remedy}.")
-        return Costly(
+            return reason[0].lower() + reason[1:], f"{remedy}."
+        return (
             f"no bound is known for all Taylor remainders: {first_sentence(evidence.no_bound.reason)}",
             f"{without_a_bound(evidence.no_bound.in_the_way, model)}. TunaMH(curvature=...), with a bound of "
             "your own for terms with one linear predictor, reads few and is exact.",
@@ -123,7 +120,7 @@ def why_costly(evidence: Evidence, model: pm.Model) -> Costly | None:
         return None
     assert evidence.factorisation is not None
     prediction = plan.recipe.prediction
-    return Costly(
+    return (
         f"TunaMH would draw about {few_digits(prediction.terms)} of {evidence.factorisation.n_rows:,} rows "
         "for a transition, more than a quarter",
         too_many_rows(prediction.total),
@@ -197,10 +194,10 @@ def _approximately(evidence: Evidence, costly: Costly, blank: Recommendation, as
     plan = plan_metropolis(options, point, surveyed=surveyed)
     why = blank._replace(
         step="AusterityMH(control_variate=Taylor())",
-        reason=f"approximate=True was given, and {costly.reason}",
+        reason=f"approximate=True was given, and {costly[0]}",
         rows=float(len(plan.recipe.exact_rows) + BATCH_OF_REMAINDERS),
         guarantee=f"none: the estimated probability of a wrong decision is below epsilon, {_EPSILON}",
-        otherwise=f"recommend() gives the exact test on all rows. {costly.remedy}",
+        otherwise=f"recommend() gives the exact test on all rows. {costly[1]}",
     )
     return Choice(why, lambda: AusterityMH.from_plan(plan, point), is_exact=False)
 
@@ -227,11 +224,11 @@ def _of_all_rows(evidence: Evidence, costly: Costly, blank: Recommendation, aske
     plan = plan_metropolis(options, point, surveyed=surveyed)
     otherwise = (
         "recommend(approximate=True) gives AusterityMH, which reads some 150 rows for a transition, with a "
-        f"small error that is not bounded. {costly.remedy}"
+        f"small error that is not bounded. {costly[1]}"
     )
     why = blank._replace(
         step=f"MetropolisHastings({written})",
-        reason=f"the normal distribution at the mode fits, but {costly.reason}",
+        reason=f"the normal distribution at the mode fits, but {costly[0]}",
         rows=float(surveyed.factorisation.n_rows),
         otherwise=f"{otherwise} And {_no_plate(evidence)}." if evidence.no_plate else otherwise,
     )

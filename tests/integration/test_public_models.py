@@ -38,14 +38,14 @@ EXPECTED = {
         "NUTS", 3_000, "has a free dispersion or the like, and 'v' and 'u' are crossed"
     ),
     models.many_slopes: ("NUTS", 3_000, "linear in 'z_a' (60, Normal, scaled) and 'z_b' (1,200, "),
-    models.disease_map: ("NUTS", 3_000, "in 'own' (100, Normal, scaled) and 'smooth' (100, ICAR, scaled)"),
+    models.disease_map: ("NUTS", 1_500, "in 'own' (64, Normal, scaled) and 'smooth' (64, ICAR, scaled)"),
     models.measurement_error: ("NUTS", 3_000, f"{OWN} 'seen' has an element of 'x' of its own"),
     models.missing_covariates: ("NUTS", 5_830, "'x_unobserved' (170, Normal, missing values)"),
     models.hurdle: ("TunaMH", 10_000, FEW),
     models.tobit: ("TunaMH", 3_000, FEW),
-    models.media_mix: ("NUTS", 3_000, "depends on 9 numbers beside a linear predictor"),
+    models.media_mix: ("NUTS", 1_200, "depends on 9 numbers beside a linear predictor"),
     models.dirichlet_multinomial: (
-        "MetropolisHastings", 3_000, "no bound is known for all Taylor remainders"
+        "MetropolisHastings", 1_200, "no bound is known for all Taylor remainders"
     ),
     models.repeat_buyers: ("TunaMH", 20_000, FEW),
 }  # fmt: skip

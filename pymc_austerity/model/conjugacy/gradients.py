@@ -24,7 +24,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.compile.target import CompiledTarget
-from pymc_austerity.model.conjugacy.priors import GammaPrior
+from pymc_austerity.model.conjugacy.families import GammaPrior
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.checks import is_elemwise
@@ -122,27 +122,9 @@ def _log_form(var: Variable, forms: dict[Variable, Variable]) -> Variable | None
 class LikelihoodGradient(CompiledTarget):
     """Derivatives of all terms that contain one variable, but for its prior.
 
-    Parameters
-    ----------
-    model, prior, point
-        The model, the variable, and a point of the model.
-    threshold : int or None
-        Vectors of so many rows are local terms. None: up to 1000, the longest vectors are.
-    subsampled : bool
-        Whether rows must be had one by one: a `FactorisationError` names the term where they cannot.
-    check : bool
-        Whether to compare the rows with PyMC's once, if that takes no more than some hundred megabytes.
-
-    Attributes
-    ----------
-    sizes : list of int
-        Rows of each local term.
-    names : list of str
-        Names of the local terms, then of the others.
-    longest : (str, int)
-        Name and length of the longest vector in any term.
-    other_names : list of str
-        Value variables of the model that the derivatives depend on.
+    Vectors of `threshold` rows are local terms; None: up to 1000, the longest vectors are. If `subsampled`,
+    rows must be had one by one: a `FactorisationError` names the term where they cannot. `check` compares the
+    rows with PyMC's once, if that takes no more than some hundred megabytes.
     """
 
     def __init__(
@@ -156,10 +138,12 @@ class LikelihoodGradient(CompiledTarget):
         check: bool,
     ) -> None:
         view = LikelihoodView(model, prior)
-        others = {name: value for name, value in point.items() if name != prior.value_name}
-        here = {**others, view.natural.name: prior.family.central_natural()}
+        here = {name: value for name, value in point.items() if name != prior.value_name}
+        family = prior.family
+        middle = family.natural(np.zeros((family.n_rows, family.n_parts)))
+        here[view.natural.name] = middle.reshape(family.array_shape)
         whole = build(view, [view.natural], threshold=_NOTHING_LOCAL, initial_point=here, check=False)
-        self.longest = whole.longest_term()
+        self.longest = whole.longest_term()  # Name and length of the longest vector in any term
         level = max(3, min(1000, self.longest[1])) if threshold is None else threshold
         # The check evaluates PyMC's own graphs, in which w[z] for a table of topics is N x V numbers.
         check = check and _largest(whole) <= _MOST_NUMBERS
@@ -171,6 +155,7 @@ class LikelihoodGradient(CompiledTarget):
             fact = whole
         self.backend = current_backend()
         self.graph, self.values = fact.graph, fact.graph.values
+        # Names of the local terms, then of the others; rows of each local term.
         self.names = [t.name for t in fact.locals] + [name for name, _ in fact.globals]
         self.sizes = [t.size for t in fact.locals]
         natural = self.values[view.natural.name]

@@ -1,20 +1,21 @@
-"""Find out by numbers which form a likelihood has in one variable (see `forms`)."""
+"""What is known of the likelihood of one variable: its form, found by numbers, and sufficient statistics."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pymc as pm
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.model.conjugacy.forms import FROZEN, ConjugateForm, GammaFamily
+from pymc_austerity.model.conjugacy.families import GammaPrior, LikelihoodForm, Totals
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
-from pymc_austerity.model.conjugacy.priors import GammaPrior
-from pymc_austerity.model.conjugacy.statistics import Structure
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.target import Array
 
+_SEED = 2018
 # Random points at which a form is verified, for each of several values of the other variables, which are
 # moved by up to these distances.
 _N_POINTS = 3
@@ -28,19 +29,100 @@ _PRIOR_DISTANCES = (0.0, 0.3)
 _PRIOR_TOLERANCE = 1e-6
 
 
+class Place(NamedTuple):
+    """A point at which derivatives of the likelihood are taken."""
+
+    references: tuple[Array, ...]  # Natural values of the variable
+    args: tuple[Any, ...]  # Other variables and data, as `LikelihoodGradient` takes them
+
+
+class Groups(NamedTuple):
+    """Statistics of parts of a minibatch."""
+
+    totals: Totals  # Of each group, unscaled; its first axis has one entry for each group
+    sizes: npt.NDArray[np.int64]  # Rows of each group
+    n_rows: int  # N, rows of the local term
+
+
+@dataclass(eq=False)
+class Conjugacy:
+    """The likelihood of one variable: its form, and sufficient statistics, or derivatives.
+
+    It has size N, but for its pickles, which leave the derivatives out.
+    """
+
+    prior: GammaPrior
+    gradient: LikelihoodGradient
+    batch_sizes: list[int] | None  # Rows of each local term in a minibatch; None: all are read
+    form: LikelihoodForm
+    references: tuple[Array, ...]  # Natural values at which G is taken; none if frozen
+    nonlinear: tuple[str, ...] = ()  # Names of terms that are of no conjugate form
+    totals: Totals | None = None  # Over all data, if they depend on no other variable
+    shift: float = 0.0  # M of a frozen drift
+    _short: Totals | None = field(default=None, init=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "gradient": None, "_short": None}
+
+    def place(self, log_theta: Array, point: Mapping[str, Any]) -> Place:
+        """Where derivatives are taken when the processes are at `log_theta`.
+
+        Rates: near the present theta, which may be far from where the step was built, little is lost.
+        """
+        references = self.references
+        if self.form == "frozen" or (self.form == "rate" and self.totals is None):
+            natural = self.prior.family.natural(log_theta)
+            references = (natural,) if self.form == "frozen" else self.prior.family.reference_pair(natural)
+        return Place(references, self.gradient.args(point))
+
+    def full(self, place: Place) -> Totals:
+        """Statistics of all the data."""
+        if self.totals is not None:
+            return self.totals
+        derivatives = [self.gradient.terms(r, place.args).sum(axis=0) for r in place.references]
+        return self._statistics(derivatives, place)
+
+    def short(self, place: Place) -> Totals:
+        """Statistics of the terms that are not subsampled."""
+        if self._short is not None:
+            return self._short
+        derivatives = [self.gradient.short(r, place.args).sum(axis=0) for r in place.references]
+        found = self._statistics(derivatives, place)
+        if self.totals is not None:
+            self._short = found
+        return found
+
+    def groups(self, term: int, place: Place, index: Any, sizes: Any) -> Groups:
+        """Statistics of consecutive groups, of these sizes, of the rows `index` of a local term."""
+        ends = np.cumsum(sizes)
+        sums = [
+            np.array(
+                [
+                    self.gradient.rows(term, r, index[end - size : end], place.args)
+                    for size, end in zip(sizes, ends, strict=True)
+                ]
+            )
+            for r in place.references
+        ]
+        return Groups(self._statistics(sums, place), sizes, self.gradient.sizes[term])
+
+    def _statistics(self, derivatives: Sequence[Array], place: Place) -> Totals:
+        return self.prior.family.statistics(self.form, derivatives, place.references)
+
+
 def analyse(
     model: pm.Model,
     prior: GammaPrior,
     gradient: LikelihoodGradient,
+    batch_sizes: list[int] | None,
     point: Mapping[str, Any],
-    rng: np.random.Generator,
-) -> Structure:
+) -> Conjugacy:
     """Find the form of the likelihood in one variable, whose prior is compared with PyMC's.
 
     `ValueError` names the term whose derivative is not a number at `point`.
     """
     require_prior(model, prior, point)
-    family = prior.family
+    family, rng = prior.family, np.random.default_rng(_SEED)
     here = gradient.args(point)
     others = [here, *_elsewhere(model, gradient, point, rng)]
     start = family.natural(family.log_gammas(point[prior.value_name]))
@@ -51,17 +133,17 @@ def analyse(
     wrong: list[str] = []
     with np.errstate(all="ignore"):
         for form in family.forms:
-            references = form.first_references(family, start, total, prior.parameters(point))
-            wrong, flat = differing_terms(family, form, gradient, others, references, rng)
+            references = family.references(form, start, total, prior.parameters(point))
+            wrong, flat = differing_terms(prior, form, gradient, others, references, rng)
             # Terms without any derivative at all points prove nothing: they are of no form.
             wrong = wrong or flat
             if wrong:
                 continue
-            totals = None
+            found = Conjugacy(prior, gradient, batch_sizes, form, references)
             # That statistics do not change from one point to another would prove nothing.
             if not gradient.other_names:
-                totals = form.statistics(family, [total(r) for r in references], references)
-            return Structure(form, references, (), totals, 0.0)
+                found.totals = found.full(Place(references, here))
+            return found
         derivatives = gradient.terms(start, here)
     for name, derivative in zip(gradient.names, derivatives, strict=True):
         if not np.all(np.isfinite(derivative)):
@@ -71,7 +153,8 @@ def analyse(
             )
     n_terms = gradient.n_local + len(gradient.names) - len(gradient.sizes)
     shift = family.default_shift(derivatives, n_terms)
-    return Structure(FROZEN, (), tuple(dict.fromkeys(wrong)), None, shift)
+    nonlinear = tuple(dict.fromkeys(wrong))
+    return Conjugacy(prior, gradient, batch_sizes, "frozen", (), nonlinear, shift=shift)
 
 
 @np.errstate(all="ignore")
@@ -116,28 +199,27 @@ def require_prior(model: pm.Model, prior: GammaPrior, point: Mapping[str, Any]) 
 
 @np.errstate(all="ignore")
 def differing_terms(
-    family: GammaFamily,
-    form: ConjugateForm,
+    prior: GammaPrior,
+    form: LikelihoodForm,
     gradient: LikelihoodGradient,
     others: Sequence[tuple[Any, ...]],
     references: tuple[Array, ...],
     rng: np.random.Generator,
 ) -> tuple[list[str], list[str]]:
     """Terms whose derivatives differ from the form's at random points, and those without any."""
-    wrong: list[str] = []
+    family, wrong = prior.family, list[str]()
     seen = np.zeros(len(gradient.names), dtype=bool)
     for k, args in enumerate(others):
         at = [gradient.terms(r, args) for r in references]
         if k > 0 and not np.all(np.isfinite(at)):
             continue  # out of the support, perhaps
         seen |= np.any(at, axis=(0, 2))
-        found = form.statistics(family, at, references)
+        found = family.statistics(form, at, references)
         scale = np.abs(found.s) + np.abs(found.t) * family.weights(references[0])
         scale = scale.max(axis=(-1, -2), initial=0.0)[..., None, None] + 1e-300
         for _ in range(_N_POINTS):
             natural = family.random_natural(references[0], rng)
-            tables = family.table(gradient.terms(natural, args))
-            residuals = form.residuals(family, found, tables, family.weights(natural))
+            residuals = family.residuals(form, found, gradient.terms(natural, args), natural)
             right = np.abs(residuals) <= _TOLERANCE * scale
             wrong += [n for n, ok in zip(gradient.names, right.all(axis=(1, 2)), strict=True) if not ok]
         if wrong:

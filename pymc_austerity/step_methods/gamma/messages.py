@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 
 from pymc_austerity.exceptions import warn
-from pymc_austerity.model.conjugacy.forms import COUNTS, ConjugateForm
-from pymc_austerity.model.conjugacy.recognise import differing_terms
-from pymc_austerity.model.conjugacy.statistics import Conjugacy, Place
-from pymc_austerity.step_methods.gamma.estimates import (
+from pymc_austerity.model.conjugacy.recognise import Conjugacy, Place, differing_terms
+from pymc_austerity.step_methods.gamma.variable_chain import (
     Counter,
     Estimate,
     GammaOptions,
@@ -37,9 +35,9 @@ def warn_of_errors(
 
     `ValueError` is raised if a rate cannot be estimated from minibatches.
     """
-    prior, structure = conjugacy.prior, conjugacy.structure
-    if not structure.form.is_conjugate:
-        terms = ", ".join(repr(name) for name in structure.nonlinear)
+    prior = conjugacy.prior
+    if conjugacy.form == "frozen":
+        terms = ", ".join(repr(name) for name in conjugacy.nonlinear)
         warn(
             f"The likelihood is not linear in the logarithm of {prior.name!r}: see the term {terms}. The "
             "drift is frozen during each transition, which biases the draws in proportion to step_size. "
@@ -50,10 +48,10 @@ def warn_of_errors(
         return
     if not (options.minibatch_rate or options.anchored):
         # How large changes since an anchor are is not known yet.
-        _warn_of_inflation(conjugacy, point, step_size, options.shift)
-    if not structure.form.adds_to_rate:
+        _warn_of_inflation(conjugacy, point, step_size)
+    if conjugacy.form != "rate":
         return
-    if structure.constant:
+    if conjugacy.totals is not None:
         if options.minibatch_rate:
             _warn_of_estimated_rate(conjugacy, point, step_size)
         return
@@ -73,12 +71,12 @@ def warn_of_errors(
 def warn_of_unused(conjugacies: Sequence[Conjugacy], options: GammaOptions) -> None:
     """Warn of options that no variable of the step has a use for."""
     names = ", ".join(repr(c.prior.name) for c in conjugacies)
-    if options.shift is not None and all(c.form.is_conjugate for c in conjugacies):
+    if options.shift is not None and all(c.form != "frozen" for c in conjugacies):
         warn(
             f"shift={options.shift!r} was not used: the likelihood of {names} is conjugate, and a shift is "
             "for drifts that are frozen."
         )
-    rates = any(c.form.adds_to_rate for c in conjugacies)
+    rates = any(c.form == "rate" for c in conjugacies)
     if options.minibatch_rate and not (options.subsampled and rates):
         why = (
             f"the likelihood adds no sum over rows to the rate of {names}"
@@ -90,11 +88,11 @@ def warn_of_unused(conjugacies: Sequence[Conjugacy], options: GammaOptions) -> N
 
 def require_form(conjugacy: Conjugacy, log_theta: Array, point: Mapping[str, Any]) -> None:
     """Verify the form of the likelihood once more, where a chain has come to."""
-    gradient, prior, form = conjugacy.gradient, conjugacy.prior, conjugacy.form
-    if not isinstance(form, ConjugateForm) or not gradient.other_names:
+    gradient, prior = conjugacy.gradient, conjugacy.prior
+    if conjugacy.form == "frozen" or not gradient.other_names:
         return
     (references, args), rng = conjugacy.place(log_theta, point), np.random.default_rng(_SEED)
-    wrong, _ = differing_terms(prior.family, form, gradient, [args], references, rng)
+    wrong, _ = differing_terms(prior, conjugacy.form, gradient, [args], references, rng)
     if wrong:
         names = ", ".join(map(repr, dict.fromkeys(wrong)))
         raise ValueError(
@@ -110,8 +108,8 @@ def require_counts(conjugacy: Conjugacy, counter: Counter, point: Mapping[str, A
     `ValueError` is raised if they are not the statistics of the variable.
     """
     z = counter.vars[0].name
-    reason = f"its likelihood is of the form {conjugacy.form.name!r}"
-    if conjugacy.form == COUNTS and z in conjugacy.gradient.other_names:
+    reason = f"its likelihood is of the form {conjugacy.form!r}"
+    if conjugacy.form == "counts" and z in conjugacy.gradient.other_names:
         family = conjugacy.prior.family
         random = np.random.default_rng(_SEED).integers(0, family.n_parts, np.shape(point[z]))
         there = {**point, z: random.astype(np.asarray(point[z]).dtype)}
@@ -128,9 +126,7 @@ def require_counts(conjugacy: Conjugacy, counter: Counter, point: Mapping[str, A
     )
 
 
-def _warn_of_inflation(
-    conjugacy: Conjugacy, point: Mapping[str, Any], step_size: float, shift: float | None
-) -> None:
+def _warn_of_inflation(conjugacy: Conjugacy, point: Mapping[str, Any], step_size: float) -> None:
     """Warn of a minibatch that makes the distribution much wider."""
     prior, family = conjugacy.prior, conjugacy.prior.family
     parameters = prior.parameters(point)
@@ -139,14 +135,14 @@ def _warn_of_inflation(
         return  # the first transition will tell
     ratios, place = [], conjugacy.place(log_theta, point)
     for found in _estimates(conjugacy, place, _FEW_BATCHES, noisy_rate=False, n_groups=_MANY_GROUPS):
-        shape, rate = conditional(conjugacy, parameters, found.totals, log_theta, shift)
+        shape, rate = conditional(conjugacy, parameters, found.totals, log_theta)
         if not np.all(shape > 0.0):
             return  # as above
         ratios.append(noise_ratio(found, shape, rate, family))
     wider = float(np.sqrt(variance_inflation(float(np.mean(ratios)), step_size)))
     if not wider <= _MUCH_WIDER:
-        constant = conjugacy.structure.constant
-        exact = " batch_size=None is exact, and reads no rows." if constant else ""
+        known = conjugacy.totals is not None
+        exact = " batch_size=None is exact, and reads no rows." if known else ""
         size = (
             f"about {wider:.3g} times too large" if np.isfinite(wider) else "too large by an unknown factor"
         )
@@ -162,7 +158,7 @@ def _warn_of_estimated_rate(conjugacy: Conjugacy, point: Mapping[str, Any], step
     """Warn of the two errors of a rate b that is estimated."""
     prior = conjugacy.prior
     alpha, rate = prior.parameters(point)
-    place = Place(conjugacy.structure.references, conjugacy.gradient.args(point))
+    place = Place(conjugacy.references, conjugacy.gradient.args(point))
     full = conjugacy.full(place)
     relative = []
     for found in _estimates(conjugacy, place, _N_BATCHES, noisy_rate=True):

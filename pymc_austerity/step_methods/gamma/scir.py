@@ -1,54 +1,46 @@
 """`SCIR`: Cox-Ingersoll-Ross processes with stochastic gradients, simulated exactly.
 
 A draw moves one variable after the other (`variable_chain`): point -> log theta -> gamma shape and rate, from
-the prior and an estimate of statistics of the likelihood (`estimates`) -> a transition of theta -> point.
+the prior and an estimate of statistics of the likelihood -> a transition of theta -> point.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
-from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
-from rich.progress import TextColumn
-from rich.table import Column
 
+from pymc_austerity.model.conjugacy.families import GammaPrior
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
-from pymc_austerity.model.conjugacy.priors import GammaPrior
 from pymc_austerity.model.conjugacy.recognise import analyse
-from pymc_austerity.model.conjugacy.statistics import Conjugacy, Structure
-from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.progress import stage
-from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
+from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, floats
 from pymc_austerity.step_methods.batch_size import batch_rows
 from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.gamma.estimates import (
-    ControlVariate,
-    Counter,
-    GammaOptions,
-    allotted_rows,
-    checked_options,
-    variance_inflation,
-)
 from pymc_austerity.step_methods.gamma.messages import (
     require_counts,
     require_form,
     warn_of_errors,
     warn_of_unused,
 )
-from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
+from pymc_austerity.step_methods.gamma.variable_chain import (
+    ControlVariate,
+    Counter,
+    GammaOptions,
+    VariableChain,
+    checked_options,
+    variance_inflation,
+)
 from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
 
-# The order of rows and random points of a build: the same in every process.
-_SEED = 2018
 # What a step size is measured in.
 _UNIT = "It is in relaxation times of the process; 0.1 is a usual value."
 # Transitions after which forms are verified once more.
@@ -68,17 +60,6 @@ class GammaProcessState(StepMethodState):
     # With ``control_variate="anchor"``, of each variable. They hold the values of other variables at the
     # time, which may have size N, such as allocations: as many numbers as a point.
     anchors: Any
-
-
-def progress_columns(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
-    """A column of the progress bar, and what it begins with."""
-    column = TextColumn("{task.fields[fraction_used]:0.3f}", table_column=Column("Share of data", ratio=1))
-    return [column], {"fraction_used": [0.0] * n_chains}
-
-
-def progress_updates() -> tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]:
-    """A function from the statistics of a draw to the field of the column."""
-    return (lambda stats: {"fraction_used": stats["fraction_used"]},)
 
 
 def _of_each_chain(name: str) -> property:
@@ -196,6 +177,7 @@ class SCIR(RebuiltStep):
     """
 
     name = "scir"
+    _columns = SHARE_OF_DATA
     _rebuilt = ()  # chains leave out of pickles what has size N
     _state_class = GammaProcessState
     _chains: list[VariableChain]
@@ -203,12 +185,7 @@ class SCIR(RebuiltStep):
     log_theta = _of_each_chain("log_theta")
     written = _of_each_chain("written")
     anchors = _of_each_chain("anchor")
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        "step_size": (np.float64, []),
-        "n_used": (np.float64, []),
-        "fraction_used": (np.float64, []),
-        "variance_inflation": (np.float64, []),
-    }
+    stats_dtypes_shapes = floats("step_size", "n_used", "fraction_used", "variance_inflation")
 
     def __init__(
         self,
@@ -230,15 +207,12 @@ class SCIR(RebuiltStep):
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
     ) -> None:
-        self._model = model_of(model)
-        self.vars = value_variables(self._model, vars)
+        self._made_for(vars, model, rng, compile_kwargs)
         asked = GammaOptions(
             batch_size, control_variate, refresh, minibatch_rate, shift, counts, steps_per_draw, threshold
         )
         self._options = checked_options(asked, len(self._vars))
-        warn_of_compile_kwargs(self, compile_kwargs)
         self._schedule = step_size_of(step_size, _UNIT)
-        self.rng = get_random_generator(rng)
         self.tune = False
         self.n_transitions, self._chains = 0, []
         given = initial_point or {}
@@ -252,11 +226,13 @@ class SCIR(RebuiltStep):
         # What has size N is not held twice, and is gone if this fails: a copy is as from a pickle.
         self._chains = [replace(chain, conjugacy=copy(chain.conjugacy)) for chain in self._chains]
         chains = []
-        for prior in self._priors(point):
+        for value in self._vars:
+            prior = GammaPrior(self._model, value, point)
             stage(f"likelihood of {prior.name}")
-            gradient = self._gradient(prior, point, check=True)
-            structure = analyse(self._model, prior, gradient, point, np.random.default_rng(_SEED))
-            conjugacy = self._conjugacy(prior, gradient, structure)
+            gradient, batch_sizes = self._likelihood(prior, point, check=True)
+            conjugacy = analyse(self._model, prior, gradient, batch_sizes, point)
+            if self._options.shift is not None:
+                conjugacy.shift = self._options.shift
             chains.append(VariableChain(conjugacy))
         self._chains = chains
         conjugacies = [chain.conjugacy for chain in chains]
@@ -267,32 +243,34 @@ class SCIR(RebuiltStep):
         self._counts_checked = False
 
     def _rebuild(self, point: PointType) -> bool:
-        """Compile likelihoods whose structure is known."""
+        """Compile likelihoods whose form is known."""
         chains = []
-        for chain, prior in zip(self._chains, self._priors(point), strict=True):
-            gradient = self._gradient(prior, point, check=False)
-            conjugacy = self._conjugacy(prior, gradient, chain.conjugacy.structure)
-            chains.append(replace(chain, conjugacy=conjugacy))
+        for chain, value in zip(self._chains, self._vars, strict=True):
+            prior = GammaPrior(self._model, value, point)
+            gradient, batch_sizes = self._likelihood(prior, point, check=False)
+            known = replace(chain.conjugacy, prior=prior, gradient=gradient, batch_sizes=batch_sizes)
+            chains.append(replace(chain, conjugacy=known))
         if [fingerprint(chain.conjugacy.gradient.graph) for chain in chains] != self._data_seen:
             return False
         self._chains = chains
         return True
 
-    def _priors(self, point: PointType) -> list[GammaPrior]:
-        return [GammaPrior(self._model, value, point) for value in self._vars]
-
-    def _gradient(self, prior: GammaPrior, point: PointType, *, check: bool) -> LikelihoodGradient:
+    def _likelihood(
+        self, prior: GammaPrior, point: PointType, *, check: bool
+    ) -> tuple[LikelihoodGradient, list[int] | None]:
+        """Derivatives of the likelihood, and the rows of each local term in a minibatch; None: all."""
         options = self._options
         prior.parameters(point)  # refuses what is not positive before anything is compiled
-        return LikelihoodGradient(
+        gradient = LikelihoodGradient(
             self._model, prior, point,
             threshold=options.threshold, subsampled=options.subsampled, check=check,
         )  # fmt: skip
-
-    def _conjugacy(self, prior: GammaPrior, gradient: LikelihoodGradient, structure: Structure) -> Conjugacy:
-        n = batch_rows(self._options.batch_size, gradient.n_local, prior.name, gradient.longest)
-        sizes = None if n is None else allotted_rows(n, gradient.sizes)
-        return Conjugacy(prior, gradient, structure, sizes)
+        total = gradient.n_local
+        n = batch_rows(options.batch_size, total, prior.name, gradient.longest)
+        if n is None:
+            return gradient, None
+        # In proportion to the sizes of terms, at least one of each.
+        return gradient, [min(size, max(1, round(n * size / total))) for size in gradient.sizes]
 
     def _graphs(self) -> list[LogDensityGraph]:
         return [chain.conjugacy.gradient.graph for chain in self._chains]
@@ -309,7 +287,7 @@ class SCIR(RebuiltStep):
     @property
     def is_built(self) -> bool:
         """Whether likelihoods, which are compiled together, are here and not left out of a pickle."""
-        return bool(self._chains) and self._chains[0].conjugacy.is_compiled
+        return bool(self._chains) and self._chains[0].conjugacy.gradient is not None
 
     def _begin_chain(self, n_tune: int) -> None:
         self.tune = False
@@ -364,23 +342,15 @@ class SCIR(RebuiltStep):
     @property
     def forms(self) -> dict[str, str]:
         """What the likelihood is in each variable: "counts", "affine", "rate" (all conjugate) or "frozen"."""
-        return {chain.prior.name: chain.conjugacy.form.name for chain in self._chains}
+        return {chain.prior.name: chain.conjugacy.form for chain in self._chains}
 
     def _settings(self) -> dict[str, Any]:
-        options = self._options
+        options = self._options._asdict()
+        if not self._options.anchored:
+            options["refresh"] = None
         return {
             "step_size": plain(self._schedule if self._schedule.kappa else self._schedule.h),
-            "batch_size": plain(options.batch_size),
-            "control_variate": options.control_variate,
-            "refresh": options.refresh if options.anchored else None,
-            "minibatch_rate": options.minibatch_rate,
-            "shift": plain(options.shift),
-            "counts": None if options.counts is None else type(options.counts).__name__,
-            "steps_per_draw": options.steps_per_draw,
-            "threshold": plain(options.threshold),
+            **{name: plain(value) for name, value in options.items()},
             "forms": self.forms,
             "n_local": self._n_local,
         }
-
-    _progressbar_config = staticmethod(progress_columns)
-    _make_progressbar_update_functions = staticmethod(progress_updates)

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
-from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.control_variates.taylor import Taylor
@@ -17,17 +16,15 @@ from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.stochastic_gradient import DivergedError, LangevinOutcome
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
-from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.laplace import Laplace
-from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
+from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, floats
 from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.gamma.scir import progress_columns, progress_updates
-from pymc_austerity.step_methods.langevin.engine import LangevinEngine
-from pymc_austerity.step_methods.langevin.inflation import Inflation
 from pymc_austerity.step_methods.langevin.plan import (
+    Inflation,
+    LangevinEngine,
     SgldOptions,
     SgldRecipe,
     checked_options,
@@ -150,17 +147,13 @@ class SGLD(RebuiltStep):
 
     name = "sgld"
     _rebuilt = ("_factorisation", "_engine")
+    _columns = SHARE_OF_DATA
     _state_class = LangevinState
     _factorisation: Factorisation | None = None
     _engine: LangevinEngine | None = None
     _recipe: SgldRecipe
     _is_started = False
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        "step_size": (np.float64, []),
-        "n_used": (np.float64, []),
-        "fraction_used": (np.float64, []),
-        "sd_inflation": (np.float64, []),
-    }
+    stats_dtypes_shapes = floats("step_size", "n_used", "fraction_used", "sd_inflation")
 
     def __init__(
         self,
@@ -179,16 +172,13 @@ class SGLD(RebuiltStep):
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
     ) -> None:
-        warn_of_compile_kwargs(self, compile_kwargs)
-        self._model = model_of(model)
-        self.vars = value_variables(self._model, vars)
+        self._made_for(vars, model, rng, compile_kwargs)
         asked = SgldOptions(
             self._model, self._vars, step_size_of(step_size, _UNIT),
             batch_size, control_variate, preconditioner, steps_per_draw, threshold,
         )  # fmt: skip
         self._options = checked_options(asked)
-        self.rng, self.tune = get_random_generator(rng), False
-        self.n_transitions = 0
+        self.tune, self.n_transitions = False, 0
         self._build_first(initial_point, progressbar)
         self._warn_of_no_test()
 
@@ -254,11 +244,6 @@ class SGLD(RebuiltStep):
             "SGLD accepts every move: nothing corrects what the step size and the minibatches do to the "
             f"posterior.{known} proposal=Langevin(step_size) makes the same moves, with a test."
         )
-
-    @property
-    def is_built(self) -> bool:
-        """Whether this process has built the step."""
-        return self._engine is not None
 
     def _graphs(self) -> list[LogDensityGraph]:
         return [self.factorisation.graph]
@@ -329,8 +314,3 @@ class SGLD(RebuiltStep):
             "threshold": plain(options.threshold),
             "n_local": self._recipe.dynamics.n_local,
         }
-
-    # Progress bar ---------------------------------------------------------------------------
-
-    _progressbar_config = staticmethod(progress_columns)
-    _make_progressbar_update_functions = staticmethod(progress_updates)
