@@ -298,27 +298,16 @@ def _vanishing_scales(
     The search for the mode led from the vector `start` of a block to q. If it `stalled`, without a maximum,
     the density need not rise in the scale alone: effects go to zero together with their scale.
     """
-    here = log_density(q)
-    found, variables, stop = [], _variables(model), 0
-    for name in fact.var_names:
-        variable, first = variables[name], stop
-        stop += math.prod(fact.graph.values[name].type.shape)
-        if not isinstance(model.rvs_to_transforms[variable], LogTransform):
+    variables, here = _variables(model), log_density(q)
+    found: list[str] = []
+    for place in np.flatnonzero(q - start < math.log(_TINY)):
+        variable = variables[fact.coordinate(int(place))[0]]
+        if variable.name in found or not isinstance(model.rvs_to_transforms[variable], LogTransform):
             continue
-        fallen = [place for place in range(first, stop) if q[place] - start[place] < math.log(_TINY)]
-        if fallen and (stalled or any(_rises(log_density, here, q, place) for place in fallen)):
+        smaller = [q + np.where(np.arange(len(q)) == place, math.log(share), 0.0) for share in _SHARES]
+        if stalled or np.all(np.diff([here, *map(log_density, smaller)]) > 0.0):
             found.append(str(variable.name))
     return found
-
-
-def _rises(log_density: Callable[[Vector], float], here: float, q: Vector, place: int) -> bool:
-    """Does the log density, `here` at q, rise as the scale whose logarithm is q[place] goes to zero?"""
-    heights = [here]
-    for share in _SHARES:
-        smaller = q.copy()
-        smaller[place] += math.log(share)
-        heights.append(log_density(smaller))
-    return bool(np.all(np.diff(heights) > 0.0))
 
 
 def _warn_of_permutations(

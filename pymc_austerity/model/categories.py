@@ -34,15 +34,15 @@ def number_of_values(model: pm.Model, value: Variable, point: Mapping[str, Any])
         )
     if isinstance(operation, BernoulliRV):
         return 2
-    n_categories = length_of_categories(model, rv, point)
-    if n_categories < 2:
-        raise ValueError(f"The variable {rv.name!r} has {n_categories} category: there is nothing to draw.")
-    return n_categories
+    return length_of_categories(model, rv, point)
 
 
 def length_of_categories(model: pm.Model, rv: Variable, point: Mapping[str, Any]) -> int:
-    """Number of probabilities that a `pm.Categorical` has."""
+    """Number of probabilities that a `pm.Categorical` has, which are two at least."""
     (p,) = rv.owner.op.dist_params(rv.owner)
     (length,) = model.replace_rvs_by_values([p.shape[-1]])
     function = function_of(model.value_vars, length, INTERPRETED.including("ShapeOpt"))
-    return int(function(*(point[v.name] for v in model.value_vars)))
+    n_categories = int(function(*(point[v.name] for v in model.value_vars)))
+    if n_categories < 2:
+        raise ValueError(f"The variable {rv.name!r} has {n_categories} category: there is nothing to draw.")
+    return n_categories

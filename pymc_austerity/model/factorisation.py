@@ -24,7 +24,6 @@ from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.log_density import LogDensityGraph, as_values, longest
-from pymc_austerity.model.graph.rows_on_disk import rows_of
 from pymc_austerity.target import Array
 
 # Rows that are evaluated at a time when all of them are wanted.
@@ -142,7 +141,7 @@ class Factorisation:
     @property
     def rows_on_disk(self) -> list[Rows]:
         """The data of the model that are on disk (`stored_data`)."""
-        return [rows for shared in self.graph.data.values() if (rows := rows_of(shared)) is not None]
+        return list(self.graph.on_disk.values())
 
     def longest_term(self, names: Container[str] | None = None) -> tuple[str, int]:
         """Name and length of the longest vector in any of the terms, or of those `names`, local or not."""

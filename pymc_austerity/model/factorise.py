@@ -160,7 +160,7 @@ def taken_apart(
     ]
     lifted_pieces = [
         _lifted_table(graph, p, block)
-        if p.is_long_in_cells(threshold)
+        if p.is_local and max(p.lengths) < threshold  # long in cells alone
         else lift_piece(lifter, p)
         if p.is_local
         else (p, None)

@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, Competence
-from pymc.util import RandomGenerator
+from pymc.util import RandomGenerator, get_random_generator
 from pytensor.graph.basic import Variable
 from rich.progress import TextColumn
 from rich.table import Column
@@ -20,6 +20,7 @@ from pymc_austerity.model.checks import (
     require_some_sound_rows,
     warn_of_long_deterministics,
 )
+from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import Fingerprint, LogDensityGraph, fingerprint
 from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.starting_point import initial_point as default_point
@@ -32,6 +33,11 @@ from pymc_austerity.validation import is_whole, nearest
 _PACKAGE = __name__.partition(".")[0]
 # A column of the progress bar: the statistic that it shows, its digits and title, by the name of the field.
 SHARE_OF_DATA = {"fraction_used": ("fraction_used", "0.3f", "Share of data")}
+
+
+def floats(*names: str) -> dict[str, tuple[type, list[int]]]:
+    """Types and shapes of sample statistics that are one number each."""
+    return {name: (np.float64, []) for name in names}
 
 
 class RebuiltStep(BlockedStep):
@@ -134,6 +140,13 @@ class RebuiltStep(BlockedStep):
     @vars.setter
     def vars(self, given: list[Variable]) -> None:
         self._vars = given
+
+    def _made_for(self, vars: Any, model: Any, rng: Any, compile_kwargs: dict[str, Any] | None) -> None:
+        """Take the keywords of all steps."""
+        warn_of_compile_kwargs(self, compile_kwargs)
+        self._model = model_of(model)
+        self.vars = value_variables(self._model, vars)
+        self.rng = get_random_generator(rng)
 
     def _build_first(self, initial_point: PointType | None, progressbar: bool) -> PointType:
         """Build at a given point, or where chains begin, and show how far that is; returns the point."""

@@ -158,9 +158,9 @@ class HalfOfTheRows(TunaMH):
 class OfThePrior(VariableChain):
     """The shape of the prior in the place of that of the posterior."""
 
-    def _conditional(self, alpha, *args):
-        _, rate = super()._conditional(alpha, *args)
-        return alpha, rate
+    def _conditional(self, prior, *args):
+        _, rate = super()._conditional(prior, *args)
+        return prior[0], rate
 
 
 class WithoutCounts(SCIR):

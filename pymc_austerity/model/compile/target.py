@@ -206,11 +206,12 @@ class CompiledTarget:
 
     def interpreted(self) -> Target:
         """The target as functions that Python can call; each is made when it is first called."""
-        return Target(**{name: self._called_from_python(name) for name in Target._fields if self._has(name)})
 
-    def _called_from_python(self, name: str) -> Callable[..., Any]:
-        entry = cache(lambda: self.backend.entry(self._function(name)))
-        return target_function(lambda *args: entry()(*args))
+        def called(name: str) -> Callable[..., Any]:
+            entry = cache(lambda: self.backend.entry(self._function(name)))
+            return target_function(lambda *args: entry()(*args))
+
+        return Target(**{name: called(name) for name in Target._fields if self._has(name)})
 
     def interpret(self, kernel: Callable[..., Any], records: Records) -> InterpretedKernel:
         """Let Python run `kernel` around this target; parameters as of `compile`."""

@@ -7,23 +7,21 @@ the prior and an estimate of statistics of the likelihood -> a transition of the
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
-from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.model.conjugacy.families import GammaPrior
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
 from pymc_austerity.model.conjugacy.recognise import analyse
-from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.progress import stage
-from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, warn_of_compile_kwargs
+from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, floats
 from pymc_austerity.step_methods.batch_size import batch_rows
 from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.gamma.messages import (
@@ -187,12 +185,7 @@ class SCIR(RebuiltStep):
     log_theta = _of_each_chain("log_theta")
     written = _of_each_chain("written")
     anchors = _of_each_chain("anchor")
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        "step_size": (np.float64, []),
-        "n_used": (np.float64, []),
-        "fraction_used": (np.float64, []),
-        "variance_inflation": (np.float64, []),
-    }
+    stats_dtypes_shapes = floats("step_size", "n_used", "fraction_used", "variance_inflation")
 
     def __init__(
         self,
@@ -214,15 +207,12 @@ class SCIR(RebuiltStep):
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
     ) -> None:
-        self._model = model_of(model)
-        self.vars = value_variables(self._model, vars)
+        self._made_for(vars, model, rng, compile_kwargs)
         asked = GammaOptions(
             batch_size, control_variate, refresh, minibatch_rate, shift, counts, steps_per_draw, threshold
         )
         self._options = checked_options(asked, len(self._vars))
-        warn_of_compile_kwargs(self, compile_kwargs)
         self._schedule = step_size_of(step_size, _UNIT)
-        self.rng = get_random_generator(rng)
         self.tune = False
         self.n_transitions, self._chains = 0, []
         given = initial_point or {}

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
-from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.control_variates.taylor import Taylor
@@ -17,12 +16,11 @@ from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.stochastic_gradient import DivergedError, LangevinOutcome
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
-from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.laplace import Laplace
-from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, warn_of_compile_kwargs
+from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, floats
 from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.langevin.plan import (
     Inflation,
@@ -155,12 +153,7 @@ class SGLD(RebuiltStep):
     _engine: LangevinEngine | None = None
     _recipe: SgldRecipe
     _is_started = False
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        "step_size": (np.float64, []),
-        "n_used": (np.float64, []),
-        "fraction_used": (np.float64, []),
-        "sd_inflation": (np.float64, []),
-    }
+    stats_dtypes_shapes = floats("step_size", "n_used", "fraction_used", "sd_inflation")
 
     def __init__(
         self,
@@ -179,16 +172,13 @@ class SGLD(RebuiltStep):
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
     ) -> None:
-        warn_of_compile_kwargs(self, compile_kwargs)
-        self._model = model_of(model)
-        self.vars = value_variables(self._model, vars)
+        self._made_for(vars, model, rng, compile_kwargs)
         asked = SgldOptions(
             self._model, self._vars, step_size_of(step_size, _UNIT),
             batch_size, control_variate, preconditioner, steps_per_draw, threshold,
         )  # fmt: skip
         self._options = checked_options(asked)
-        self.rng, self.tune = get_random_generator(rng), False
-        self.n_transitions = 0
+        self.tune, self.n_transitions = False, 0
         self._build_first(initial_point, progressbar)
         self._warn_of_no_test()
 

@@ -345,7 +345,16 @@ class SubsampledStep(RebuiltStep):
             has_moved()
             with explained(self._model, point, by_start=False):
                 require_finite(self.factorisation, point)
-            point = point if goes_on else self._first_point(point)
+            if self.tune and not goes_on:
+                names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self._vars)
+                point = self._recipe.start(
+                    self.factorisation,
+                    self.engine,
+                    point,
+                    lambda: default_point(self._model),
+                    self.rng,
+                    names,
+                )
             self.start_checked = True
         n = self.steps_per_draw
         outcome = self._run(n, self.tune and self._options.tune, point)
@@ -376,15 +385,6 @@ class SubsampledStep(RebuiltStep):
             is_plate=self._recipe.is_plate,
             value_name=lambda k: fact.coordinate(k)[0],
             name=self.name_of,
-        )
-
-    def _first_point(self, point: PointType) -> PointType:
-        """Where a chain begins that was told to begin at `point`."""
-        if not self.tune:
-            return point
-        names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self._vars)
-        return self._recipe.start(
-            self.factorisation, self.engine, point, lambda: default_point(self._model), self.rng, names
         )
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:

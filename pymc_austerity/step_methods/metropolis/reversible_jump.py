@@ -223,46 +223,35 @@ def plan_jumps(
     fact, n_local = selection.factorisation, selection.factorisation.n_local
     require_same_data(recipe, fact.graph)
     structure = TermStructure(selection.full)
-    if recipe is not None:
+    if recipe is None:
+        if not n_local:
+            refuse_short(fact, options.threshold, options.model)
+        if selection.n_coefficients == 1 and jumps.swap > 0.0:
+            raise ValueError(
+                f"swap={jumps.swap!r} has no meaning with one coefficient, which nothing can be swapped for. "
+                "Give swap=0."
+            )
+        gc.collect()  # graphs that were compared are cycles, and hold vectors of all rows
+        at_full = selection.full_point(point)
+        mode_fit = fit_mode(options.model, structure, at_full, None, whole_block=True).mode_fit
+        bound = _bound(options, jumps, n_local, _expansion(selection, mode_fit, at_full), mode_fit)
+        recipe = Recipe(
+            data=fingerprint(fact.graph),
+            n_local=n_local,
+            n_dim=len(vector_of(fact, point)),
+            rule=with_batch_size(options.acceptance, n_local, options.default_batch),
+            proposal=jumps,
+            proposal_state=bound.state,
+            mode_fit=mode_fit,
+            certificates=certificates_for(options, structure, at_full, None),
+        )
+    else:
         state, fit = recipe.proposal_state, recipe.mode_fit
         assert isinstance(state, JumpState)
         assert fit is not None
         expansion = SubmodelExpansion(int(state.numbers[0]), state.center, state.linear, state.precision)
         bound = _bound(options, jumps, n_local, expansion, fit)
-        return _block_plan(options, selection, structure, bound, recipe)
-    if not n_local:
-        refuse_short(fact, options.threshold, options.model)
-    if selection.n_coefficients == 1 and jumps.swap > 0.0:
-        raise ValueError(
-            f"swap={jumps.swap!r} has no meaning with one coefficient, which nothing can be swapped for. "
-            "Give swap=0."
-        )
-    gc.collect()  # graphs that were compared are cycles, and hold vectors of all rows
-    at_full = selection.full_point(point)
-    mode_fit = fit_mode(options.model, structure, at_full, None, whole_block=True).mode_fit
-    bound = _bound(options, jumps, n_local, _expansion(selection, mode_fit, at_full), mode_fit)
-    recipe = Recipe(
-        data=fingerprint(fact.graph),
-        n_local=n_local,
-        n_dim=len(vector_of(fact, point)),
-        rule=with_batch_size(options.acceptance, n_local, options.default_batch),
-        proposal=jumps,
-        proposal_state=bound.state,
-        mode_fit=mode_fit,
-        certificates=certificates_for(options, structure, at_full, None),
-    )
-    return _block_plan(options, selection, structure, bound, recipe)
-
-
-def _block_plan(
-    options: MetropolisOptions,
-    selection: Selection,
-    structure: TermStructure,
-    bound: BoundProposal,
-    recipe: Recipe,
-) -> BlockPlan[Recipe]:
-    """The plan of transitions that are counted by their kind; `structure` is that of the full model."""
-    fact, rule, certificates = selection.factorisation, recipe.rule, recipe.certificates
+    rule, certificates = recipe.rule, recipe.certificates
 
     def engine(bound: Bound, q: np.ndarray, point: PointType) -> RuleEngine:
         range_bound = range_bound_for(rule, options.range_bound, certificates, structure, q)
