@@ -38,14 +38,14 @@ EXPECTED = {
         "NUTS", 3_000, "has a free dispersion or the like, and 'v' and 'u' are crossed"
     ),
     models.many_slopes: ("NUTS", 3_000, "contain 20 effects of their group in 'z_b', and 4 at most"),
-    models.disease_map: ("NUTS", 3_000, "the prior of 'smooth' is ICAR, one of all its elements together"),
+    models.disease_map: ("NUTS", 1_500, "the prior of 'smooth' is ICAR, one of all its elements together"),
     models.measurement_error: ("NUTS", 3_000, f"{OWN} 'seen' has an element of 'x' of its own"),
     models.missing_covariates: ("NUTS", 5_830, "'x_unobserved' are missing values of 'x'"),
     models.hurdle: ("TunaMH", 10_000, FEW),
     models.tobit: ("TunaMH", 3_000, FEW),
-    models.media_mix: ("NUTS", 3_000, "depends on 9 numbers beside a linear predictor"),
+    models.media_mix: ("NUTS", 1_200, "depends on 9 numbers beside a linear predictor"),
     models.dirichlet_multinomial: (
-        "MetropolisHastings", 3_000, "no bound is known for all Taylor remainders"
+        "MetropolisHastings", 1_200, "no bound is known for all Taylor remainders"
     ),
     models.repeat_buyers: ("TunaMH", 20_000, FEW),
 }  # fmt: skip

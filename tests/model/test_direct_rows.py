@@ -1,7 +1,5 @@
 """Rows of designs that are read from the data are those that differentiation gives."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytensor

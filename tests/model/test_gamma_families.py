@@ -6,7 +6,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from pymc.distributions import transforms
 from scipy.special import logsumexp
 
 from pymc_austerity import SCIR
@@ -139,13 +138,6 @@ def test_a_frozen_form_takes_derivatives_where_the_process_is(family):
     conjugacy = Conjugacy(prior, gradient, None, "frozen", ())
     (reference,), _ = conjugacy.place(logs, {})
     np.testing.assert_array_equal(reference, family.natural(logs))
-
-
-@EACH
-def test_the_transform_is_that_of_pymc(family):
-    default = {"Gamma": transforms.log, "InverseGamma": transforms.log, "Beta": transforms.logodds}
-    expected = default.get(type(family).__name__, transforms.simplex)
-    assert family.transform is type(expected)
 
 
 class RootOfExponential(PositiveFamily):

@@ -277,15 +277,6 @@ def test_twenty_rows_are_enough():
     assert step.step(model.initial_point())[1][0]["n_used"] == 5
 
 
-def test_terms_that_are_coupled():
-    with pm.Model() as model:
-        w = pm.Gamma("w", 1.0, 1.0)
-        mu = pm.Normal("mu", 0.0, 1.0, shape=N)
-        pm.Normal("y", pt.cumsum(mu * w), 1.0, observed=Y)
-        with pytest.raises(FactorisationError, match="'y'"):
-            SCIR([model["w"]], batch_size=10)
-
-
 def test_drift_that_is_frozen_is_warned_of_once(draw):
     with pm.Model() as model:
         w = pm.Gamma("w", 1.0, 1.0)

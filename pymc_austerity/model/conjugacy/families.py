@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -470,33 +471,30 @@ class GammaPrior:
             )
         self.family = family(np.shape(point[self.value_name]), transform is not None)
         self._model = model
-        self._parameters: Any = None
         self._known: tuple[Array, Array] | None = None  # Parameters that are the same at all points
 
     def __getstate__(self) -> dict[str, Any]:
         """Attributes without the compiled function of the parameters."""
-        return {**self.__dict__, "_parameters": None}
+        return {name: value for name, value in self.__dict__.items() if name != "_function"}
 
     @property
     def parents(self) -> list[str]:
         """Value variables that the parameters depend on."""
-        return self._function()[0]
+        return self._function[0]
 
+    @cached_property
     def _function(self) -> tuple[list[str], Any, bool]:
         """Names of the parents; the parameters as a function of them, compiled when first asked for.
 
         The last says whether they depend on none, and on no shared data either: these may be replaced.
         """
-        if self._parameters is None:
-            model, node = self._model, self.rv.owner
-            parameters = [pt.as_tensor(x).astype("float64") for x in node.op.dist_params(node)]
-            graphs = list(model.replace_rvs_by_values(self.family.parameter_graphs(parameters)))
-            used = set(ancestors(graphs))
-            parents = [v for v in model.value_vars if v in used]
-            is_constant = not parents and not any(isinstance(v, SharedVariable) for v in used)
-            function = pm.compile(parents, graphs, mode=INTERPRETED)
-            self._parameters = [v.name for v in parents], function, is_constant
-        return self._parameters
+        model, node = self._model, self.rv.owner
+        parameters = [pt.as_tensor(x).astype("float64") for x in node.op.dist_params(node)]
+        graphs = list(model.replace_rvs_by_values(self.family.parameter_graphs(parameters)))
+        used = set(ancestors(graphs))
+        parents = [v for v in model.value_vars if v in used]
+        is_constant = not parents and not any(isinstance(v, SharedVariable) for v in used)
+        return [v.name for v in parents], pm.compile(parents, graphs, mode=INTERPRETED), is_constant
 
     def parameters(self, point: Mapping[str, Any]) -> tuple[Array, Array]:
         """Shapes alpha, (n_rows, n_parts), and rates, (n_rows, 1), of the gamma variables at `point`.
@@ -505,7 +503,7 @@ class GammaPrior:
         """
         if self._known is not None:
             return self._known
-        names, function, is_constant = self._function()
+        names, function, is_constant = self._function
         alpha, rate = self.family.alpha_and_rate(function(*(point[name] for name in names)))
         for what, numbers in (("shape parameters (alpha)", alpha), ("rates", rate)):
             bad = numbers[~((numbers > 0.0) & np.isfinite(numbers))]

@@ -16,9 +16,7 @@ from pymc_austerity.model.field.priors import NoField, Step
 from tests.model.field import spellings
 from tests.model.field.spellings import EFFECTS, PREDICTORS, ROWS, G, H, N, g, h, x, y
 
-IN_MANY_ROWS = (
-    spellings.nested, spellings.student, spellings.bym2, spellings.random_walk, spellings.splines,
-)  # fmt: skip
+IN_MANY_ROWS = "nested", "student", "bym2", "random_walk", "splines"
 
 
 def logistic(predictor):
@@ -33,35 +31,33 @@ def field_of(predictor, threshold=100):
     return find_field(model, factorise(model, threshold=threshold))
 
 
-@pytest.mark.parametrize("effects", EFFECTS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("effects", EFFECTS)
 def test_priors(effects):
-    field = field_of(lambda: effects()[g])
+    field = field_of(lambda: EFFECTS[effects]()[g])
     (likelihood,) = field.likelihoods
     assert len(likelihood.graph.scalars) == 1  # no number moves beside the predictor
     numbers = [table for table in field.tables if table.innovation is None]
     # Numbers of the data, times tau or s.
-    scaled = spellings.first_is_fixed_then_scaled, spellings.about_a_regression_and_a_number_then_scaled
+    scaled = "first_is_fixed_then_scaled", "about_a_regression_and_a_number_then_scaled"
     assert len(numbers) == (effects in scaled)
 
 
-@pytest.mark.parametrize("predictor", ROWS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("predictor", ROWS)
 def test_rows(predictor):
-    (likelihood,) = field_of(lambda: predictor(spellings.not_centred_about_mu())).likelihoods
+    (likelihood,) = field_of(lambda: ROWS[predictor](EFFECTS["not_centred_about_mu"]())).likelihoods
     assert len(likelihood.graph.scalars) == 1
 
 
-@pytest.mark.parametrize("predictor", PREDICTORS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("predictor", PREDICTORS)
 def test_predictors(predictor):
-    (likelihood,) = field_of(predictor).likelihoods
+    (likelihood,) = field_of(PREDICTORS[predictor]).likelihoods
     assert len(likelihood.graph.scalars) == 1
 
 
 @pytest.mark.slow("the same rules, in other pairs")
-@pytest.mark.parametrize(
-    ("effects", "predictor"), list(itertools.product(IN_MANY_ROWS, ROWS)), ids=lambda f: f.__name__
-)
+@pytest.mark.parametrize(("effects", "predictor"), [*itertools.product(IN_MANY_ROWS, ROWS)])
 def test_priors_and_rows(effects, predictor):
-    assert field_of(lambda: predictor(effects())).likelihoods
+    assert field_of(lambda: ROWS[predictor](EFFECTS[effects]())).likelihoods
 
 
 def test_any_size_against_the_threshold():
@@ -99,7 +95,7 @@ def test_several_likelihoods_of_the_same_effects():
 )
 def test_dispersions_are_predictors(likelihood, n_predictors):
     with pm.Model() as model:
-        likelihood(pm.Normal("mu") + spellings.not_centred()[g])
+        likelihood(pm.Normal("mu") + EFFECTS["not_centred"]()[g])
     (found,) = find_field(model, factorise(model, threshold=100)).likelihoods
     assert len(found.graph.scalars) == n_predictors
 
@@ -132,7 +128,7 @@ def test_probabilities_of_groups():
 def test_other_terms_with_effects_are_told():
     """Potentials, variables that nothing depends on, and a likelihood of one row."""
     with pm.Model() as model:
-        u = spellings.centred_about_mu()
+        u = EFFECTS["centred_about_mu"]()
         pm.Bernoulli("y", logit_p=u[g], observed=y)
         pm.Potential("smooth", -((u[1:] - u[:-1]) ** 2).sum())
         pm.Normal("new", u[0], 1.0)
@@ -234,7 +230,7 @@ def test_a_wrong_sign_is_found(monkeypatch):
         rows, "added", lambda forms, signs, added=rows.added: added(forms, [1.0] * len(forms))
     )
     with pytest.raises(SelfCheckError, match="Self-check failed for the term 'y'"):
-        field_of(lambda: spellings.minus(spellings.centred()))
+        field_of(lambda: ROWS["minus"](EFFECTS["centred"]()))
 
 
 def test_a_transposed_index_is_found(monkeypatch):
@@ -243,7 +239,7 @@ def test_a_transposed_index_is_found(monkeypatch):
 
     monkeypatch.setattr(rows, "places_of", transposed)
     with pytest.raises(SelfCheckError, match="Self-check failed for the term 'y'"):
-        field_of(spellings.two_indices)
+        field_of(PREDICTORS["two_indices"])
 
 
 def test_a_dropped_column_is_found(monkeypatch):
@@ -263,4 +259,4 @@ def test_a_factor_of_two_in_a_prior_is_found(monkeypatch):
 
     monkeypatch.setitem(priors.RULES, NormalRV, doubled)
     with pytest.raises(NoField, match="the prior of 'u' differs from its rule"):
-        field_of(lambda: spellings.centred()[g])
+        field_of(lambda: EFFECTS["centred"]()[g])
