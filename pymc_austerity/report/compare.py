@@ -1,7 +1,6 @@
 """`compare`: run several steps on one model, and say which of them to trust."""
 
 import logging
-import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -339,10 +338,9 @@ def run_reference(
     """Draw from the reference, or take the draws that were given; so few groups make a plate."""
     if isinstance(reference, DataTree):
         return Run("given", "draws that were given", idata=reference)
-    began = time.perf_counter()
     if reference == "nuts":
         # Without step=, so that PyMC assigns others to discrete variables.
-        return run_step(model, "nuts", [], budget, settings, seed, began=began)
+        return run_step(model, "nuts", [], budget, settings, seed)
     try:
         step, notes = exact_step(model, fewest)
     except UnsuitableError as error:
@@ -350,7 +348,7 @@ def run_reference(
             'reference="exact" is not possible for this model. Give reference="nuts" or draws of your own. '
             f"({error})"
         ) from error
-    return run_step(model, "exact", [step], budget, settings, seed, notes=notes, began=began)
+    return run_step(model, "exact", [step], budget, settings, seed, notes=notes)
 
 
 def exact_step(model: pm.Model, fewest: int = FEWEST_GROUPS) -> tuple[BlockedStep, list[str]]:
