@@ -12,7 +12,7 @@ from pymc_austerity import factorise, work
 from pymc_austerity.exceptions import SelfCheckError, SetUpBudgetError
 from pymc_austerity.model.factorisation import pass_operations
 from pymc_austerity.model.field import priors, rows
-from pymc_austerity.model.field.find import find_field
+from pymc_austerity.model.field.find import Likelihood, find_field
 from pymc_austerity.model.field.priors import NoField, Step
 from tests.model.field import spellings
 from tests.model.field.spellings import EFFECTS, OUTER, PREDICTORS, ROWS, G, H, N, g, h, outer, x, y
@@ -282,6 +282,23 @@ def test_a_dropped_column_is_found(monkeypatch):
     monkeypatch.setattr(rows.Form, "summed", dropped)
     with pytest.raises(SelfCheckError, match="Self-check failed for the term 'y'"):
         field_of(spellings.columns_last)
+
+
+def test_a_wrong_piece_of_a_term_is_found(monkeypatch):
+    """A planted fault: rows of the second of two pieces of a potential are a little larger."""
+    with pm.Model() as model:
+        u = EFFECTS["centred"]()
+        pm.Potential("p", -((x - u[g]) ** 2).sum() - ((x[:200] - u[h[:200]]) ** 2).sum())
+    fact = factorise(model, threshold=100)
+    assert [one.term.size for one in find_field(model, fact).likelihoods] == [N, 200]
+
+    def larger(self, positions, tables, rows_at=Likelihood.rows_at):
+        ours, size = rows_at(self, positions, tables)
+        return ours + 1e-3 * (self.term.size == 200), size
+
+    monkeypatch.setattr(Likelihood, "rows_at", larger)
+    with pytest.raises(SelfCheckError, match="Self-check failed for the term 'p': the sum of its field"):
+        find_field(model, fact)
 
 
 def test_a_factor_of_two_in_a_prior_is_found(monkeypatch):
