@@ -116,7 +116,7 @@ def options_of(asked: Asked, budget: float) -> MetropolisOptions:
         control_variate=TAYLOR,
         model=asked.model,
         set_up_budget=budget,
-        tuna=checked_tuna_options(switch_above=MOST_ROWS),
+        **checked_tuna_options(switch_above=MOST_ROWS),
     )
 
 

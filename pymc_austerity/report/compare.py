@@ -24,7 +24,8 @@ from pymc_austerity.mode.plates.crossed_center import CrossedSurvey, find_crosse
 from pymc_austerity.mode.plates.draws import state_at
 from pymc_austerity.mode.plates.fit import fit_shared
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, FEWEST_IF_SLOW, point_of
-from pymc_austerity.model.factorise import factorise, model_of
+from pymc_austerity.model.factorise import model_of
+from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.plates.crossed import CrossedModel, Plates
 from pymc_austerity.model.starting_point import initial_point, require_finite
 from pymc_austerity.model.structure.term_structure import TermStructure

@@ -45,7 +45,7 @@ def model():
 
 def tuna_of(model, **options):
     tuna = checked_tuna_options(**options)
-    asked = checked_options(None, EXACT, control_variate=TAYLOR, model=model, tuna=tuna)
+    asked = checked_options(None, EXACT, control_variate=TAYLOR, model=model, **tuna)
     return asked, model.initial_point()
 
 
