@@ -21,8 +21,8 @@ from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.recommendation import choice, evidence
-from pymc_austerity.recommendation.evidence import as_clause, first_sentence
+from pymc_austerity.recommendation import choice
+from pymc_austerity.recommendation.choice import as_clause, first_sentence
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine
 from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
 from pymc_austerity.step_methods.recommendation import Recommendation
@@ -236,7 +236,7 @@ def test_a_hierarchy():
 
 
 def test_a_hierarchy_with_too_many_rows(monkeypatch):
-    monkeypatch.setattr(evidence, "MOST_ROWS", 1e-6)
+    monkeypatch.setattr(choice, "MOST_ROWS", 1e-6)
     step = pma.recommend(groups())
     assert type(step) is pma.MetropolisHastings
     assert isinstance(step.recipe.proposal, pma.Surrogate)

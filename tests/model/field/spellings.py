@@ -55,6 +55,13 @@ EFFECTS = {
     "scales_by_kind_not_centred": lambda: (
         pm.HalfNormal("scales", shape=OUTER)[outer] * pm.Normal("z", shape=G)
     ),
+    "scales_of_a_slice": lambda: pm.HalfNormal("scales", shape=G) * pm.Normal("z", shape=G + 3)[2:-1],
+    "scales_of_what_is_stacked": lambda: (
+        pm.HalfNormal("scales", shape=3) * pt.stack([pm.Normal(f"u{k}") for k in range(3)])
+    )[np.arange(G) % 3],
+    "first_is_written_as_zero": lambda: pt.set_subtensor(
+        pt.zeros(G)[1:], tau() * pm.Normal("z", shape=G - 1)
+    ),
     "scales_by_group": lambda: pm.HalfNormal("scales", shape=G) * pm.Normal("z", shape=G),
     "horseshoe": lambda: tau() * pm.HalfCauchy("local", 1, shape=G) * pm.Normal("z", shape=G),
     "student": lambda: pm.StudentT("u", nu=4, mu=pm.Normal("mu"), sigma=tau(), shape=G),
@@ -142,6 +149,24 @@ def joined():
 
 
 @listed_in(EFFECTS)
+def some_are_added_to():
+    extra = pm.Normal("extra", 0, pm.HalfNormal("s"), shape=5)
+    return pt.inc_subtensor(pm.Normal("u", 0, tau(), shape=G)[[3, 9, 5, 30, 11]], extra)
+
+
+@listed_in(EFFECTS)
+def written_twice():
+    u = pm.Normal("u", 0, tau(), shape=G)
+    return pt.set_subtensor(pt.set_subtensor(u[::2], pm.Normal("even", shape=G // 2))[:3], 0.7)
+
+
+@listed_in(EFFECTS)
+def scales_of_what_is_joined():
+    first, others = pm.Normal("first", shape=10), pm.Normal("others", shape=G - 11)
+    return pm.HalfNormal("scales", shape=G) * pt.concatenate([first, [0.0], others])
+
+
+@listed_in(EFFECTS)
 def less_its_mean():
     u = pm.Normal("u", 0, tau(), shape=G)
     return pm.Normal("mu") + u - u.mean()
@@ -186,6 +211,12 @@ def sparse_product(u):
 # Effects in tables, and whole predictors ----------------------------------------------------------------
 
 PREDICTORS = {
+    "cumulative_of_several_series": lambda: (
+        pm.HalfNormal("scales", shape=3) * pt.cumsum(pm.Normal("z", shape=(G, 3)), axis=0)
+    )[g, h % 3],
+    "autoregressions_of_several_series": lambda: pm.AR(
+        "u", rho=pm.Uniform("rho", -1, 1)[None], sigma=tau(), init_dist=pm.Normal.dist(0, 2), shape=(3, G)
+    )[h % 3, g],
     "two_indices": lambda: pm.Normal("u", 0, tau(), shape=(8, 5))[g // 5, g % 5],
 }
 
@@ -261,6 +292,44 @@ def mv_normal_of_cov():
 def mv_normal_fixed():
     u = pm.MvNormal("u", mu=np.zeros(2), cov=np.array([[1.0, 0.3], [0.3, 0.5]]), shape=(G, 2))
     return u[g, 0] + u[g, 1] * x
+
+
+@listed_in(PREDICTORS)
+def walks_of_several_series():
+    start = pm.Normal.dist(0, [1.0, 2.0, 3.0])
+    sigma = pm.HalfNormal("scales", shape=3)
+    return pm.GaussianRandomWalk("u", pm.Normal("drift"), sigma, init_dist=start, shape=(3, G))[h % 3, g]
+
+
+@listed_in(PREDICTORS)
+def walks_of_series_with_their_own_drifts():
+    drift, start = pm.Normal("drift", shape=3), pm.Normal.dist(0, 2)
+    u = pm.GaussianRandomWalk("u", drift, tau(), init_dist=start, shape=(3, G))
+    return (u.T[g] * X).sum(-1)
+
+
+@listed_in(PREDICTORS)
+def conditional_areas_of_several_series():
+    weights, alpha = neighbours.astype(float), pm.Uniform("alpha")
+    return pm.CAR("u", mu=np.zeros(G), W=weights, alpha=alpha, tau=tau(), shape=(3, G))[h % 3, g]
+
+
+@listed_in(PREDICTORS)
+def columns_scaled_one_by_one():
+    z, s = pm.Normal("z", shape=(G, 2)), pm.HalfNormal("s", shape=2)
+    return s[0] * z[:, 0][g] + s[1] * z[g, 1] * x
+
+
+@listed_in(PREDICTORS)
+def scales_of_kinds_of_many_groups():
+    many, kinds = RNG.integers(0, 2 * N, N), np.arange(2 * N) % OUTER
+    return pm.HalfNormal("scales", shape=OUTER)[kinds[many]] * pm.Normal("z", shape=2 * N)[many]
+
+
+@listed_in(PREDICTORS)
+def scales_of_columns_that_are_stacked():
+    u = pt.stack([pm.Normal("a", shape=G), pm.Normal("b", shape=G)], axis=1)
+    return (u * pm.HalfNormal("s", shape=2) * np.array([0.5, 2.0]))[g, h % 2]
 
 
 @listed_in(PREDICTORS)

@@ -8,15 +8,19 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.tensor.random.basic import NormalRV
 
-from pymc_austerity import factorise
-from pymc_austerity.exceptions import SelfCheckError
+from pymc_austerity import factorise, work
+from pymc_austerity.exceptions import SelfCheckError, SetUpBudgetError
+from pymc_austerity.model.factorisation import pass_operations
 from pymc_austerity.model.field import priors, rows
 from pymc_austerity.model.field.find import find_field
 from pymc_austerity.model.field.priors import NoField, Step
 from tests.model.field import spellings
-from tests.model.field.spellings import EFFECTS, PREDICTORS, ROWS, G, H, N, g, h, x, y
+from tests.model.field.spellings import EFFECTS, OUTER, PREDICTORS, ROWS, G, H, N, g, h, outer, x, y
 
 IN_MANY_ROWS = "nested", "student", "bym2", "random_walk", "splines"
+
+
+START = pm.MvNormal.dist(np.zeros(2), np.eye(2))
 
 
 def logistic(predictor):
@@ -154,6 +158,16 @@ def test_data_in_priors():
     assert [table.name for table in find_field(model, factorise(model, threshold=100)).tables] == ["u", "v"]
 
 
+def test_passes_over_rows_are_counted():
+    with pm.Model() as model:
+        pm.Bernoulli("y", logit_p=EFFECTS["centred"]()[g], observed=y)
+    fact = factorise(model, threshold=100)
+    with work.budgeted(1e-9 * pass_operations(fact)):
+        work.sized(N, 1, 0.0)
+        with pytest.raises(SetUpBudgetError, match="The search for the hierarchy"):
+            find_field(model, fact)
+
+
 # What is refused -----------------------------------------------------------------------------------
 
 
@@ -171,6 +185,11 @@ def measured_groups():
     return pm.HalfNormal("slope") * th[g]
 
 
+def one_element_with_two_scales():
+    z, s = pm.Normal("z", shape=(G, 2)), pm.HalfNormal("s", shape=2)
+    return s[0] * z[g, 0] + s[1] * (z[g, 1] + z[0, 0])
+
+
 def latent_covariate():
     latent = pm.Normal("latent", 0, 1, shape=N)
     pm.Normal("measured", latent, 0.5, observed=x)
@@ -180,10 +199,11 @@ def latent_covariate():
 @pytest.mark.parametrize(
     ("predictor", "names"),
     [
-        (two_parameters, ("a_log__", "ability")),
+        (two_parameters, ("a", "ability")),
         (factor_model, ("loading", "score")),
         (latent_covariate, ("latent",)),
         (measured_groups, ("th",)),
+        (one_element_with_two_scales, ("z",)),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -204,9 +224,21 @@ def test_products_of_unknown_vectors_are_named(predictor, names):
             lambda: pm.Normal("u", shape=G)[pm.Categorical("k", np.ones(G) / G, shape=N)],
             "'k', on which rows depend",
         ),
-        (lambda: pm.HalfNormal("s") * x, "linear in no variable whose prior has a rule"),
+        (lambda: pm.HalfNormal("s") * x, "whose prior has a rule: 's' has the prior HalfNormal"),
+        (
+            lambda: (pm.HalfNormal("s", shape=G) * pm.Normal("u", shape=OUTER)[outer])[g],
+            "elements of 'u' are looked up, and each has several scales",
+        ),
+        (
+            lambda: pm.MvGaussianRandomWalk("u", mu=[0, 0], cov=np.eye(2), init_dist=START, steps=G)[g, 0],
+            "'u' has steps or a start that are not of pm.Normal",
+        ),
+        (
+            lambda: pm.AR("u", [0.1, 0.5], constant=True, init_dist=pm.Normal.dist(), shape=G)[g],
+            "'u' has a constant term",
+        ),
     ],
-    ids=["location", "discrete", "no effects"],
+    ids=["location", "discrete", "no effects", "scales", "vectors", "constant"],
 )
 def test_reasons(predictor, reason):
     with pytest.raises(NoField, match=reason):
@@ -215,10 +247,10 @@ def test_reasons(predictor, reason):
 
 def test_a_long_vector_without_a_rule_is_named():
     def predictor():
-        return pm.Uniform("u", -1, 1, shape=250)[RNG.integers(0, 250, N)]
+        return pm.Normal("v", shape=G)[g] + pm.Uniform("u", -1, 1, shape=250)[RNG.integers(0, 250, N)]
 
     RNG = np.random.default_rng(1)
-    with pytest.raises(NoField, match="'u_interval__' has no rule, and it has 250 elements"):
+    with pytest.raises(NoField, match="'u' has no rule, and it has 250 elements"):
         field_of(predictor)
 
 
