@@ -174,22 +174,15 @@ class Rows:
         raise ValueError(f"{told} is {rows[place]} in row {row:,} (chunk {number}).")
 
 
-def _reopened(
-    name: str,
-    path: Path,
-    layout: ArrayLayout,
-    chunk_rows: int,
-    scratch: Path | None,
-    is_stored: bool,
-    state: FileState,
-) -> Rows:
+def _reopened(name: str, path: Path, *rest: Any) -> Rows:
     """Rows that were opened in another process, perhaps on another host.
 
     A copy of the file is known by its checksums, which only files of a store have.
     """
     here = path_here(path)
     if here == path:
-        return Rows(name, path, layout, chunk_rows, scratch, is_stored, state)
+        return Rows(name, path, *rest)
+    layout, chunk_rows, scratch, is_stored, _ = rest
     if not is_stored:
         raise ValueError(
             f"{here} is a copy of {path}, which has no checksums: write the rows by RowStore.write."
@@ -373,10 +366,19 @@ class RowStore(Mapping[str, Rows]):
             return cls(maps, None, elsewhere)
         folder = Path(path).absolute()
         chunk_rows, arrays = read_layout(folder)
-        rows = {
-            name: _rows_of_file(name, folder, array, chunk_rows, elsewhere or folder)
-            for name, array in arrays.items()
-        }
+        rows = {}
+        for name, array in arrays.items():
+            file = folder / array.file
+            if not file.is_file():
+                raise FileNotFoundError(
+                    f"{file} is not there, and store.json names it. Write the store again."
+                )
+            if not np.dtype(array.dtype).isnative:
+                raise ValueError(
+                    f"{file} was written on a machine with another byte order. Write the store again: "
+                    f"RowStore.write({{{name!r}: np.load({file.name!r}, mmap_mode='r')}}, ...)."
+                )
+            rows[name] = Rows(name, file, array, chunk_rows, elsewhere or folder, is_stored=True)
         return cls(rows, folder, elsewhere)
 
     def __getitem__(self, name: str) -> Rows:
@@ -486,19 +488,6 @@ class RowStore(Mapping[str, Rows]):
         """
         for rows in self._rows.values():
             rows.spot_check(rng, n_chunks)
-
-
-def _rows_of_file(name: str, folder: Path, array: ArrayLayout, chunk_rows: int, scratch: Path) -> Rows:
-    """An array of a store."""
-    path = folder / array.file
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there, and store.json names it. Write the store again.")
-    if not np.dtype(array.dtype).isnative:
-        raise ValueError(
-            f"{path} was written on a machine with another byte order. Write the store again: "
-            f"RowStore.write({{{name!r}: np.load({path.name!r}, mmap_mode='r')}}, ...)."
-        )
-    return Rows(name, path, array, chunk_rows, scratch, is_stored=True)
 
 
 def _rows_of_map(name: str, array: Any, scratch: Path | None) -> Rows:

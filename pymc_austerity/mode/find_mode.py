@@ -23,7 +23,8 @@ from pymc_austerity.exceptions import NoNormalApproximationError, UnsuitableErro
 from pymc_austerity.mode.newton import CountedDensity, Density, NoMaximumError, are_finite, climb
 from pymc_austerity.mode.search import BlockPosterior, samples_of_rows
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, block_of, point_of
-from pymc_austerity.model.factorise import factorise, model_of, value_variables
+from pymc_austerity.model.factorise import model_of, value_variables
+from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import transformed

@@ -8,7 +8,7 @@ sections of Chen, Mansinghka & Ghahramani (section 3.1), found on PyTensor's gra
 """
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -80,6 +80,9 @@ class Factorisation:
         Whether the local terms are Taylor remainders (`expansion`).
     slab : TensorVariable or None
         Of a block with coefficients that come and go (`model.selection`): the parameters of their prior.
+    field : Field or NoField
+        The hierarchy of the model, found when it is asked for: the vectors that rows of the likelihood look
+        up or multiply by data, and their priors. Or the reason why there is none. Print it to read it.
 
     Examples
     --------
@@ -100,6 +103,10 @@ class Factorisation:
     >>> terms = fact.log_density_terms({"level": 1.0, "slope": 0.3}, [0, 7])  # these two rows, and no others
     >>> terms.shape
     (2,)
+    >>> print(fact.field)
+    Field: rows of 'visits' (2,000) are linear in 2 vectors
+      level  1  Normal
+      slope  1  Normal
     """
 
     graph: LogDensityGraph
@@ -112,6 +119,12 @@ class Factorisation:
     features: Variable | None = None
     is_expanded: bool = False
     slab: Variable | None = None
+    find: Callable[["Factorisation"], Any] | None = None  # The field, of a factorisation made by `factorise`
+
+    @cached_property
+    def field(self) -> Any:
+        """The hierarchy of the model, or the reason why there is none."""
+        return None if self.find is None else self.find(self)
 
     @property
     def n_local(self) -> int:
@@ -271,8 +284,13 @@ def block_of(factorisation: Factorisation) -> list[Variable]:
 
 def row_operations(factorisation: Factorisation) -> float:
     """Operations of a gradient of all rows, as `work` counts them."""
+    return OF_ELEMENT * pass_operations(factorisation)
+
+
+def pass_operations(factorisation: Factorisation) -> float:
+    """Operations of a pass over all rows: as many as these compute numbers."""
     block = block_of(factorisation)
-    return OF_ELEMENT * sum(term.size * elements([term.rows], block).of_row for term in factorisation.locals)
+    return sum(float(term.size * elements([term.rows], block).of_row) for term in factorisation.locals)
 
 
 def vector_of(factorisation: Factorisation, point: Mapping[str, Any]) -> np.ndarray:

@@ -23,7 +23,6 @@ from pymc_austerity.plots.style import (
     panel_plot,
     panels,
     shown,
-    tidy,
 )
 from pymc_austerity.target import Array
 from pymc_austerity.validation import require_whole
@@ -261,7 +260,6 @@ def plot_risk(
     axes.set_xlabel("data read by a chain so far, in passes over all N rows")
     axes.set_ylabel("risk: squared error of a posterior mean\nin posterior variances")
     axes.set_title(_HOW_TO_READ, fontsize=9, loc="left")
-    tidy([axes])
     axes.legend(fontsize=9)
     return axes
 

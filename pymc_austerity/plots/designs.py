@@ -19,7 +19,7 @@ from pymc_austerity.acceptance.concentration import (
 from pymc_austerity.design import Design, data_usage, error, optimal_design
 from pymc_austerity.design.acceptance import decision_errors
 from pymc_austerity.design.optimal import Moves, moves_of
-from pymc_austerity.plots.style import APPROXIMATE, EXACT, LIMIT, colours, panels, tidy
+from pymc_austerity.plots.style import APPROXIMATE, EXACT, LIMIT, colours, panels
 from pymc_austerity.target import Array
 from pymc_austerity.validation import is_real
 
@@ -118,7 +118,6 @@ def plot_acceptance_error(
     for panel in axes:
         panel.set_xlabel("exact acceptance probability, $P_a$")
         panel.set_xlim(-0.03, 1.03)
-    tidy(axes)
     return np.array(axes, dtype=object)
 
 
@@ -191,7 +190,6 @@ def plot_design_curves(
         panel.set_ylabel(name)
         panel.set_ylim(bottom=0.0)
     axes[0].set_title(f"first batch {100 * pi_1:g} % of N; dashed: worst case", fontsize=11)
-    tidy(axes)
     axes[0].legend(fontsize=9)
     return np.array(axes, dtype=object)
 
@@ -302,7 +300,6 @@ def plot_test_designs(
     axes[1].set_ylabel("expected data read (% of N)")
     axes[1].set_ylim(bottom=0.0)
     axes[1].set_title(f"judged on {len(test.mu)} other moves", fontsize=11)
-    tidy(axes)
     axes[0].legend(fontsize=9)
     return np.array(axes, dtype=object)
 
@@ -390,7 +387,6 @@ def plot_bound_schematic(
     axes.set_ylabel("log ratio of a term")
     done = "accepted" if accepted else "rejected"
     axes.set_title(f"{done} after {ends[-1]:,} of {n:,} terms")
-    tidy([axes])
     axes.legend(loc="upper right", framealpha=0.95, fontsize=9)
     return axes
 

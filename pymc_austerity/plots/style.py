@@ -50,14 +50,14 @@ def looks(choices: Sequence[str], n: int) -> list[str]:
 def panels(ax: Any, n: int) -> list[Any]:
     """`n` axes: those of the user, or of a new figure, side by side."""
     if ax is None:
-        _, axes = optional("matplotlib.pyplot").subplots(
-            1, n, figsize=(5.2 * n if n > 1 else 6.4, 4.0), layout="constrained", squeeze=False
+        _, ax = optional("matplotlib.pyplot").subplots(
+            1, n, figsize=(5.2 * n if n > 1 else 6.4, 4.0), layout="constrained"
         )
-        return list(axes[0])
-    given = list(np.ravel(np.asarray(ax, dtype=object)))
-    if len(given) != n:
-        raise ValueError(f"ax must be {n} matplotlib axes, got {len(given)}.")
-    return given
+    axes = list(np.ravel(np.asarray(ax, dtype=object)))
+    if len(axes) != n:
+        raise ValueError(f"ax must be {n} matplotlib axes, got {len(axes)}.")
+    tidy(axes)
+    return axes
 
 
 def tidy(axes: Sequence[Any]) -> None:

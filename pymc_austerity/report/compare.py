@@ -1,7 +1,6 @@
 """`compare`: run several steps on one model, and say which of them to trust."""
 
 import logging
-import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,8 @@ from pymc_austerity.mode.plates.crossed_center import CrossedSurvey, find_crosse
 from pymc_austerity.mode.plates.draws import state_at
 from pymc_austerity.mode.plates.fit import fit_shared
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, FEWEST_IF_SLOW, point_of
-from pymc_austerity.model.factorise import factorise, model_of
+from pymc_austerity.model.factorise import model_of
+from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.plates.crossed import CrossedModel, Plates
 from pymc_austerity.model.starting_point import initial_point, require_finite
 from pymc_austerity.model.structure.term_structure import TermStructure
@@ -338,10 +338,9 @@ def run_reference(
     """Draw from the reference, or take the draws that were given; so few groups make a plate."""
     if isinstance(reference, DataTree):
         return Run("given", "draws that were given", idata=reference)
-    began = time.perf_counter()
     if reference == "nuts":
         # Without step=, so that PyMC assigns others to discrete variables.
-        return run_step(model, "nuts", [], budget, settings, seed, began=began)
+        return run_step(model, "nuts", [], budget, settings, seed)
     try:
         step, notes = exact_step(model, fewest)
     except UnsuitableError as error:
@@ -349,7 +348,7 @@ def run_reference(
             'reference="exact" is not possible for this model. Give reference="nuts" or draws of your own. '
             f"({error})"
         ) from error
-    return run_step(model, "exact", [step], budget, settings, seed, notes=notes, began=began)
+    return run_step(model, "exact", [step], budget, settings, seed, notes=notes)
 
 
 def exact_step(model: pm.Model, fewest: int = FEWEST_GROUPS) -> tuple[BlockedStep, list[str]]:

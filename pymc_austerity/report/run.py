@@ -277,7 +277,6 @@ class Run:
     idata: DataTree | None = field(default=None, repr=False)  # None if it failed
     seconds: float = np.nan  # all chains together, after tuning
     tuning_seconds: float = np.nan
-    other_seconds: float = np.nan  # for compiling, starting and storing
     terms: float = np.nan  # local ones evaluated after tuning; NaN if they are not counted
     fraction: float = np.nan  # local terms that a transition has evaluated, over N; NaN if it is not known
     moves: int = 1  # of a transition, each on up to N terms: two or more on a plate
@@ -302,13 +301,11 @@ def run_step(
     seed: int,
     *,
     notes: Sequence[str] = (),
-    began: float | None = None,
 ) -> Run:
     """Sample with `blocks` (with PyMC's own choice if there are none) until the budget is spent.
 
     What goes wrong is part of the result: nothing but an interrupt by the user is raised.
     """
-    began = time.perf_counter() if began is None else began
     most = int(budget.amount) if budget.kind == "draws" else settings.max_draws
     clock = Clock(
         budget,
@@ -363,7 +360,6 @@ def run_step(
         idata=idata,
         seconds=clock.seconds,
         tuning_seconds=clock.tuning_seconds,
-        other_seconds=time.perf_counter() - began - clock.seconds - clock.tuning_seconds,
         terms=clock.terms,
         fraction=np.nan if fractions is None else float(fractions.mean(skipna=True)),
         moves=max((getattr(block, "n_moves", 1) for block in blocks), default=1),

@@ -10,11 +10,10 @@ from numba.extending import register_jitable
 from pymc_austerity import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
-from pymc_austerity.proposals.laplace import propose_laplace, squared, times_upper
 from pymc_austerity.testing import check_proposal
 from pymc_austerity.testing.proposals import check_invariance, check_memory, check_moves, proxy_of
 from pymc_austerity.testing.targets import LOG_NORMAL, NORMAL
-from tests.proposals.test_laplace import share_depends_on_q, wrong_sign
+from tests.proposals.test_laplace import share_depends_on_q, walk_with_the_fitted_ratio, wrong_sign
 
 COV = [[0.5, 0.2], [0.2, 0.3]]
 
@@ -146,14 +145,6 @@ WRONG = {
 }
 
 
-@register_jitable
-def fitted_ratio_of_walks(state, q, rng):
-    """As if a random walk were reversible for the fitted law."""
-    q_new, _ = propose_laplace(state, q, rng)
-    w, w_new = times_upper(state.whiten, q - state.mode), times_upper(state.whiten, q_new - state.mode)
-    return q_new, 0.5 * (squared(w_new) - squared(w))
-
-
 class Fitted:
     """A fitted proposal with another function."""
 
@@ -166,7 +157,7 @@ class Fitted:
 
 @pytest.mark.parametrize("kind", ["independence", "pcn"])
 @pytest.mark.parametrize(
-    "propose", [wrong_sign, fitted_ratio_of_walks, share_depends_on_q], ids=lambda f: f.__name__
+    "propose", [wrong_sign, walk_with_the_fitted_ratio, share_depends_on_q], ids=lambda f: f.__name__
 )
 def test_a_wrong_fitted_proposal_fails(propose, kind):
     with pytest.raises(AssertionError, match="With a normal distribution that is .* log_hastings"):

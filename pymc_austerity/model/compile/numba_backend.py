@@ -364,22 +364,17 @@ def _table_maker(functions: Mapping[str, Any]) -> TableMaker:
     for name, function in functions.items():
         if isinstance(function, WrittenFunction):
             kinds = function.kinds
-            made[name] = _from_source(name, function)
+            source = cast(str, function.source(_array_sources(kinds).__getitem__))
+            environment = {"__name__": __name__, "array_at": array_at, "math": math, "np": np}
+            options: dict[str, Any] = {"from_python": False, "error_model": "numpy"}
+            written = from_source(source, name, environment, key_of([source], [TableMaker]), **options)
+            made[name] = written, signature_of(name, "float64", is_number=False)
             continue
         graph = function.maker.fgraph
         given = [variable.type for variable in graph.inputs[len(TARGET_PARAMETERS[name]) - 1 :]]
         kinds = [(kind.dtype, kind.ndim) for kind in given]
         made[name] = _targets.get((name, graph), partial(_target_function, name, graph, kinds))
     return TableMaker(made, kinds)
-
-
-def _from_source(name: str, function: WrittenFunction) -> tuple[Any, Signature]:
-    """A function of a `Target` that is written, and its signature."""
-    source = cast(str, function.source(_array_sources(function.kinds).__getitem__))
-    key = key_of([source], [TableMaker])
-    environment = {"__name__": __name__, "array_at": array_at, "math": math, "np": np}
-    signature = signature_of(name, "float64", is_number=False)
-    return from_source(source, name, environment, key, from_python=False, error_model="numpy"), signature
 
 
 def _target_function(name: str, graph: FunctionGraph, kinds: Sequence[Kind]) -> tuple[Any, Signature]:

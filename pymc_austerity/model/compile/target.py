@@ -18,7 +18,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_austerity.exceptions import UnsuitableError
-from pymc_austerity.model.compile.backend import InterpretedKernel, current_backend, target_function
+from pymc_austerity.model.compile.backend import current_backend, target_function
 from pymc_austerity.model.compile.native import interruptible
 from pymc_austerity.model.compile.protocol import ReadyKernel, WrittenFunction
 from pymc_austerity.model.compile.records import Records
@@ -212,10 +212,6 @@ class CompiledTarget:
             return target_function(lambda *args: entry()(*args))
 
         return Target(**{name: called(name) for name in Target._fields if self._has(name)})
-
-    def interpret(self, kernel: Callable[..., Any], records: Records) -> InterpretedKernel:
-        """Let Python run `kernel` around this target; parameters as of `compile`."""
-        return InterpretedKernel(kernel, {**records, "target": self.interpreted()})
 
     def compile(
         self, kernel: Callable[..., Any], records: Records, target_functions: Iterable[str]

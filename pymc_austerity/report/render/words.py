@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pymc
 from xarray import DataTree
 
 from pymc_austerity._version import __version__
@@ -254,31 +255,26 @@ def configuration_of(run: Run) -> str:
 
 def reliability(comparison: Results) -> list[str]:
     """Remarks on what the comparison can tell, and what it cannot."""
-    tables = [j.table for _, j, _ in comparison.results if j.table is not None]
     lines = []
-    if tables:
-        n = len(tables[0])
-        limit = max(j.limit for _, j, _ in comparison.results if j.table is not None)
-        lines.append(
+    judged = [(len(j.table), j.limit) for _, j, _ in comparison.results if j.table is not None]
+    if judged:
+        n, limit = max(judged)
+        lines = [
             f"{n} scalar{'s' if n > 1 else ''} with three comparisons each (mean, sd, distribution): a step "
             f"is said to differ from {limit:.1f} standard errors on. At this limit a step with the right "
             f"distribution is said to differ with a probability of about {LEVEL:g}, however many scalars "
-            "there are; that is for each step."
-        )
-        lines.append(
+            "there are; that is for each step.",
             "Numbers in brackets are Monte Carlo standard errors, of the step and of the reference together. "
             f'"Agrees" is said only if differences of {comparison.tolerance:g} posterior sd are excluded, '
-            'else "cannot tell".'
-        )
-    lines.append(
+            'else "cannot tell".',
+        ]
+    lines += [
         f"Above an R-hat of {LARGEST_RHAT:g}, or below {FEWEST_EFFECTIVE} effective draws, Monte Carlo "
-        'errors are not known themselves, and the verdict is "cannot tell".'
-    )
-    lines.append(
+        'errors are not known themselves, and the verdict is "cannot tell".',
         "Terms are counted as they are read: subsampled steps evaluate each at two states, exact "
         "Metropolis-Hastings at one, NUTS with its gradient. The error at the last look is what the test "
-        "estimated when it stopped: always below epsilon, while the whole test errs more often near ties."
-    )
+        "estimated when it stopped: always below epsilon, while the whole test errs more often near ties.",
+    ]
     if comparison.settings.initvals is not None:
         lines.append(
             "All chains start at one point, so a part of the posterior that all of them miss is not seen."
@@ -302,14 +298,13 @@ def remarks(comparison: Results) -> list[str]:
 def configuration_lines(comparison: Results) -> list[str]:
     """How it was run, with which versions."""
     import arviz
-    import pymc
 
-    s = comparison.settings
+    s, of_reference = comparison.settings, comparison.standard.budget
     start = "where PyMC starts chains" if s.initvals is None else "at the posterior mode or at initvals"
-    budgets = {str(run.budget) for run, _, _ in comparison.results if run.budget is not None}
-    lines = [f"Budget of each step: {', '.join(sorted(budgets))}."]
-    if comparison.standard.budget is not None:
-        lines.append(f"Budget of the reference: {comparison.standard.budget}.")
-    lines.append(f"{s.chains} chains, one after the other; {s.tune:,} tuning draws each; they start {start}.")
-    lines.append(f"pymc_austerity {__version__}, PyMC {pymc.__version__}, ArviZ {arviz.__version__}.")
-    return lines
+    budgets = {str(run.budget) for run, _, _ in comparison.results}
+    return [
+        f"Budget of each step: {', '.join(sorted(budgets))}.",
+        *([] if of_reference is None else [f"Budget of the reference: {of_reference}."]),
+        f"{s.chains} chains, one after the other; {s.tune:,} tuning draws each; they start {start}.",
+        f"pymc_austerity {__version__}, PyMC {pymc.__version__}, ArviZ {arviz.__version__}.",
+    ]

@@ -33,12 +33,7 @@ from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.messages import warn_of_temperature
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, try_out
-from pymc_austerity.step_methods.metropolis.options import (
-    MetropolisOptions,
-    PlanOptions,
-    TunaFields,
-    checked_options,
-)
+from pymc_austerity.step_methods.metropolis.options import AskedOptions, MetropolisOptions, checked_options
 from pymc_austerity.step_methods.metropolis.plan import OtherDataError, Plan, Recipe
 from pymc_austerity.step_methods.metropolis.watch import (
     DriftWatch,
@@ -113,26 +108,15 @@ class SubsampledStep(RebuiltStep):
         vars: Any,
         acceptance: AcceptanceRule,
         *,
-        range_bound: Any = None,
-        default_batch: int | None = None,
-        tuna: TunaFields | None = None,
         blocked: bool = True,
         rng: Any = None,
         initial_point: PointType | None = None,
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
-        **options: Unpack[PlanOptions],
+        **options: Unpack[AskedOptions],
     ) -> None:
         warn_of_compile_kwargs(self, compile_kwargs)
-        asked = checked_options(
-            vars,
-            acceptance,
-            range_bound=range_bound,
-            default_batch=default_batch,
-            discrete=self._discrete,
-            tuna=tuna,
-            **options,
-        )
+        asked = checked_options(vars, acceptance, discrete=self._discrete, **options)
         if asked.temperature != 1.0:
             warn_of_temperature(asked.model, list(asked.vars))
         self._begin(asked, rng)

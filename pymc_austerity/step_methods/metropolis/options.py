@@ -101,13 +101,20 @@ class JumpOptions(TunaKeywords, total=False):
     subsample: Subsample | None
 
 
-class TunaFields(TypedDict):
+class TunaFields(TypedDict, total=False):
     """Keywords that only `TunaMH` has, checked; see there."""
 
     chi: float
     switch_above: float
     curvature: Mapping[str, Curvature]
     debug: bool
+
+
+class AskedOptions(PlanOptions, TunaFields, total=False):
+    """Fields of `MetropolisOptions` that steps hand on."""
+
+    range_bound: RangeOption
+    default_batch: int | None
 
 
 @dataclass(frozen=True)
@@ -143,13 +150,9 @@ def checked_options(
     *,
     model: pm.Model | None = None,
     discrete: bool = False,
-    tuna: TunaFields | None = None,
     **given: Any,
 ) -> MetropolisOptions:
-    """Check the keywords of a step. Those that are left out here do not change what it does.
-
-    `tuna` are those that only `TunaMH` has, checked before.
-    """
+    """Check the keywords of a step. Those that are left out here do not change what it does."""
     model = model_of(model)
     value_vars = value_variables(model, vars)
     options = MetropolisOptions(model, tuple(value_vars), acceptance, **given)
@@ -168,7 +171,7 @@ def checked_options(
     if not discrete:
         refuse_discrete(value_vars)
     refuse_orthonormal(model, value_vars, options.proposal, options.control_variate is not None)
-    options = replace(
+    return replace(
         options,
         control_variate=control_variate_of(options.control_variate),
         steps_per_draw=steps,
@@ -177,7 +180,6 @@ def checked_options(
         elementwise=bool(options.elementwise),
         set_up_budget=checked_budget(options.set_up_budget),
     )
-    return options if tuna is None else replace(options, **tuna)
 
 
 def checked_rule(acceptance: AcceptanceRule) -> AcceptanceRule:

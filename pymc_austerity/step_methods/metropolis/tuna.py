@@ -197,7 +197,7 @@ class TunaMH(SubsampledStep):
                 "with AusterityMH, MHSubLhd, MinibatchBarker or MetropolisHastings."
             )
         try:
-            super().__init__(vars, EXACT, control_variate=taylor, tuna=tuna, **options)
+            super().__init__(vars, EXACT, control_variate=taylor, **tuna, **options)
         finally:
             del self._client
 

@@ -1,7 +1,5 @@
 """Chains of `TunaMH` on a grouped model, and what their tests share."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -7,7 +7,6 @@ import pytest
 from pymc_austerity import MetropolisHastings, TunaMH
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.step_methods.metropolis import plate_pilot
-from tests.interpreted import interpreted as interpreted
 from tests.statistical.plates.chains import agreement_of, reweighted
 from tests.statistical.plates.factors_reference import SD, sample
 
