@@ -10,8 +10,6 @@ import pymc_austerity as pma
 pytestmark = [
     pytest.mark.filterwarnings("ignore:SGLD accepts every move:pymc_austerity.SubsamplingWarning"),
     pytest.mark.filterwarnings("ignore:range_bound=:pymc_austerity.SubsamplingWarning"),
-    # The process is multi-threaded, says Python 3.12 when it forks.
-    pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),
     # Whether a chain has settled after so few draws is not the question here.
     pytest.mark.filterwarnings("ignore:Tuning ended"),
 ]

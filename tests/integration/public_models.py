@@ -362,7 +362,7 @@ def tobit() -> pm.Model:
 @as_model
 def media_mix() -> pm.Model:
     """Sales of areas by what is spent on four channels, which saturate."""
-    rng, n, areas, channels = _rng("media"), 1_200, 60, 4
+    rng, n, areas, channels = _rng("media"), 1_200, 32, 4
     spent, area = rng.gamma(2, 1, (n, channels)), rng.integers(areas, size=n)
     y = (
         2

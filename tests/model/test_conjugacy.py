@@ -7,8 +7,7 @@ import pytest
 
 from pymc_austerity import FactorisationError
 from pymc_austerity.model.conjugacy.families import Dirichlet, GammaPrior
-from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
-from pymc_austerity.model.conjugacy.recognise import Place, analyse
+from pymc_austerity.model.conjugacy.recognise import LikelihoodGradient, Place, analyse
 
 N, K, V = 1200, 4, 7
 _rng = np.random.default_rng(5)

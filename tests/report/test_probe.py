@@ -13,6 +13,7 @@ from pymc_austerity.diagnostics import normality
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.report import probe
 from pymc_austerity.report.probe import SingleMoves, spread, states_of_result
+from tests.sampling import sampled
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Tuning ended while the chain was still drifting"),
@@ -143,10 +144,7 @@ def test_one_seed_gives_one_result_on_disk_too(normal, tmp_path):
 def test_sampling_is_as_if_the_step_had_not_been_probed(normal):
     def sample(step):
         with normal:
-            return pm.sample(
-                20, tune=20, chains=1, step=step, random_seed=4, progressbar=False, quiet=True,
-                compute_convergence_checks=False,
-            )  # fmt: skip
+            return sampled(20, step, tune=20, chains=1, random_seed=4)
 
     step = pma.AusterityMH(model=normal, proposal=pma.AdaptiveRandomWalk(), rng=3)
     before = sample(deepcopy(step)).posterior.to_dataset()
@@ -159,10 +157,9 @@ def compound(normal):
     """A step for two of the variables, and a result of two chains in which NUTS moves the other."""
     with normal, interpreted():
         step = pma.AusterityMH([normal["a"], normal["sigma"]])
-        idata = pm.sample(
-            50, tune=50, chains=2, cores=1, step=[step], random_seed=4, progressbar=False, quiet=True,
-            compute_convergence_checks=False, initvals={"a": 0.0, "b": 1.0, "sigma": 1.0},
-        )  # fmt: skip
+        idata = sampled(
+            50, [step], tune=50, chains=2, random_seed=4, initvals={"a": 0.0, "b": 1.0, "sigma": 1.0}
+        )
     return step, idata
 
 

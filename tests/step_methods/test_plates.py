@@ -31,7 +31,6 @@ from .test_every_step import check_that_it_goes_on, path
 
 N, G = 1500, 32
 pytestmark = pytest.mark.usefixtures("interpreted")
-FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 
 def rows(n=N, n_groups=G, seed=51):
@@ -475,7 +474,6 @@ def score(one, other):
 
 
 @pytest.mark.compiled
-@FORK
 @pytest.mark.slow("samples in processes, which build the step again")
 def test_draws_are_equal_in_other_processes(draw, same):
     model = model_of(is_centered=False)

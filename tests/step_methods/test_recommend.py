@@ -28,8 +28,6 @@ from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
 from pymc_austerity.step_methods.recommendation import Recommendation
 from tests.models import as_model
 
-# The process is multi-threaded, says Python 3.12 when it forks.
-FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 # Whether a chain has settled after so few draws is not the question here.
 pytestmark = [pytest.mark.filterwarnings("ignore:Tuning ended"), pytest.mark.usefixtures("interpreted")]
 
@@ -666,7 +664,6 @@ def test_copies_keep_the_recommendation(tuna, copier):
         assert other.recommendation == step.recommendation
 
 
-@FORK
 @pytest.mark.parametrize("cores", [1, 2])
 def test_nuts_in_pm_sample(draw, cores):
     idata = draw(short(), pma.recommend(short()), cores=cores, tune=50, draws=50)
@@ -674,7 +671,6 @@ def test_nuts_in_pm_sample(draw, cores):
     assert abs(float(idata.posterior["mu"].mean())) < 1.0
 
 
-@FORK
 @pytest.mark.slow("builds and compiles several steps")
 def test_a_whole_story(draw, tuna, compiled):
     """The model of the context, and all its continuous variables; PyMC has a step for the discrete one."""

@@ -16,8 +16,6 @@ from pymc_austerity.testing.steps import fresh, move
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:SGLD accepts every move:pymc_austerity.SubsamplingWarning"),
-    # The process is multi-threaded, says Python 3.12 when it forks.
-    pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),
     pytest.mark.usefixtures("interpreted"),
 ]
 N = 2000

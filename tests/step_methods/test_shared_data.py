@@ -14,8 +14,6 @@ from .conftest import N, line_data
 
 WALK = RandomWalk(scale=0.02)
 X, Y = line_data(N)
-# The process is multi-threaded, says Python 3.12 when it forks.
-FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
@@ -128,7 +126,6 @@ def test_a_latent_vector_that_changes_its_length(draw, same):
 
 @pytest.mark.compiled
 @pytest.mark.slow("workers compile a step of another dimension")
-@FORK
 def test_a_latent_vector_that_changes_its_length_in_workers(draw, same):
     change = lambda: pm.set_data({"outcome": Y[:1500]})  # noqa: E731
     check(draw, same, latent(), change, cores=2, mp_ctx="forkserver")

@@ -23,8 +23,6 @@ SOURCE = {
     "count": RNG.poisson(np.exp(1 + 0.2 * X[:, 0])),
     "group": RNG.integers(40, size=N).astype("int16"),
 }
-# The process is multi-threaded, says Python 3.12 when it forks.
-FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +78,6 @@ class TestDraws:
         stats = (each.sample_stats["log_ratio_mean"] for each in (ours, theirs))
         np.testing.assert_allclose(*stats, rtol=1e-6, atol=1e-12)
 
-    @FORK
     @pytest.mark.slow("two workers import the package and compile")
     def test_they_are_the_same_in_workers(self, draw, same, model):
         step = pma.TunaMH(model=model)
@@ -167,7 +164,6 @@ class TestFilesThatChange:
         with pytest.raises(ValueError, match=told):
             there.step({"beta": np.zeros(3)})
 
-    @FORK
     def test_a_worker_says_so(self, draw, own):
         model = on_disk(own)
         with backend.interpreted():

@@ -11,7 +11,7 @@ smallest floating-point number. Whoever adds a family puts it into `FAMILIES`; n
 are.
 
 A form is told by derivatives; three are conjugate, and there is any other. With G = dl/d(natural value), from
-`gradients`:
+`recognise`:
 
     counts   Dirichlet w, l = sum of s_j log w_j           G = s, whatever w is
     affine   beta or Dirichlet w, the same on the simplex  G, centred, = s - M w with M = sum of s_j
