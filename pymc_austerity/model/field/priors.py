@@ -407,10 +407,15 @@ class Priors:
 
     def kind(self, value: Variable) -> str:
         """The distribution of a variable, as PyMC calls it."""
-        op = self._rvs[self.values[value]].owner.op
+        rv = self._rvs[self.values[value]]
+        op = rv.owner.op
         labelled = getattr(op, "core_op", None)
         name = type(op if labelled is None else labelled).__name__.removesuffix("RV")
-        return name if labelled is None else f"{name} of pymc.dims"
+        if labelled is not None:
+            return f"{name} of pymc.dims"
+        transform = self.model.rvs_to_transforms.get(rv)
+        own = type(transform) is not _TRANSFORMS.get(type(op), type(None))
+        return f"{name}, transformed by {type(transform).__name__}" if own and type(op) in RULES else name
 
     def moves(self, var: Variable) -> bool:
         """Does a value depend on any variable?"""

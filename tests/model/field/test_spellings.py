@@ -20,6 +20,7 @@ from tests.model.field.spellings import EFFECTS, OUTER, PREDICTORS, ROWS, G, H, 
 IN_MANY_ROWS = "nested", "student", "bym2", "random_walk", "splines"
 
 
+ORDERED = pm.distributions.transforms.ordered
 START = pm.MvNormal.dist(np.zeros(2), np.eye(2))
 
 
@@ -226,6 +227,10 @@ def test_products_of_unknown_vectors_are_named(predictor, names):
         ),
         (lambda: pm.HalfNormal("s") * x, "whose prior has a rule: 's' has the prior HalfNormal"),
         (
+            lambda: pm.Normal("u", shape=3, transform=ORDERED, initval=[-1.0, 0.0, 1.0])[g % 3],
+            "'u' has the prior Normal, transformed by Ordered",
+        ),
+        (
             lambda: (pm.HalfNormal("s", shape=G) * pm.Normal("u", shape=OUTER)[outer])[g],
             "elements of 'u' are looked up, and each has several scales",
         ),
@@ -238,7 +243,7 @@ def test_products_of_unknown_vectors_are_named(predictor, names):
             "'u' has a constant term",
         ),
     ],
-    ids=["location", "discrete", "no effects", "scales", "vectors", "constant"],
+    ids=["location", "discrete", "no effects", "ordered", "scales", "vectors", "constant"],
 )
 def test_reasons(predictor, reason):
     with pytest.raises(NoField, match=reason):
