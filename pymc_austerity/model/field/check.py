@@ -7,7 +7,7 @@ from scipy import linalg
 
 from pymc_austerity.distributions.uniform_stiefel import orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.field.priors import Innovation, NoField, Step
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.starting_point import jittered_point
@@ -135,7 +135,9 @@ def require_same(factorisation: Factorisation, field: Any) -> None:
     for one in field.likelihoods:
         pieces.setdefault(one.term.name, []).append(one)
     outputs = [*(t.graph for t in field.tables), *(graph.terms[name] for name in pieces)]
-    function = function_of(inputs, outputs, stabilised=True)
+    # Stable forms are slow without compilation: many rows are computed as they are written.
+    stable = max(one.term.size for one in field.likelihoods) <= CHUNK
+    function = function_of(inputs, outputs, stabilised=stable)
     for point in points:
         values = function(*point, *data)
         tables = {t.input: np.ravel(x) for t, x in zip(field.tables, values, strict=False)}
