@@ -32,8 +32,13 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity import SCIR
-from pymc_austerity.step_methods.gamma.estimates import estimated, noise_ratio
-from pymc_austerity.step_methods.gamma.variable_chain import VariableChain, log_gamma_draws, with_total
+from pymc_austerity.step_methods.gamma.variable_chain import (
+    VariableChain,
+    estimated,
+    log_gamma_draws,
+    noise_ratio,
+    with_total,
+)
 
 # A reflected normal variable is never zero, but it may be rounded to it.
 SMALLEST = 1e-300
@@ -80,12 +85,11 @@ class EulerChain(VariableChain):
     def transition(self, point, step_size, rng, options):
         """Move the variable in `point`; any shape a will do, because processes are reflected."""
         family = self.prior.family
-        begins = not self._is_where_it_was(point)
-        log_theta = self._log_theta_in(point) if begins else self.log_theta
+        log_theta, begins = self._processes(point)
         alpha, prior_rate = self.prior.parameters(point)
         estimate = estimated(self.conjugacy, options, log_theta, point, rng, self.anchor)
         self.anchor = estimate.anchor
-        shape, rate = self._conditional(alpha, prior_rate, estimate, log_theta, options.shift)
+        shape, rate = self._conditional((alpha, prior_rate), estimate, log_theta)
         if family.carries_total and begins:
             # The sum of alpha is where the drift takes the total.
             log_theta = with_total(log_theta, log_gamma_draws(rng, alpha.sum(axis=1))[:, None])
@@ -96,7 +100,7 @@ class EulerChain(VariableChain):
             drawn_to = shape - weights * (shape - alpha).sum(axis=1, keepdims=True)
         h = np.full_like(shape, step_size)
         if estimate.noisy_rate:  # time is measured by the rate of all data
-            h *= rate / (prior_rate + self.conjugacy.structure.totals.t)
+            h *= rate / (prior_rate + self.conjugacy.totals.t)
         # The rate, and so h, is one number in each row.
         rows = range(family.n_rows)
         moved = [transitions(rng, theta[i], drawn_to[i] - theta[i], h[i, 0]) for i in rows]

@@ -12,7 +12,7 @@ from pymc_austerity.distributions import UniformStiefel
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning
 from pymc_austerity.mode.find_mode import find_mode
 from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.model.factorise import factorise
+from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.predictive import sample_posterior_predictive
 from pymc_austerity.model.stored_data import stored_data
 from pymc_austerity.proposals import AdaptiveRandomWalk, Langevin, Laplace, RandomWalk, StiefelWalk, Surrogate

@@ -1,6 +1,5 @@
 """What a transition kernel needs to know of a model: plain functions, and nothing of PyMC."""
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -25,52 +24,33 @@ Singles = npt.NDArray[np.float32]
 CHUNK = 8192
 
 
-@jitable
-def no_global_log_ratio(q_new: Vector, q: Vector, args: tuple[Any, ...]) -> float:
-    """Stub of `Target.global_log_ratio`."""
-    raise NotImplementedError("This target has no global log ratio.")
+# Names of the parameters of each function of a `Target`; `args` is a tuple that is handed through unread.
+TARGET_PARAMETERS = {
+    "global_log_ratio": ("q_new", "q", "args"),
+    "log_ratios": ("q_new", "q", "index", "args"),
+    "log_terms": ("q", "index", "args"),
+    "global_gradient": ("q", "args"),
+    "features": ("q", "args"),
+    "local_gradient": ("q", "index", "args"),
+    "transitions": ("q", "index", "args"),
+    "slab": ("q", "args"),
+}
 
 
-@jitable
-def no_log_ratios(q_new: Vector, q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
-    """Stub of `Target.log_ratios`."""
-    raise NotImplementedError("This target has no log ratios.")
+def missing(name: str) -> Callable[..., Any]:
+    """Stub of a function of a `Target`."""
+    message = f"This target has no {name}."
 
+    def stub(*given: Any) -> Any:
+        raise NotImplementedError(message)
 
-@jitable
-def no_log_terms(q: npt.NDArray[Any], index: Index, args: tuple[Any, ...]) -> Vector:
-    """Stub of `Target.log_terms`."""
-    raise NotImplementedError("This target has no local terms.")
-
-
-@jitable
-def no_global_gradient(q: Vector, args: tuple[Any, ...]) -> Vector:
-    """Stub of `Target.global_gradient`."""
-    raise NotImplementedError("This target has no gradient.")
-
-
-@jitable
-def no_local_gradient(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
-    """Stub of `Target.local_gradient`."""
-    raise NotImplementedError("This target has no gradient of local terms.")
+    return jitable(stub)
 
 
 @jitable
 def state_itself(q: Vector, args: tuple[Any, ...]) -> Vector:
     """`Target.features` where bounds are stated in q: phi(q) = q."""
     return q
-
-
-@jitable
-def no_transitions(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
-    """Stub of `Target.transitions`."""
-    raise NotImplementedError("This target has no transitions.")
-
-
-@jitable
-def no_slab(q: Vector, args: tuple[Any, ...]) -> Vector:
-    """Stub of `Target.slab`."""
-    raise NotImplementedError("This target has no slab.")
 
 
 class Target(NamedTuple):
@@ -80,33 +60,26 @@ class Target(NamedTuple):
 
     `args` is a tuple handed through unread: the values of variables outside the block, and data. States
     are float vectors of shape (D,). Tests write a `Target` by hand; `model.compile` makes one from a
-    `Factorisation`, and takes the parameters of each function from its stub. numba knows no defaults of a
-    NamedTuple: compiled code names all eight functions.
+    `Factorisation`. numba knows no defaults of a NamedTuple: compiled code names all eight functions.
     """
 
     # global(q_new) - global(q)
-    global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float] = no_global_log_ratio
+    global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float] = missing("global_log_ratio")
     # (m,): l_i(q_new) - l_i(q) for the m positions i in `index`, in any order
-    log_ratios: Callable[[Vector, Vector, Index, tuple[Any, ...]], Vector] = no_log_ratios
+    log_ratios: Callable[[Vector, Vector, Index, tuple[Any, ...]], Vector] = missing("log_ratios")
     # (m,): l_i(q), for kernels that evaluate one state after the other; q may be a vector of integers
-    log_terms: Callable[[npt.NDArray[Any], Index, tuple[Any, ...]], Vector] = no_log_terms
+    log_terms: Callable[[npt.NDArray[Any], Index, tuple[Any, ...]], Vector] = missing("log_terms")
     # (D,): the gradient of global(q), for proposals that move along it
-    global_gradient: Callable[[Vector, tuple[Any, ...]], Vector] = no_global_gradient
+    global_gradient: Callable[[Vector, tuple[Any, ...]], Vector] = missing("global_gradient")
     # (p,): phi(q), the coordinates in which bounds on the terms are stated
     features: Callable[[Vector, tuple[Any, ...]], Vector] = state_itself
     # (D,): the gradient of the sum of l_i(q) over the positions in `index`
-    local_gradient: Callable[[Vector, Index, tuple[Any, ...]], Vector] = no_local_gradient
+    local_gradient: Callable[[Vector, Index, tuple[Any, ...]], Vector] = missing("local_gradient")
     # Of chains of states: what says how the states q go on to the sites in `index` (`kernels.particle_gibbs`)
-    transitions: Callable[[Vector, Index, tuple[Any, ...]], Vector] = no_transitions
+    transitions: Callable[[Vector, Index, tuple[Any, ...]], Vector] = missing("transitions")
     # (3 p,): of coefficients that come and go the location of the prior of each, then the scales, then the
     # degrees of freedom (`proposals.jumps`)
-    slab: Callable[[Vector, tuple[Any, ...]], Vector] = no_slab
-
-
-# Names of the parameters of each function of a `Target`; the last is `args`.
-TARGET_PARAMETERS = {
-    name: tuple(inspect.signature(stub).parameters) for name, stub in Target._field_defaults.items()
-}
+    slab: Callable[[Vector, tuple[Any, ...]], Vector] = missing("slab")
 
 
 class LinearPredictor(NamedTuple):

@@ -1,4 +1,4 @@
-"""What counts as a number among parameters (NumPy's too, but not booleans), and which name was meant."""
+"""What counts as a number among parameters (NumPy's too, but not booleans), and words for messages."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -16,6 +16,13 @@ def is_whole(value: Any) -> TypeGuard[int]:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
+def require_whole(least: int, **given: Any) -> None:
+    """Refuse parameters that are no whole numbers of at least `least`."""
+    for name, value in given.items():
+        if not is_whole(value) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+
+
 def first_batch(chosen: int | None, default: int, n_local: int) -> int:
     """Terms in a first batch: so many as were chosen, which have to be there, or at most the default."""
     if chosen is None:
@@ -23,6 +30,11 @@ def first_batch(chosen: int | None, default: int, n_local: int) -> int:
     if chosen > n_local:
         raise ValueError(f"batch_size must be at most the number of local terms, {n_local}, got {chosen}.")
     return chosen
+
+
+def few_digits(value: float) -> str:
+    """A number with no more digits than can be read; thousands are grouped."""
+    return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

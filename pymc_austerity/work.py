@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from pymc_austerity.exceptions import SetUpBudgetError
-from pymc_austerity.validation import is_real
+from pymc_austerity.validation import few_digits, is_real
 
 # Units of a budget, if nobody says how many, and operations of a unit.
 DEFAULT_BUDGET, UNIT = 60.0, 1e9
@@ -93,17 +93,13 @@ def _refuse(ledger: Ledger, needed: float, what: str, *, is_all: bool) -> None:
         return
     units, limit = needed / UNIT, ledger.limit / UNIT
     size = f"{ledger.n_rows:,} rows in {ledger.n_dim:,} dimensions"
-    took = f"at least {_written(units)}" if is_all else f"more than {_written(limit)}"
+    took = f"at least {few_digits(units)}" if is_all else f"more than {few_digits(limit)}"
     digits = 10.0 ** math.floor(math.log10(_MORE * units))
     raise SetUpBudgetError(
         f"{what} of {size} would take {took} billion operations, and the budget for the set-up is "
-        f"{_written(limit)}",
+        f"{few_digits(limit)}",
         f"set_up_budget={math.ceil(_MORE * units / digits) * digits:g} goes on, for about as many seconds. "
         "Fewer dimensions help more, since work grows with their square: leave variables to a step of their "
         "own, or write effects of groups as u[group] with a prior whose scale is sampled, so that they are a "
         "plate",
     )
-
-
-def _written(units: float) -> str:
-    return f"{units:,.0f}" if units >= 100.0 else f"{units:.3g}"

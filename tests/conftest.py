@@ -4,8 +4,8 @@ import signal
 import pytensor
 import pytest
 
-# The first looks at marks that the second adds: what is registered last is called first.
-pytest_plugins = ["tests.core_seconds", "tests.tiers"]
+# The second looks at marks that the third adds: what is registered last is called first.
+pytest_plugins = ["tests.interpreted", "tests.core_seconds", "tests.tiers"]
 
 
 def pytest_collection_finish():

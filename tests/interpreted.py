@@ -1,12 +1,19 @@
-"""A fixture for tests of messages, states, types and pickles: what they build is not compiled."""
+"""A pytest plugin: the fixture of tests of messages, states, types and pickles: nothing is compiled."""
 
 import pytest
 
 from pymc_austerity.model.compile import backend
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "compiled: it builds what is compiled, in a file that is interpreted")
+
+
 @pytest.fixture
-def interpreted():
+def interpreted(request):
     """Fixtures of a wider scope are set up before, and are compiled unless they say so themselves."""
-    with backend.interpreted():
+    if request.node.get_closest_marker("compiled"):
         yield
+    else:
+        with backend.interpreted():
+            yield

@@ -23,7 +23,7 @@ REASONS = {
     ): "functions of users that numba cannot compile; raised if all are ours",
     (
         "testing/proposals.py",
-        "compiled",
+        "_interpreted_and_compiled",
     ): "functions of users that numba cannot compile; raised if all are ours",
 }
 

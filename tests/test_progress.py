@@ -20,6 +20,7 @@ from pymc_austerity import SCIR, AusterityMH, MinibatchCategoricalGibbs, TunaMH,
 from pymc_austerity import progress as module
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.progress import stage, watched
+from tests.models import as_model
 
 SHORT = 0.1
 ERASED = "\x1b[2K"
@@ -286,33 +287,30 @@ def test_a_notebook(has_widgets, monkeypatch):
         assert any(f"0:00:00 TunaMH: mode {k}/2, {k},000 of 2,000 rows" in each for each in texts)
 
 
+@as_model
 def mixture():
     rng = np.random.default_rng(1)
-    with pm.Model() as model:
-        w = pm.Dirichlet("w", np.ones(3))
-        z = pm.Categorical("z", p=w, shape=1000)
-        pm.Normal("score", pm.math.constant([-3.0, 0.0, 3.0])[z], 1, observed=rng.normal(size=1000))
-    return model
+    w = pm.Dirichlet("w", np.ones(3))
+    z = pm.Categorical("z", p=w, shape=1000)
+    pm.Normal("score", pm.math.constant([-3.0, 0.0, 3.0])[z], 1, observed=rng.normal(size=1000))
 
 
+@as_model
 def poisson():
     rng = np.random.default_rng(1)
     x = rng.normal(size=6000)
-    with pm.Model() as model:
-        level, slope = pm.Normal("level"), pm.Normal("slope")
-        pm.Poisson("y", pm.math.exp(level + slope * x), observed=rng.poisson(np.exp(1 + 0.3 * x)))
-    return model
+    level, slope = pm.Normal("level"), pm.Normal("slope")
+    pm.Poisson("y", pm.math.exp(level + slope * x), observed=rng.poisson(np.exp(1 + 0.3 * x)))
 
 
+@as_model
 def effects():
     rng = np.random.default_rng(1)
     group = rng.integers(0, 30, 2000)
     y = rng.poisson(np.exp(1 + 0.5 * rng.normal(size=30)[group]))
-    with pm.Model() as model:
-        level, tau = pm.Normal("level"), pm.HalfNormal("tau")
-        effect = pm.Normal("effect", level, tau, shape=30)
-        pm.Poisson("y", pm.math.exp(effect[group]), observed=y)
-    return model
+    level, tau = pm.Normal("level"), pm.HalfNormal("tau")
+    effect = pm.Normal("effect", level, tau, shape=30)
+    pm.Poisson("y", pm.math.exp(effect[group]), observed=y)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@
   tests of its own, which `make test` runs.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 

@@ -1,19 +1,25 @@
 """`pm.sample`, with its chains on a Dask cluster."""
 
 import logging
+import pickle
+import queue
 import time
 import uuid
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
 import pymc as pm
+from numpy.typing import NDArray
 from pymc.backends import init_traces
-from pymc.initial_point import make_initial_point_fns_per_chain
+from pymc.exceptions import SamplingError
+from pymc.initial_point import PointType, make_initial_point_fns_per_chain
 from pymc.model import modelcontext
-from pymc.sampling.mcmc import _sample_return, assign_step_methods, instantiate_steppers
+from pymc.progress_bar import MCMCProgressBarManager
+from pymc.sampling.mcmc import _iter_sample, _sample_return, assign_step_methods, instantiate_steppers
 from pymc.stats.convergence import log_warning_stats
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.arraystep import PopulationArrayStepShared
@@ -21,10 +27,246 @@ from pymc.step_methods.compound import CompoundStep, flatten_steps
 from pymc.util import get_random_generator
 from xarray import DataTree
 
-from pymc_austerity.cluster.running import ChainsToRun, Drawn, Running
-from pymc_austerity.cluster.workers import Inspection, require_client
+from pymc_austerity.cluster.workers import Inspection, lost, raise_from_worker, require_client
+from pymc_austerity.exceptions import warn
+from pymc_austerity.extras import imported
 from pymc_austerity.model.stored_data import files_of
-from pymc_austerity.validation import is_whole
+from pymc_austerity.validation import require_whole
+
+# Seconds between two messages of a chain, and between two looks at chains.
+_OFTEN, _LOOK = 0.5, 0.2
+# Workers that may die with a chain; the last one is an error.
+_MOST_DEATHS = 3
+
+Stats = list[dict[str, Any]]
+
+
+class ChainsToRun(NamedTuple):
+    """Model, step and settings that chains have in common, and where each chain begins."""
+
+    step: Any  # it brings its model along
+    starts: list[PointType]
+    rngs: list[np.random.Generator]
+    tune: int
+    draws: int
+
+
+class Drawn(NamedTuple):
+    """Draws of a chain, those of tuning first."""
+
+    points: dict[str, NDArray[Any]]  # (n, ...): values of all value variables
+    stats: list[dict[str, NDArray[Any]]]  # (n, ...): of each step method
+    told: list[tuple[type[Warning], str]]  # warnings, with their categories
+
+    @property
+    def n(self) -> int:
+        """Number of draws."""
+        return len(next(iter(self.points.values())))
+
+
+class _StoppedError(Exception):
+    """The chain was stopped from outside."""
+
+
+class Recorder:
+    """Keeps the draws of a chain while it runs, in the place of a trace; messages are sent under a topic."""
+
+    def __init__(self, topic: str, chain: int) -> None:
+        self._topic, self._chain = topic, chain
+        self._points: list[PointType] = []
+        self._stats: list[Stats] = []
+        self._told_at = 0.0
+        self.told: list[Any] = []
+        self.is_stopped = False
+
+    def record(self, point: PointType, stats: Stats, *, in_warmup: bool) -> None:
+        """Keep a draw. Steps may write over their points."""
+        if self.is_stopped:
+            raise _StoppedError
+        self._points.append({name: np.array(value) for name, value in point.items()})
+        self._stats.append([dict(own) for own in stats])
+        now = time.monotonic()
+        if now - self._told_at > _OFTEN:
+            self._told_at = now
+            message = {"chain": self._chain, "n": len(self._points), "stats": pickle.dumps(self._stats[-1])}
+            distributed = imported("distributed", "Chains on a cluster", "cluster")
+            distributed.get_worker().log_event(self._topic, message)
+
+    def close(self) -> None:
+        """Do nothing: draws are kept in memory, no file is open."""
+
+    def drawn(self) -> Drawn | None:
+        """Draws that were recorded so far; None if there are none."""
+        n = min(len(self._points), len(self._stats))
+        if not n:
+            return None
+        points, stats = self._points[:n], self._stats[:n]
+        return Drawn(
+            {name: np.stack([one[name] for one in points]) for name in points[0]},
+            [
+                {key: _stacked([one[k][key] for one in stats]) for key in own}
+                for k, own in enumerate(stats[0])
+            ],
+            [(one.category, str(one.message)) for one in self.told],
+        )
+
+
+def _stacked(values: Sequence[Any]) -> NDArray[Any]:
+    """One statistic of all draws. What is no number, such as a warning of NUTS, stays as it is."""
+    if isinstance(values[0], bool | int | float | str | np.generic | np.ndarray):
+        return np.stack([np.asarray(value) for value in values])
+    result = np.empty(len(values), dtype=object)
+    result[:] = values
+    return result
+
+
+# Chains that this process runs, by topic and number.
+_RUNNING: dict[tuple[str, int], Recorder] = {}
+
+
+def run_chain(content: bytes, chain: int, topic: str) -> Drawn:
+    """Run a chain from its first state: a chain that is run again makes the same draws."""
+    all_chains: ChainsToRun = pickle.loads(content)
+    recorder = _RUNNING[topic, chain] = Recorder(topic, chain)
+    try:
+        with warnings.catch_warnings(record=True) as recorder.told:
+            warnings.simplefilter("always")
+            for _ in _iter_sample(
+                draws=all_chains.tune + all_chains.draws,
+                step=all_chains.step,
+                start=all_chains.starts[chain],
+                trace=recorder,
+                chain=chain,
+                tune=all_chains.tune,
+                rng=all_chains.rngs[chain],
+            ):
+                pass
+    finally:
+        del _RUNNING[topic, chain]
+    result = recorder.drawn()
+    assert result is not None
+    return result
+
+
+def stop_chains(topic: str) -> dict[int, Drawn]:
+    """Stop the chains of this process, and hand over what they have drawn."""
+    found = {}
+    for (own, chain), recorder in list(_RUNNING.items()):
+        if own == topic:
+            recorder.is_stopped = True
+            if (drawn := recorder.drawn()) is not None:
+                found[chain] = drawn
+    return found
+
+
+class Running:
+    """The chains of one call of `sample_distributed`, whose name is the topic."""
+
+    def __init__(self, client: Any, content: bytes, chains: int, topic: str, inspection: Inspection) -> None:
+        self._client, self._topic, self._inspection = client, topic, inspection
+        self._bytes, self._n_sent = content, 0
+        # Where a chain was last seen, and how many workers have died with it.
+        self._last: dict[int, str] = {}
+        self._deaths = [0] * chains
+        self._futures: dict[int, Any] = {}
+        self._submit(range(chains))
+
+    def _submit(self, chains: Iterable[int]) -> None:
+        self._content = self._client.scatter(self._bytes, broadcast=True, hash=False)
+        self._n_sent += 1
+        for k in chains:
+            key = f"chain-{k}-{self._n_sent}-{self._topic}"
+            self._futures[k] = self._client.submit(
+                run_chain, self._content, k, self._topic, pure=False, key=key
+            )
+
+    def results(self, step: Any, draws: int, tune: int, *, progressbar: bool) -> dict[int, Drawn]:
+        """Draws of each chain, when all are over; after an interrupt what there is."""
+        messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._client.subscribe_topic(self._topic, lambda event: messages.put(event[1]))
+        bars = MCMCProgressBarManager(
+            step_method=step, chains=len(self._futures), draws=draws, tune=tune, progressbar=progressbar
+        )
+        found: dict[int, Drawn] = {}
+        try:
+            with bars:
+                while len(found) < len(self._futures) and self._client.status == "running":
+                    self._inspection.require()
+                    self._show(messages, bars, tune)
+                    self._collect(found, bars)
+                    if self._client.status != "running":
+                        break
+                    for k, future in self._futures.items():
+                        if future.status == "error":
+                            raise_from_worker(future.exception(), f"Chain {k}")
+                    self._count_deaths(found)
+                    self._send_again(found)
+                    time.sleep(_LOOK)
+        except KeyboardInterrupt:
+            stopped = self._client.run(stop_chains, self._topic, on_error="ignore").values()
+            self._collect(found, bars)  # what was over before it could be stopped
+            for some in stopped:
+                found = {**some, **found}
+            warn(f"Interrupted: {len(found)} of {len(self._futures)} chains have draws, which are kept.")
+        finally:
+            self._close(found)
+        if not found:
+            raise SamplingError("No chain has any draws: the client was closed, or interrupted too early.")
+        if self._client.status != "running":
+            n = len(self._futures)
+            warn(f"The client was closed: {len(found)} of {n} chains had finished, and are kept.")
+        return dict(sorted(found.items()))
+
+    def _show(self, messages: Any, bars: Any, tune: int) -> None:
+        while not messages.empty():
+            told = messages.get()
+            n, stats = told["n"], pickle.loads(told["stats"])
+            bars.update(chain_idx=told["chain"], is_last=False, draw=n - 1, tuning=n <= tune, stats=stats)
+
+    def _collect(self, found: dict[int, Drawn], bars: Any) -> None:
+        """Take the draws of chains that have finished."""
+        for k, future in self._futures.items():
+            if k in found or future.status != "finished":
+                continue
+            try:
+                found[k] = drawn = future.result()
+            except CancelledError:  # lost on its way, with all workers
+                continue
+            stats = [{name: values[-1] for name, values in own.items()} for own in drawn.stats]
+            bars.update(chain_idx=k, is_last=True, draw=drawn.n - 1, tuning=False, stats=stats)
+
+    def _count_deaths(self, found: Mapping[int, Drawn]) -> None:
+        """Give up a chain that workers die of."""
+        workers = self._client.nthreads()
+        for k, address in list(self._last.items()):
+            if address not in workers and k not in found:
+                del self._last[k]
+                self._deaths[k] += 1
+                if self._deaths[k] == _MOST_DEATHS:
+                    raise lost(f"Chain {k}", address)
+        numbers = {future.key: k for k, future in self._futures.items()}
+        for address, keys in self._client.processing().items():
+            self._last |= {numbers[key]: address for key in keys if key in numbers}
+
+    def _send_again(self, found: Mapping[int, Drawn]) -> None:
+        """Begin chains again that were lost with all workers: Dask drops them without an error."""
+        lost = [
+            k for k, one in self._futures.items() if k not in found and one.status in ("cancelled", "lost")
+        ]
+        if lost and self._client.nthreads():
+            self._submit(lost)
+
+    def _close(self, found: dict[int, Drawn]) -> None:
+        if self._client.status != "running":
+            return
+        self._client.unsubscribe_topic(self._topic)
+        if len(found) < len(self._futures):
+            self._client.run(stop_chains, self._topic, on_error="ignore")
+        self._client.cancel(list(self._futures.values()))
+
+
+# The call -----------------------------------------------------------------------------------------
+
 
 _LOG = logging.getLogger("pymc.austerity")
 # Bytes beyond which it is said that data are sent.
@@ -118,9 +360,8 @@ def sample_distributed(
     2
     """
     model = modelcontext(model)
-    for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1)):
-        if not is_whole(value) or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+    require_whole(0, tune=tune)
+    require_whole(1, draws=draws, chains=chains)
     _require_step(step)
     require_client(client)
     inspection = Inspection(client, [file["path"] for file in files_of(model).values()], wait_for_workers)

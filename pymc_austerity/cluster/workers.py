@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from pymc_austerity.data.files import path_here
 from pymc_austerity.extras import imported
@@ -95,10 +95,7 @@ def require_one_thread(threads: Mapping[str, int]) -> None:
 
 
 def require_same_versions(client: Any) -> set[str]:
-    """Refuse workers with other versions than this process; the addresses of those that have answered.
-
-    A `RuntimeError` names the worker, the package and both versions.
-    """
+    """Refuse workers with other versions than this process; the addresses of those that have answered."""
     found = client.get_versions(packages=list(_PACKAGES))
     own = found["client"]["packages"]
     for address, worker in found["workers"].items():
@@ -113,10 +110,7 @@ def require_same_versions(client: Any) -> set[str]:
 
 
 def require_stores(client: Any, paths: Sequence[str], workers: Sequence[str]) -> set[str]:
-    """Refuse workers that cannot see rows on disk; the addresses of those that have answered.
-
-    A `FileNotFoundError` names the path and the host.
-    """
+    """Refuse workers that cannot see rows on disk; the addresses of those that have answered."""
     answers = client.run(missing_paths, list(paths), workers=list(workers), on_error="ignore")
     for address, (host, missing) in answers.items():
         if missing:
@@ -142,13 +136,9 @@ class Calls:
     def __init__(self, client: Any, content: bytes, inspection: Inspection, what: str) -> None:
         self._client, self._bytes, self._inspection, self._what = client, content, inspection, what
         self._sent: Any = None
-        self._killed = imported("distributed", "Work on a cluster", "cluster").KilledWorker
 
     def __call__(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """The results of ``function(content, *given)`` for each ``given`` of `arguments`.
-
-        A `RuntimeError` if there are no workers, or they die again and again. What a call raises is raised.
-        """
+        """The results of ``function(content, *given)`` for each ``given`` of `arguments`."""
         results: dict[int, Any] = {}
         for _ in range(_SENT_AGAIN + 1):
             if self._sent is None:
@@ -178,7 +168,7 @@ class Calls:
         """Take what is finished. A result may be lost on its way, with its worker."""
         for k, future in futures.items():
             if future.status == "error":
-                self._raise(future.exception())
+                raise_from_worker(future.exception(), self._what)
             if future.status == "finished":
                 with suppress(TimeoutError, CancelledError):
                     results[k] = future.result(timeout=_ARRIVES)
@@ -194,11 +184,19 @@ class Calls:
                 begins = False
         return any(future.status in ("finished", "error") for future in futures.values())
 
-    def _raise(self, error: BaseException) -> None:
-        if isinstance(error, self._killed):
-            raise RuntimeError(
-                f"{self._what}: lost with workers again and again, the last time with "
-                f"{error.last_worker.address}: too little memory there? See the worker's log."
-            ) from error
-        error.add_note(f"This was raised on a worker. {self._what}.")
-        raise error
+
+def raise_from_worker(error: BaseException, what: str) -> NoReturn:
+    """Raise what was raised on a worker while `what` was computed there, or that its workers have died."""
+    killed = imported("distributed", "Work on a cluster", "cluster").KilledWorker
+    if isinstance(error, killed):
+        raise lost(what, error.last_worker.address) from error
+    error.add_note(f"This was raised on a worker. {what}.")
+    raise error
+
+
+def lost(what: str, address: str) -> RuntimeError:
+    """The error for what workers die of again and again."""
+    return RuntimeError(
+        f"{what}: lost with workers again and again, the last time with {address}: too little memory there? "
+        "See the worker's log."
+    )

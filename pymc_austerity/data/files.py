@@ -1,18 +1,21 @@
-"""Files of rows: where they are, whether they are what they were, space for them, and tables beside them."""
+"""Files of rows: where and what they are, space for them, tables beside them, and the folder of a store."""
 
 import errno
+import json
 import mmap
 import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
+from numpy.lib.format import write_array_header_1_0
 from numpy.typing import DTypeLike, NDArray
 
 # Size, time of change in nanoseconds and inode: what changes if a file is written to or replaced.
@@ -82,7 +85,7 @@ def checksum(rows: NDArray[Any], before: int = 0) -> int:
 
 def require_space(folder: Path, wanted: int) -> None:
     """Refuse to begin what the disk of a folder cannot hold, by an `OSError` that names the bytes."""
-    if wanted > _bytes_left(folder):
+    if wanted > shutil.disk_usage(folder).free:
         raise _full(errno.ENOSPC, folder, wanted)
 
 
@@ -111,10 +114,7 @@ def write_all(file: Any, data: NDArray[Any] | bytes, path: Path, wanted: int) ->
 
 @contextmanager
 def named_if_full(path: Path, wanted: int) -> Iterator[None]:
-    """Tell which file and how many bytes are wanted if what is done within fails for want of space.
-
-    The `OSError` has the same `errno`.
-    """
+    """Tell which file and how many bytes are wanted if what is done within fails for want of space."""
     try:
         yield
     except OSError as error:
@@ -123,13 +123,8 @@ def named_if_full(path: Path, wanted: int) -> Iterator[None]:
         raise
 
 
-def _bytes_left(folder: Path) -> int:
-    """Bytes that a user may still write to the disk of a folder."""
-    return shutil.disk_usage(folder).free
-
-
 def _full(number: int, path: Path, wanted: int) -> OSError:
-    left = _bytes_left(path if path.is_dir() else path.parent)
+    left = shutil.disk_usage(path if path.is_dir() else path.parent).free
     limit = ", and there is a limit to the size of files (ulimit -f)" if number == errno.EFBIG else ""
     return OSError(number, f"{path}: {wanted:,} bytes are wanted, {left:,} are left on its disk{limit}")
 
@@ -138,11 +133,7 @@ def _full(number: int, path: Path, wanted: int) -> OSError:
 
 
 def require_scratch(folder: Path | None) -> Path:
-    """The folder for what is computed from rows, which is made if it does not exist.
-
-    A `PermissionError` if it cannot be made, or nothing can be written there; a `ValueError` if there is
-    none.
-    """
+    """The folder for what is computed from rows, which is made if it does not exist."""
     if folder is None:
         raise ValueError("Maps have no folder to write to: RowStore.open(..., scratch='a folder').")
     try:
@@ -186,3 +177,136 @@ class ScratchTable:
     def close(self) -> None:
         """Close the file: nothing more is written, but the map can still be read."""
         self._file.close()
+
+
+# The folder of a store: `store.json`, and a `.npy` file for each array ----------------------------
+
+
+FILE = "store.json"
+_FORMAT = 1
+
+Label = str | int | bool
+
+
+class ArrayLayout(NamedTuple):
+    """One array of a store, or one that was given as a map."""
+
+    file: str  # its name in the folder
+    offset: int  # bytes before the first row
+    dtype: str  # with the byte order
+    shape: tuple[int, ...]  # rows first
+    columns: tuple[str, ...] | None  # names of the columns of a matrix that was stacked
+    crc32: tuple[int | None, ...]  # of each chunk; None for one of a map that has not been read yet
+    labels: tuple[Label, ...] | None  # of the codes 0, 1, ...
+    means: Any  # what was subtracted from a row: a number, a nested tuple, or None
+    sds: Any  # what the rest was divided by
+
+
+def write_layout(
+    folder: Path, n_rows: int, chunk_rows: int, sorted_by: str | None, arrays: Mapping[str, ArrayLayout]
+) -> None:
+    """Write `store.json` into a folder; the last chunk may have fewer rows."""
+    found = {
+        "format": _FORMAT, "n_rows": n_rows, "chunk_rows": chunk_rows, "sorted_by": sorted_by,
+        "arrays": {name: array._asdict() for name, array in arrays.items()},
+    }  # fmt: skip
+    (folder / FILE).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def read_layout(folder: Path) -> tuple[int, dict[str, ArrayLayout]]:
+    """Rows of a chunk, and the arrays, by the `store.json` of a folder."""
+    path = folder / FILE
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} is no row store: it has no {FILE}. RowStore.write makes one.")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["format"] != _FORMAT:
+            raise ValueError(f"its format is {found['format']}, not {_FORMAT}; write the store again")
+        if missing := {"n_rows", "sorted_by"} - set(found):
+            raise KeyError(min(missing))
+        return found["chunk_rows"], {name: _array(fields) for name, fields in found["arrays"].items()}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}.") from error
+
+
+def _array(fields: dict[str, Any]) -> ArrayLayout:
+    """Layout of an array from JSON, which has lists in place of tuples."""
+    known: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()}
+    return ArrayLayout(**known)
+
+
+class NpyFile:
+    """An array that is appended to, with the checksum of each chunk. Its place on disk is reserved first."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], chunk_rows: int) -> None:
+        self.path, self.dtype, self.shape, self._chunk_rows = path, dtype, shape, chunk_rows
+        header = _header(dtype, shape)
+        self.offset, self._size = len(header), file_size(dtype, shape)  # bytes before row 0, and of all
+        self._row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+        self.n_rows = 0  # written so far
+        self.crc32: list[int] = []  # of each chunk that was begun
+        # Without a buffer: what is written is in the hands of the operating system.
+        self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
+        try:
+            reserve(self._file.fileno(), path, self._size)
+            self._file.seek(0)
+            write_all(self._file, header, path, self._size)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Write rows of the same dtype."""
+        rows = np.ascontiguousarray(rows, self.dtype)
+        write_all(self._file, rows, self.path, self._size)
+        start = 0
+        while start < len(rows):
+            within = self.n_rows % self._chunk_rows
+            stop = min(len(rows), start + self._chunk_rows - within)
+            before = self.crc32.pop() if within else 0
+            self.crc32.append(checksum(rows[start:stop], before))
+            self.n_rows += stop - start
+            start = stop
+
+    def go_on(self, crc32: Sequence[int]) -> None:
+        """Go on after whole chunks with these checksums, which an earlier run has written."""
+        self.crc32 = list(crc32)
+        self.n_rows = len(crc32) * self._chunk_rows
+        self._file.seek(self.offset + self.n_rows * self._row_bytes)
+
+    def is_whole(self, number: int, crc32: int) -> bool:
+        """Has the file all rows of the chunk of this number, with this checksum?"""
+        size = self._chunk_rows * self._row_bytes
+        self._file.seek(self.offset + number * size)
+        return checksum(np.frombuffer(self._file.read(size), np.uint8)) == crc32
+
+    def sync(self) -> None:
+        """Wait until the disk has it all."""
+        with named_if_full(self.path, self._size):
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Nothing more is written."""
+        self._file.close()
+
+
+def file_size(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    """Bytes of the whole file of an array."""
+    return len(_header(dtype, shape)) + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+
+
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """The bytes before the first row."""
+    header = BytesIO()
+    write_array_header_1_0(
+        header, {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    )
+    return header.getvalue()
+
+
+def told_column(name: str, columns: Sequence[str] | None, place: Sequence[Any]) -> str:
+    """A column of an array, for messages, by its place; that is empty if rows are numbers."""
+    if not place:
+        return repr(name)
+    told = ", ".join(str(int(i)) for i in place) if columns is None else repr(columns[int(place[0])])
+    return f"Column {told} of {name!r}"

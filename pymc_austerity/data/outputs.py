@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pymc_austerity.data.layout import Label
+from pymc_austerity.data.files import Label
 from pymc_austerity.data.sources import Block, Column, Dtype
 from pymc_austerity.validation import nearest
 
@@ -50,13 +50,10 @@ class Output(NamedTuple):
 
         A value that does not fit, or is no category, is named with its row by a `ValueError`.
         """
-        parts = [
-            block[part] if labels is None else labels.codes(block[part], first_row) for part in self.parts
-        ]
-        parts = [
-            converted(values, self.raw, f"column {part!r}", first_row)
-            for part, values in zip(self.parts, parts, strict=True)
-        ]
+        parts = []
+        for part in self.parts:
+            rows = block[part] if labels is None else labels.codes(block[part], first_row)
+            parts.append(converted(rows, self.raw, f"column {part!r}", first_row))
         return np.stack(parts, axis=1) if self.stacked else parts[0]
 
 
@@ -68,10 +65,7 @@ def plan_outputs(
     standardise: Sequence[str] | None,
     sort_by: str | None,
 ) -> tuple[Output, ...]:
-    """Decide which arrays are written from the columns `found`, or say which column is in the way.
-
-    The other parameters are those of `RowStore.write`.
-    """
+    """Decide which arrays are written from the columns `found`, or say which column is in the way."""
     chosen = _chosen(found, columns)
     dtypes: Mapping[str, OneDtype] = {}
     if dtype is not None:
@@ -81,10 +75,22 @@ def plan_outputs(
     scaled = _names(standardise, "standardise", chosen)
     outputs = {}
     for name, choice in chosen.items():
+        stacked = not isinstance(choice, str)
         parts = (choice,) if isinstance(choice, str) else tuple(choice)
         is_category, standardised = name in labels, name in scaled
-        shape = _row_shape(name, choice, [found[part] for part in parts])
-        final = _natural_dtype(name, [(part, found[part]) for part in parts], is_category)
+        for part in parts:
+            column = found[part]
+            if stacked and column.shape:
+                raise ValueError(
+                    f"columns[{name!r}]: {part!r} has rows of shape {column.shape} and cannot be stacked."
+                )
+            if column.kind == "other" or (column.kind == "text" and not is_category):
+                codes = f"categories=[{name!r}] makes codes of text. " if column.kind == "text" else ""
+                raise ValueError(
+                    f"Column {part!r} ({column.described}) has no numbers. {codes}Leave it out by columns=."
+                )
+        shape = (len(parts),) if stacked else found[parts[0]].shape
+        final = _CODES if is_category else np.result_type(*(found[part].dtype for part in parts))
         if is_category and (shape or standardised):
             raise ValueError(f"categories={name!r}: categories are one column, and are not standardised.")
         if standardised and final.kind != "f":
@@ -100,7 +106,7 @@ def plan_outputs(
                 f"dtype[{name!r}] must be float32 or float64, because it is standardised, got {final}."
             )
         outputs[name] = Output(
-            name, parts, not isinstance(choice, str), shape, _FLOAT if standardised else final, final,
+            name, parts, stacked, shape, _FLOAT if standardised else final, final,
             labels.get(name), standardised,
         )  # fmt: skip
     if sort_by is not None:
@@ -166,28 +172,6 @@ def _labels(given: CategoryChoice | None, known: Mapping[str, Any]) -> dict[str,
     return {name: tuple(labels) for name, labels in given.items()}
 
 
-def _row_shape(name: str, choice: str | Sequence[str], parts: Sequence[Column]) -> tuple[int, ...]:
-    if isinstance(choice, str):
-        return parts[0].shape
-    for part, column in zip(choice, parts, strict=True):
-        if column.shape:
-            raise ValueError(
-                f"columns[{name!r}]: {part!r} has rows of shape {column.shape} and cannot be stacked."
-            )
-    return (len(parts),)
-
-
-def _natural_dtype(name: str, parts: Sequence[tuple[str, Column]], is_category: bool) -> Dtype:
-    """The dtype that holds all parts."""
-    for part, column in parts:
-        if column.kind == "other" or (column.kind == "text" and not is_category):
-            codes = f"categories=[{name!r}] makes codes of text. " if column.kind == "text" else ""
-            raise ValueError(
-                f"Column {part!r} ({column.described}) has no numbers. {codes}Leave it out by columns=."
-            )
-    return _CODES if is_category else np.result_type(*(column.dtype for _, column in parts))
-
-
 class Labels:
     """Labels of one column, and the codes 0, 1, ... of its rows.
 
@@ -207,10 +191,7 @@ class Labels:
             self.known.append(label)
 
     def codes(self, values: NDArray[Any], first_row: int) -> NDArray[np.int64]:
-        """Codes of some rows; `first_row` is the number of the first in the whole source.
-
-        A `ValueError` if a value is missing, no label, or not among those that were given.
-        """
+        """Codes of some rows; `first_row` is the number of the first in the whole source."""
         places, distinct = pd.factorize(values if values.dtype.kind in "biu" else values.astype(object))
         if (places < 0).any():
             row = first_row + int(np.argmax(places < 0))

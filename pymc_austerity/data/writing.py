@@ -5,34 +5,35 @@ interruption. Rows that are sorted are so within each chunk then. The second pas
 standardises.
 """
 
+import errno
 import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data.files import require_space
-from pymc_austerity.data.layout import ArrayLayout, NpyFile, file_size, write_layout
-from pymc_austerity.data.outputs import Labels, Output, converted
-from pymc_austerity.data.partial_folder import (
-    JOURNAL,
-    Entry,
-    begin_journal,
-    emptied,
-    entries_of,
-    partial_folder,
-    publish,
-    require_free,
+from pymc_austerity.data.files import (
+    FILE,
+    ArrayLayout,
+    NpyFile,
+    file_size,
+    require_space,
+    told_column,
+    write_layout,
 )
-from pymc_austerity.data.rows import told_column
+from pymc_austerity.data.outputs import Labels, Output, converted
 from pymc_austerity.data.sources import Block, Source, UnreadableError
 from pymc_austerity.progress import stage, watched
 
+JOURNAL = "journal.jsonl"
+
+# A line of the journal: the first says what is written, the others what is known of a chunk.
+Entry = dict[str, Any]
 Positions = NDArray[np.int64]
 
 # The version of the entries of a journal.
@@ -133,17 +134,13 @@ class StagedArray:
         self._n_told = 0 if self._labels is None else len(self._labels.known)  # labels in the journal
         self._moments = Moments(output.shape) if output.standardised else None
 
-    def open_staged(self, stack: ExitStack) -> None:
-        """Begin the file of the first pass."""
-        self._open(self._staged_path, self.output.raw, stack)
-
-    def open_final(self, stack: ExitStack) -> None:
-        """Begin the file of the second pass."""
-        self.staged = np.load(self._staged_path, mmap_mode="r").view(np.ndarray)
-        self._scale = self._checked_scale()
-        self._open(self._path, self.output.dtype, stack)
-
-    def _open(self, path: Path, dtype: np.dtype[Any], stack: ExitStack) -> None:
+    def open(self, stack: ExitStack, *, is_final: bool) -> None:
+        """Begin the file of the first pass, or of the second."""
+        path, dtype = self._staged_path, self.output.raw
+        if is_final:
+            self.staged = np.load(path, mmap_mode="r").view(np.ndarray)
+            self._scale = self._checked_scale()
+            path, dtype = self._path, self.output.dtype
         self.file = stack.enter_context(closing(NpyFile(path, dtype, self._shape, self._chunk_rows)))
 
     def read(self, block: Block, first_row: int) -> NDArray[Any]:
@@ -253,7 +250,7 @@ def _first_pass(job: Job, folder: Path, arrays: Sequence[StagedArray], earlier: 
     """Write all chunks that an earlier run has not written."""
     with ExitStack() as stack:
         for array in arrays:
-            array.open_staged(stack)
+            array.open(stack, is_final=False)
         whole = _whole(job, arrays, earlier)
         journal = stack.enter_context(begin_journal(folder, job.as_json(), whole))
         for array in arrays:
@@ -298,7 +295,7 @@ def _second_pass(job: Job, arrays: Sequence[StagedArray]) -> None:
     """Write rows in another order, or standardised."""
     with ExitStack() as stack:
         for array in arrays:
-            array.open_final(stack)
+            array.open(stack, is_final=True)
         for place in _places(job, arrays):
             for array in arrays:
                 array.finish(place)
@@ -363,3 +360,124 @@ def _split(keys: NDArray[Any], starts: Positions, stops: Positions) -> Positions
         found = np.searchsorted(keys[starts[run] : stops[run]], pivot, side)  # type: ignore[call-overload]
         middle[run] = starts[run] + found
     return middle
+
+
+# The folder of a store that is written ------------------------------------------------------------
+#
+# A lock keeps other processes out. A journal, one line of JSON for each chunk, tells an interrupted run from
+# what is not ours, and how far it came.
+
+
+def require_free(path: Path, overwrite: bool, mark: str = FILE, kind: str = "row store") -> None:
+    """Refuse to write over what is there; with `overwrite`, over anything of another `kind`.
+
+    The kind is known by a file within, its `mark`.
+    """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to.")
+    if os.path.lexists(path):
+        if not overwrite:
+            raise FileExistsError(f"{path} is there already. overwrite=True replaces a {kind}.")
+        if not (path / mark).is_file():
+            raise FileExistsError(f"{path} is no {kind}, and is not overwritten. Give another path.")
+
+
+def partial_path(path: Path) -> Path:
+    """The folder in which a store is written: `<name>.partial` beside its path."""
+    return path.with_name(path.name + ".partial")
+
+
+@contextmanager
+def partial_folder(path: Path) -> Iterator[Path]:
+    """The folder in which the store of a path is written, held by this process."""
+    folder = partial_path(path)
+    descriptor = _held(folder, path)
+    try:
+        yield folder
+    finally:
+        os.close(descriptor)
+
+
+def _held(folder: Path, path: Path) -> int:
+    """Lock the folder. The lock ends with the process, however it ends."""
+    try:
+        import fcntl  # not before a store is written: Windows has none
+    except ImportError as error:
+        raise ImportError(
+            f"RowStore.write locks the folder of {path}, and Python has no locks of files on this system "
+            f"({error}). Write the store on Linux or macOS, or keep the rows in memory."
+        ) from error
+    while True:
+        folder.mkdir(exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise BlockingIOError(
+                errno.EAGAIN, f"Another process is writing {path}. Wait until it is done"
+            ) from None
+        try:
+            if folder.stat().st_ino == os.fstat(descriptor).st_ino:
+                return descriptor
+        except FileNotFoundError:
+            pass
+        # Whoever held it has given it its name meanwhile.
+        os.close(descriptor)
+
+
+def emptied(folder: Path) -> None:
+    """Delete what an earlier run has left; a `FileExistsError` if something else lies in the folder."""
+    there = sorted(folder.iterdir(), key=lambda path: path.name == JOURNAL)
+    if there and not any(path.name in (JOURNAL, FILE) for path in there):
+        raise FileExistsError(f"{folder} is in the way: no interrupted writing has left it. Rename it.")
+    # The journal goes last: it tells that all else is ours.
+    for path in there:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def publish(folder: Path, path: Path) -> None:
+    """Give the folder its name; a row store that has it is deleted after that."""
+    replaced = "replaced"
+    if os.path.lexists(path):
+        path.rename(folder / replaced)
+    folder.rename(path)
+    shutil.rmtree(path / replaced, ignore_errors=True)
+
+
+def begin_journal(folder: Path, request: Entry, entries: list[Entry]) -> TextIO:
+    """A journal that says what is written, and has the entries of an earlier run that are kept.
+
+    What is appended by `write` is in the file after each line.
+    """
+    journal = (folder / JOURNAL).open("w", encoding="utf-8", buffering=1)
+    journal.writelines(json.dumps(entry) + "\n" for entry in [request, *entries])
+    return journal
+
+
+def entries_of(folder: Path, request: Entry) -> list[Entry]:
+    """What an earlier run has told of its chunks; nothing if there was no such run."""
+    path = folder / JOURNAL
+    if not path.exists():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        # After a power cut the last lines may be cut, or without their content.
+        try:
+            found.append(json.loads(line if line.endswith("\n") else ""))
+        except ValueError:
+            break
+    if not found:
+        return []
+    # As JSON gives it back: lists for tuples.
+    wanted = json.loads(json.dumps(request))
+    for key, value in wanted.items():
+        if found[0].get(key) != value:
+            raise ValueError(
+                f"{folder} was begun with another {key}: {found[0].get(key)}, now {value}. "
+                "Without resume=True it is begun anew."
+            )
+    return found[1:]

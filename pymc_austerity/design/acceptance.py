@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import roots_legendre
 
-from pymc_austerity.design.checks import as_given, check_batch, check_real, in_range, numbers
+from pymc_austerity.design.checks import as_given, check_count, check_real, in_range, numbers
 from pymc_austerity.design.sequential import LawCurves
 from pymc_austerity.target import Array
 
@@ -190,7 +190,10 @@ def decision_errors(
     mu: Array, sigma_l: Array, N: int, batch_size: int, epsilon: float, boundary: float
 ) -> DecisionErrors:
     """`DecisionErrors` of moves (mu, sigma_l), arrays of one length."""
-    batch, n_local = check_batch(batch_size, N)
+    n_local = check_count("N", N, 2, "it is the number of local terms.")
+    batch = check_count("batch_size", batch_size, 2, "one term has no variance to test with.")
+    if batch > n_local:
+        raise ValueError(f"batch_size must be at most N = {n_local}, got {batch}.")
     for name, value in (("epsilon", epsilon), ("boundary", boundary)):
         check_real(name, value, -np.inf, np.inf, "a number")
         in_range(name, value)

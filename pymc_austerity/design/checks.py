@@ -50,15 +50,6 @@ def check_count(name: str, value: Any, least: int, reason: str) -> int:
     return int(value)
 
 
-def check_batch(batch_size: Any, N: Any) -> tuple[int, int]:
-    """The first batch and the number of terms, 2 <= batch_size <= N."""
-    n_local = check_count("N", N, 2, "it is the number of local terms.")
-    batch = check_count("batch_size", batch_size, 2, "one term has no variance to test with.")
-    if batch > n_local:
-        raise ValueError(f"batch_size must be at most N = {n_local}, got {batch}.")
-    return batch, n_local
-
-
 def check_real(name: str, value: Any, low: float, high: float, said: str) -> float:
     """A number strictly between `low` and `high`."""
     if not is_real(value) or not low < value < high:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -19,6 +19,7 @@ BATCH_SIZES = (50, 100, 200, 300, 400, 500, 600, 800, 1000, 1500, 2000, 2500, 50
 EPSILONS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3)
 # By default no test that may take more stages than this.
 _STAGES = 500
+_TERMS = "it is the number of local terms."
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,15 +163,23 @@ def optimal_design(
     Design(epsilon=0.005, batch_size=500, boundary=0.5: worst case error 0.046, data usage 0.95, N=10000)
     """
     tolerance = check_real("tolerance", tolerance, 0.0, 0.5, "between 0 and 0.5")
-    moves, n_local = moves_of(pairs, N)
-    _tell_of_remainders(pairs)
+    if pairs is None and N is None:
+        raise ValueError("N, the number of local terms, must be given where there are no pairs.")
+    moves, n_local = (None, check_count("N", N, 2, _TERMS)) if pairs is None else moves_of(pairs, N)
+    if isinstance(pairs, xr.DataTree) and (name := pairs["log_ratios"].attrs.get("control_variate")):
+        warn(
+            f"The moves are those of a step with control_variate={name}(), and so is the design: give both "
+            f"to the step, AusterityMH(**design, control_variate={name}()). Without it the error is far "
+            "larger."
+        )
     sizes = _default_sizes(n_local) if batch_sizes is None else _usable(batch_sizes, n_local)
     for name, given in (("epsilons", epsilons), ("boundaries", boundaries)):
         if not len(given):
             raise ValueError(f"{name} must not be empty.")
     in_range("epsilon", epsilons)
     in_range("boundary", boundaries)
-    best, nearest = None, None
+    designs = []
+    kind: Literal["average", "worst case"] = "worst case" if moves is None else "average"
     for size, epsilon, boundary in product(sizes, map(float, epsilons), map(float, boundaries)):
         if moves is None:
             tied = operating_characteristics(np.zeros(1), size / n_local, epsilon, boundary)
@@ -178,37 +187,26 @@ def optimal_design(
         else:
             found = decision_errors(*moves, n_local, size, epsilon, boundary)
             error, used = float(np.abs(found.signed).mean()), float(found.data_usage.mean())
-        kind: Literal["average", "worst case"] = "worst case" if moves is None else "average"
-        design = Design(epsilon, size, boundary, error, used, kind, n_local)
-        if error <= tolerance and (best is None or used < best.data_usage):
-            best = design
-        if nearest is None or error < nearest.error:
-            nearest = design
-    if best is None:
+        designs.append(Design(epsilon, size, boundary, error, used, kind, n_local))
+    within = [design for design in designs if design.error <= tolerance]
+    if not within:
         raise ValueError(
             f"No test of the grid has an error of at most tolerance = {tolerance:g}. The smallest is that of "
-            f"{nearest!r}. Allow smaller epsilons, larger batch sizes or a larger tolerance."
+            f"{min(designs, key=lambda design: design.error)!r}. Allow smaller epsilons, larger batch sizes "
+            "or a larger tolerance."
         )
-    return best
+    return min(within, key=lambda design: design.data_usage)
 
 
-def _tell_of_remainders(pairs: Any) -> None:
-    """A design for remainders is given to a step without them all too easily."""
-    name = pairs["log_ratios"].attrs.get("control_variate") if isinstance(pairs, xr.DataTree) else ""
-    if name:
-        warn(
-            f"The moves are those of a step with control_variate={name}(), and so is the design: give both "
-            f"to the step, AusterityMH(**design, control_variate={name}()). Without it the error is far "
-            "larger."
-        )
+class Moves(NamedTuple):
+    """Log ratios of proposed moves, as of `acceptance_error`: all of shape (n_pairs,)."""
+
+    mu: Array
+    sigma_l: Array
 
 
-def moves_of(pairs: Any, N: Any) -> tuple[tuple[Array, Array] | None, int]:
-    """The moves, and the number of terms."""
-    if pairs is None:
-        if N is None:
-            raise ValueError("N, the number of local terms, must be given where there are no pairs.")
-        return None, check_count("N", N, 2, "it is the number of local terms.")
+def moves_of(pairs: Any, N: Any) -> tuple[Moves, int]:
+    """The moves of a DataTree or an object with `mu` and `sigma_l`, and the number of terms."""
     if isinstance(pairs, xr.DataTree):
         if "log_ratios" not in pairs.children:
             raise ValueError(
@@ -232,10 +230,10 @@ def moves_of(pairs: Any, N: Any) -> tuple[tuple[Array, Array] | None, int]:
             raise ValueError("N, the number of local terms, must be given beside mu and sigma_l.")
     else:
         raise ValueError(
-            "pairs must be a DataTree with the group log_ratios, or have the arrays mu and sigma_l, got "
-            f"{type(pairs).__name__}."
+            "pairs must be a DataTree with the group log_ratios, which `pymc_austerity.probe(model, step)` "
+            f"makes, or have the arrays mu and sigma_l, got {type(pairs).__name__}."
         )
-    n_local = check_count("N", N, 2, "it is the number of local terms.")
+    n_local = check_count("N", N, 2, _TERMS)
     mu, sigma_l = numbers("mu", mu).ravel(), numbers("sigma_l", sigma_l).ravel()
     if mu.shape != sigma_l.shape or not mu.size:
         raise ValueError(
@@ -243,7 +241,7 @@ def moves_of(pairs: Any, N: Any) -> tuple[tuple[Array, Array] | None, int]:
         )
     if np.any(sigma_l < 0.0) or np.any(np.isinf(sigma_l)):
         raise ValueError("sigma_l must be finite and not negative; leave out moves that are impossible.")
-    return (mu, sigma_l), n_local
+    return Moves(mu, sigma_l), n_local
 
 
 def _default_sizes(n_local: int) -> list[int]:
@@ -253,14 +251,13 @@ def _default_sizes(n_local: int) -> list[int]:
 
 
 def _usable(batch_sizes: Sequence[int], n_local: int) -> list[int]:
-    for size in batch_sizes:
-        check_count("batch_sizes", size, 2, "one term has no variance to test with.")
-    sizes = [int(size) for size in batch_sizes if size <= n_local]
+    reason = "one term has no variance to test with."
+    sizes = [
+        size for size in (check_count("batch_sizes", s, 2, reason) for s in batch_sizes) if size <= n_local
+    ]
     if not sizes:
         raise ValueError(f"batch_sizes must have one of at most N = {n_local}, got {list(batch_sizes)!r}.")
-    for size in sizes:
-        if math.ceil(n_local / size) > MOST_STAGES:
-            raise ValueError(
-                f"batch_sizes must be at least N / {MOST_STAGES:,} = {n_local / MOST_STAGES:g}, got {size}."
-            )
+    if math.ceil(n_local / min(sizes)) > MOST_STAGES:
+        least = n_local / MOST_STAGES
+        raise ValueError(f"batch_sizes must be at least N / {MOST_STAGES:,} = {least:g}, got {min(sizes)}.")
     return sizes

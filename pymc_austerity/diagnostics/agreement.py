@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pymc_austerity.diagnostics.scalars import ess, mcse, scalars
+from pymc_austerity.diagnostics.result import ess, mcse, scalars
 from pymc_austerity.exceptions import warn
 from pymc_austerity.target import Array
 

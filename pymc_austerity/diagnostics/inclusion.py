@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from pymc_austerity.diagnostics.scalars import SAMPLE, by_label, mcse, posterior_of, scalars
+from pymc_austerity.diagnostics.result import SAMPLE, by_label, mcse, posterior_of, scalars
 from pymc_austerity.proposals.jumps import COUNTS, KINDS
-from pymc_austerity.validation import is_whole
+from pymc_austerity.validation import require_whole
 
 
 class Inclusion(NamedTuple):
@@ -91,8 +91,7 @@ def inclusion(idata: Any, name: str | None = None, *, n_models: int = 10) -> Inc
     11    0.5
     Name: probability, dtype: float64
     """
-    if not is_whole(n_models) or n_models < 1:
-        raise ValueError(f"n_models must be a positive integer, got {n_models!r}.")
+    require_whole(1, n_models=n_models)
     chosen = _indicators(idata) if name is None else name
     draws = scalars(idata, chosen)
     wrong = [label for label, own in draws.items() if not np.all((own == 0.0) | (own == 1.0))]

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from pymc_austerity.validation import nearest
+from pymc_austerity.diagnostics.result import SAMPLE, posterior_of
 
 
 def n_clusters(idata: Any, name: str) -> xr.DataArray:
@@ -41,19 +41,12 @@ def n_clusters(idata: Any, name: str) -> xr.DataArray:
     >>> n_clusters(idata, "z").values
     array([[2, 3]])
     """
-    posterior = idata["posterior"].dataset
-    if name not in posterior:
-        known = [str(variable) for variable in posterior.data_vars]
-        raise ValueError(
-            f"The posterior has no variable {name!r}.{nearest(name, known)} It has {', '.join(known)}."
-        )
-    z = posterior[name].transpose("chain", "draw", ...)
+    z = posterior_of(idata, name)[name].transpose(*SAMPLE, ...)
     if z.dtype.kind not in "iub":
         raise ValueError(f"{name!r} holds numbers of type {z.dtype}; categories are whole numbers.")
     values = np.sort(z.to_numpy().reshape(*z.shape[:2], -1), axis=-1)
     counts = (np.diff(values, axis=-1) != 0).sum(axis=-1) + (values.shape[-1] > 0)
-    coords = {dim: z[dim] for dim in ("chain", "draw")}
-    return xr.DataArray(counts, dims=("chain", "draw"), coords=coords, name=name)
+    return xr.DataArray(counts, dims=SAMPLE, coords={dim: z[dim] for dim in SAMPLE}, name=name)
 
 
 def amari_distance(W: npt.ArrayLike, W0: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -1,22 +1,182 @@
-"""Are batch means near enough to normal for the t-test? The verdict, what it is made from, and its words."""
+"""All log ratios of some moves, and whether means of their batches are normal enough for the t-test."""
 
 from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 from scipy import stats
 from scipy.special import ndtri
 
 from pymc_austerity.design.acceptance import decision_errors
-from pymc_austerity.diagnostics.log_ratios import TOP, log_ratios_of
+from pymc_austerity.exceptions import warn
 from pymc_austerity.target import Array, Mask
-from pymc_austerity.validation import is_real, is_whole
+from pymc_austerity.validation import is_real, is_whole, require_whole
+
+GROUP = "log_ratios"
+# Sizes of the sets of rows whose share of the variance is noted, and how many of the largest terms.
+TOP = (1, 10, 100)
+_N_TOP = 101
+
+
+def from_log_ratios(
+    log_ratios: Sequence[npt.ArrayLike],
+    global_log_ratios: npt.ArrayLike = 0.0,
+    *,
+    batch_size: int = 500,
+    epsilon: float = 0.01,
+    n_batches: int = 500,
+    random_seed: Any = None,
+) -> xr.DataTree:
+    """Summarise all log ratios of some proposed moves, for `normality` and the design of the test.
+
+    `probe` does this for a step and a model. Use this function for log ratios from elsewhere.
+
+    Parameters
+    ----------
+    log_ratios : sequence of array_like of shape (N,)
+        l_i(q_new) - l_i(q) of all N terms, of one move after the other.
+    global_log_ratios : array_like of shape (n_pairs,), default 0.0
+        Of each move: everything else of the log acceptance ratio.
+    batch_size : int >= 2, default 500
+        Terms in a batch, less than N.
+    epsilon : float in [0, 0.5], default 0.01
+        Tolerance of the test, noted for `normality`.
+    n_batches : int >= 3, default 500
+        Batches that are drawn for each move.
+    random_seed : int, sequence of int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    DataTree
+        With the group ``log_ratios``: see `probe`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or moves have different numbers of terms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_austerity.diagnostics import from_log_ratios
+    >>> rng = np.random.default_rng(1)
+    >>> tree = from_log_ratios(rng.normal(1e-5, 1e-3, (5, 20_000)), batch_size=500, random_seed=1)
+    >>> tree["log_ratios"].sd.values.round(5)
+    array([0.00099, 0.00099, 0.001  , 0.001  , 0.00099])
+    """
+    values = [np.asarray(row, dtype=np.float64) for row in log_ratios]
+    if not values or any(row.ndim != 1 or row.shape != values[0].shape for row in values):
+        raise ValueError(
+            "log_ratios must be one or more vectors of one length, got shapes "
+            f"{', '.join(str(row.shape) for row in values) or 'of nothing'}."
+        )
+    check_batches(batch_size, n_batches, len(values[0]))
+    if not is_real(epsilon) or not 0.0 <= epsilon <= 0.5:
+        raise ValueError(f"epsilon must be in [0, 0.5], got {epsilon!r}.")
+    rng = np.random.default_rng(random_seed)
+    rows = [summarise(row, batch_size, n_batches, rng) for row in values]
+    base = np.broadcast_to(np.asarray(global_log_ratios, dtype=np.float64), (len(values),))
+    attrs = {"n_local": len(values[0]), "batch_size": int(batch_size), "epsilon": float(epsilon)}
+    return group_of(rows, base, attrs)
+
+
+def check_batches(batch_size: Any, n_batches: Any, n_local: int) -> None:
+    """Raise `ValueError` naming what is out of its range."""
+    if not is_whole(batch_size) or not 2 <= batch_size < n_local:
+        raise ValueError(
+            f"batch_size must be an integer from 2 to less than the {n_local:,} terms, got {batch_size!r}."
+        )
+    require_whole(3, n_batches=n_batches)
+
+
+def summarise(values: Array, batch_size: int, n_batches: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Summary of the N log ratios of one move. Those that are not finite are counted, and left out."""
+    n_all = len(values)
+    finite = np.isfinite(values)
+    if not np.all(finite):
+        values = values[finite]
+    n = len(values)
+    result: dict[str, Any] = {
+        "n_infinite": n_all - n,
+        "top_share": np.full(len(TOP), math.nan),
+        "top_terms": np.full(min(_N_TOP, n_all), math.nan),
+        "batch_means": np.full(n_batches, math.nan),
+        "batch_t": np.full(n_batches, math.nan),
+    }
+    if n <= batch_size:
+        return {**result, "mean": math.nan, "sd": math.nan, "skewness": math.nan}
+    mean = float(np.mean(values))
+    deviation = values - mean
+    squares = deviation * deviation
+    total = float(np.sum(squares))
+    # What rounding leaves of equal numbers is no variance.
+    if np.sqrt(total / n) <= 1e-12 * float(np.max(np.abs(values))):
+        total, deviation, squares = 0.0, np.zeros(n), np.zeros(n)
+    sd = math.sqrt(total / n)
+    largest = np.sort(np.partition(squares, max(n - _N_TOP, 0))[-min(_N_TOP, n) :])[::-1]
+    result["top_terms"][: len(largest)] = np.sqrt(largest)
+    if total > 0.0:
+        result["top_share"] = np.array([float(np.sum(largest[:k])) / total for k in TOP])
+    for k in range(n_batches):
+        batch = deviation[rng.choice(n, batch_size, replace=False, shuffle=False)]
+        difference, s = float(np.mean(batch)), float(np.std(batch, ddof=1))
+        error = s * math.sqrt((1.0 - (batch_size - 1.0) / (n - 1.0)) / batch_size)
+        result["batch_means"][k] = mean + difference
+        if error > 0.0:
+            result["batch_t"][k] = difference / error
+    skewness = float(np.mean(squares * deviation)) / sd**3 if sd > 0.0 else 0.0
+    return {**result, "mean": mean, "sd": sd, "skewness": skewness}
+
+
+def group_of(rows: Sequence[Mapping[str, Any]], base: npt.ArrayLike, attrs: Mapping[str, Any]) -> xr.DataTree:
+    """The group of several moves; `base` is what the sum of the log ratios of each is added to."""
+    table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    base = np.asarray(base, dtype=np.float64)
+    if np.any(table["n_infinite"]):
+        warn(
+            "Some log ratios are not finite; moments are those of the others. A subsample that misses such a "
+            "term accepts moves that are impossible."
+        )
+    dims = {
+        "top_share": ("pair", "k"),
+        "top_terms": ("pair", "rank"),
+        "batch_means": ("pair", "batch"),
+        "batch_t": ("pair", "batch"),
+    }
+    variables = {name: (dims.get(name, ("pair",)), values) for name, values in table.items()}
+    variables["global"] = (("pair",), base)
+    variables["mu"] = (("pair",), table["mean"] + base / attrs["n_local"])
+    coords = {
+        "pair": np.arange(len(rows)),
+        "k": list(TOP),
+        "rank": np.arange(1, table["top_terms"].shape[1] + 1),
+        "batch": np.arange(table["batch_t"].shape[1]),
+    }
+    dataset = xr.Dataset(variables, coords=coords, attrs=dict(attrs))
+    return xr.DataTree.from_dict({GROUP: dataset})
+
+
+def log_ratios_of(idata: Any) -> xr.Dataset:
+    """The group `log_ratios`; a `ValueError` if there is none."""
+    groups = getattr(idata, "children", {})
+    if GROUP not in groups:
+        raise ValueError(
+            f"There is no group {GROUP} (but {', '.join(groups) or 'no groups'}): give the result of "
+            "probe(model, step), or add it to your own by idata.update(probe(model, step))."
+        )
+    dataset: xr.Dataset = idata[GROUP].to_dataset()
+    return dataset
+
+
+# Are means of batches normal enough? --------------------------------------------------------------
 
 Verdict = Literal["normal enough", "doubtful", "not normal"]
 
@@ -168,52 +328,38 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
     'not normal'
     """
     group = log_ratios_of(idata)
-    n, epsilon, m = _settings(group, batch_size, epsilon)
-    found = _findings(group, n, m, epsilon)
-    reason, rule = reason_for(found), group.attrs.get("rule", "TTest")
-    if rule != "TTest":
-        reason += f" ({group.attrs['step']} decides by {rule}, not by a t-test.)"
-    return Normality(found.verdict, reason, found.table, _quantiles(group))
-
-
-def _settings(group: xr.Dataset, batch_size: Any, epsilon: Any) -> tuple[int, float, int]:
-    """N, epsilon and m, checked."""
     n = int(group.attrs["n_local"])
-    own = float(group.attrs["epsilon"])
     if epsilon is None:
+        own = float(group.attrs["epsilon"])
         epsilon = own if own > 0.0 else _DEFAULT_EPSILON  # NaN is not
     if not is_real(epsilon) or not 0.0 < epsilon <= 0.5:
         raise ValueError(f"epsilon must be in (0, 0.5], got {epsilon!r}. With 0 everything is read.")
     m = int(group.attrs["batch_size"]) if batch_size is None else batch_size
     if not is_whole(m) or not 2 <= m < n:
         raise ValueError(f"batch_size must be an integer from 2 to less than the {n:,} terms, got {m!r}.")
-    return n, float(epsilon), int(m)
+    table, missed, far, infinite = _judged(group, n, m, epsilon)
+    error, near = table["error"].to_numpy(), table["near"].to_numpy()
+    bad = (table["verdict"] == "not normal") & ((near >= _MOST) | infinite)
+    known = error[np.isfinite(error)]
+    # By more than two standard errors of the mean of the moves.
+    spread = float(np.std(known, ddof=1)) / math.sqrt(len(known)) if len(known) > 1 else 0.0
+    least = float(np.mean(known)) - 2.0 * spread if len(known) else math.nan
+    verdict = _verdict(least, epsilon, bool(np.any(infinite)) or float(bad.mean()) >= _SOME)
+    reason, rule = reason_for(verdict, table, missed, far, infinite, epsilon, n, m), group.attrs.get("rule")
+    if rule not in (None, "TTest"):
+        reason += f" ({group.attrs['step']} decides by {rule}, not by a t-test.)"
+    return Normality(verdict, reason, table, _quantiles(group))
 
 
 # What the log ratios tell of every move -----------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Findings:
-    """Summaries of the log ratios of some moves, from which a verdict is made."""
+def _judged(group: xr.Dataset, n: int, m: int, epsilon: float) -> tuple[pd.DataFrame, Mask, Mask, Mask]:
+    """`Normality.table`: errors of a test of m of the n terms that log ratios predict, move by move.
 
-    verdict: Verdict
-    table: pd.DataFrame  # as `Normality.table`
-    missed: Mask  # (moves, len(TOP)): whether batches miss rows that carry much of the variance
-    far: Mask  # (moves,): whether a few rows lie far from the others
-    infinite: Mask  # (moves,): whether some log ratios are not finite
-    epsilon: float
-    n_local: int
-    batch_size: int
-
-    @property
-    def all_equal(self) -> bool:
-        """Whether all log ratios of each move are equal: no row has a share of the variance."""
-        return not bool(self.table["top_1"].notna().any())
-
-
-def _findings(group: xr.Dataset, n: int, m: int, epsilon: float) -> Findings:
-    """Predicted errors of a test of m of the n terms, move by move, and the verdict on all moves."""
+    Also whether batches miss rows that carry much of the variance (moves, len(TOP)), whether a few rows lie
+    far from the others, and whether some log ratios are not finite (moves,).
+    """
     bound = -float(ndtri(epsilon))
     factor = (2.0 * bound**2 + 1.0) * float(stats.norm.pdf(bound)) / (6.0 * math.sqrt(m))
     shift = factor * np.abs(group["skewness"].values)
@@ -241,13 +387,7 @@ def _findings(group: xr.Dataset, n: int, m: int, epsilon: float) -> Findings:
         },
         index=pd.Index(group["pair"].values, name="pair"),
     )
-    bad = alarm | ((error > epsilon) & (near >= _MOST))
-    known = error[np.isfinite(error)]
-    # By more than two standard errors of the mean of the moves.
-    spread = float(np.std(known, ddof=1)) / math.sqrt(len(known)) if len(known) > 1 else 0.0
-    least = float(np.mean(known)) - 2.0 * spread if len(known) else math.nan
-    verdict = _verdict(least, epsilon, bool(np.any(infinite)) or float(bad.mean()) >= _SOME)
-    return Findings(verdict, table, missed, far, infinite, epsilon, n, m)
+    return table, missed, far, infinite
 
 
 def _verdict(error: float, epsilon: float, alarm: bool) -> Verdict:
@@ -256,7 +396,7 @@ def _verdict(error: float, epsilon: float, alarm: bool) -> Verdict:
     return "doubtful" if error > epsilon / 2.0 else "normal enough"
 
 
-def are_missed(top: Array, n: int, m: int) -> np.ndarray:
+def are_missed(top: Array, n: int, m: int) -> Mask:
     """Whether the largest rows carry too much and are missed, for each move and each number of rows."""
     k = np.minimum(np.array(TOP), n)
     z = -ndtri(k / (2.0 * n))
@@ -330,63 +470,68 @@ _OPENINGS: dict[Verdict, str] = {
 }
 
 
-def reason_for(found: Findings) -> str:
-    """One sentence for the verdict, and one for each remark."""
-    causes = "; and ".join(_causes(found))
-    return " ".join([f"{_OPENINGS[found.verdict]}, because {causes}.", *_remarks(found)])
-
-
-def _causes(found: Findings) -> list[str]:
-    """Causes of the verdict, the most serious first; at least one."""
-    table, n, m = found.table, found.n_local, found.batch_size
+def reason_for(
+    verdict: Verdict,
+    table: pd.DataFrame,
+    missed: Mask,
+    far: Mask,
+    infinite: Mask,
+    epsilon: float,
+    n: int,
+    m: int,
+) -> str:
+    """One sentence for the verdict, with its causes, the most serious first; and one for each remark."""
     n_moves, mean_error = len(table), float(table["error"].mean())
     causes = []
-    if found.infinite.any():
+    if infinite.any():
         causes.append(
-            f"in {found.infinite.sum()} of {n_moves} moves some terms are not finite, and a subsample that "
+            f"in {infinite.sum()} of {n_moves} moves some terms are not finite, and a subsample that "
             "misses them accepts what is impossible"
         )
-    if found.verdict == "not normal" and found.missed.any():
-        j = int(np.flatnonzero(found.missed.any(axis=0))[-1])
+    if verdict == "not normal" and missed.any():
+        j = int(np.flatnonzero(missed.any(axis=0))[-1])
         top = TOP[j]
-        share = float(np.median(table[f"top_{top}"][found.missed[:, j]]))
+        share = float(np.median(table[f"top_{top}"][missed[:, j]]))
         rows = f"top {top} of {n:,} rows carry" if top > 1 else f"largest of {n:,} rows carries"
         causes.append(
-            f"the {rows} {100 * share:.0f} % of the variance in {found.missed.any(axis=1).sum()} of "
+            f"the {rows} {100 * share:.0f} % of the variance in {missed.any(axis=1).sum()} of "
             f"{n_moves} moves, and a batch of {m:,} holds {top * m / n:.2g} of them on average"
         )
-    elif found.verdict == "not normal" and found.far.any():
-        worst = table.iloc[np.flatnonzero(found.far)[np.argmax(table["top_10"].to_numpy()[found.far])]]
+    elif verdict == "not normal" and far.any():
+        worst = table.iloc[np.flatnonzero(far)[np.argmax(table["top_10"].to_numpy()[far])]]
         causes.append(
-            f"in {found.far.sum()} of {n_moves} moves a few rows lie far from the others (tail index "
+            f"in {far.sum()} of {n_moves} moves a few rows lie far from the others (tail index "
             f"{worst['tail_index']:.1f}; the top 10 of {n:,} carry {100 * worst['top_10']:.0f} % of the "
             "variance), and batches that miss them decide otherwise"
         )
-    if found.all_equal and not causes:
-        return ["all log ratios of a move are equal, and the test reads on"]
     errs = f"a test of {m:,} terms is predicted to err {mean_error:.2g} more often than it says"
-    if found.verdict == "normal enough":
-        rare = (
-            f"{errs}, in the mean of {n_moves} moves (epsilon is {found.epsilon:g}), and the top 100 of "
-            f"{n:,} rows carry at most {100 * table['top_100'].max():.2g} % of the variance"
-        )
-        return [*causes, rare]
     frequent = (
         f"{errs} in the mean of {n_moves} moves, and {table['error'].max():.2g} in the worst (epsilon is "
-        f"{found.epsilon:g})"
+        f"{epsilon:g})"
     )
-    if not causes:
+    if table["top_1"].isna().all() and not causes:
+        causes = ["all log ratios of a move are equal, and the test reads on"]
+    elif verdict == "normal enough":
+        causes.append(
+            f"{errs}, in the mean of {n_moves} moves (epsilon is {epsilon:g}), and the top 100 of "
+            f"{n:,} rows carry at most {100 * table['top_100'].max():.2g} % of the variance"
+        )
+    elif not causes:
         skewness = table["skewness"].to_numpy()
         most = skewness[np.nanargmax(np.abs(skewness))]
-        return [f"the log ratios are skewed (skewness {most:.2g})", frequent]
-    return [*causes, frequent] if mean_error > found.epsilon else causes
+        causes = [f"the log ratios are skewed (skewness {most:.2g})", frequent]
+    elif mean_error > epsilon:
+        causes.append(frequent)
+    return " ".join(
+        [f"{_OPENINGS[verdict]}, because {'; and '.join(causes)}.", *_remarks(verdict, table, epsilon)]
+    )
 
 
-def _remarks(found: Findings) -> list[str]:
+def _remarks(verdict: Verdict, table: pd.DataFrame, epsilon: float) -> list[str]:
     """What is to be said besides the causes of the verdict."""
-    table, remarks = found.table, []
+    remarks = []
     share_near, tail_index = float(table["near"].mean()), float(table["tail_index"].median())
-    if share_near < _FEW and not found.all_equal:
+    if share_near < _FEW and table["top_1"].notna().any():
         remarks.append(
             f"At most {100 * share_near:.2g} % of the decisions are near enough to the threshold for an "
             "error."
@@ -399,9 +544,9 @@ def _remarks(found: Findings) -> list[str]:
         remarks.append(f"The log ratios have heavy tails (index {tail_index:.1f}).")
     error = float(table["acceptance_error"].abs().mean())
     if np.isfinite(error):
-        begins = "But with" if found.verdict == "normal enough" and error > _LARGE else "With"
+        begins = "But with" if verdict == "normal enough" and error > _LARGE else "With"
         remarks.append(
-            f"{begins} normal batch means too, epsilon = {found.epsilon:g} changes the acceptance "
+            f"{begins} normal batch means too, epsilon = {epsilon:g} changes the acceptance "
             f"probability by {error:.2g}, in the mean of these moves."
         )
     if error > _LARGE:

@@ -41,13 +41,7 @@ def nearest_orthonormal(matrices: np.ndarray) -> np.ndarray:
 
 
 class OrthonormalDensity(Op):
-    """0 for each matrix, and an error if one of them is not orthonormal.
-
-    Parameters
-    ----------
-    label : str
-        Name of the variable, for messages.
-    """
+    """0 for each matrix, and an error if one of them is not orthonormal; `label` names the variable."""
 
     __props__ = ("label",)
 

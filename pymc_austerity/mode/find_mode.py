@@ -22,8 +22,9 @@ from scipy.optimize import minimize
 from pymc_austerity.exceptions import NoNormalApproximationError, UnsuitableError, warn
 from pymc_austerity.mode.newton import CountedDensity, Density, NoMaximumError, are_finite, climb
 from pymc_austerity.mode.search import BlockPosterior, samples_of_rows
-from pymc_austerity.model.factorisation import CHUNK, Factorisation, point_of
-from pymc_austerity.model.factorise import factorise, model_of, value_variables
+from pymc_austerity.model.factorisation import CHUNK, Factorisation, block_of, point_of
+from pymc_austerity.model.factorise import model_of, value_variables
+from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import transformed
@@ -243,12 +244,13 @@ class _GradientPosterior:
         self._fact = fact
         self._point = point
         self.start = np.concatenate([np.ravel(point[n]) for n in fact.var_names]).astype(np.float64)
-        wrt = [fact.graph.values[n] for n in fact.var_names]
-        self._global = fact.compile(_with_gradient(fact.global_graph, wrt), [], mode=mode)
-        self._local = [
-            fact.compile(_with_gradient(term.rows.sum(), wrt), [term.index], mode=mode)
-            for term in fact.locals
-        ]
+        block = block_of(fact)
+
+        def compiled(graph: Variable, index: list[Variable]) -> Any:
+            return fact.compile([graph, *grad(graph, block, disconnected_inputs="ignore")], index, mode=mode)
+
+        self._global = compiled(fact.global_graph, [])
+        self._local = [compiled(term.rows.sum(), [term.index]) for term in fact.locals]
 
     def density(self, positions: Index | None = None) -> Callable[[Vector], tuple[float, Vector]]:
         """The log posterior with the local terms at `positions`, in increasing order, scaled up to all."""
@@ -263,22 +265,16 @@ class _GradientPosterior:
         @np.errstate(all="ignore")
         def at(q: Vector) -> tuple[float, Vector]:
             values = fact.point_values(point_of(fact, q, self._point))
-            total, slope = _flat(self._global(*values, *fact.leaf_values))
+
+            def flat(function: Any, *index: np.ndarray) -> Vector:
+                return np.concatenate([np.ravel(x) for x in function(*values, *index, *fact.leaf_values)])
+
+            total = flat(self._global)  # the log density, then its gradient
             for k, index in chunks:
-                part, part_slope = _flat(self._local[k](*values, np.asarray(index), *fact.leaf_values))
-                total, slope = total + weight * part, slope + weight * part_slope
-            return total, slope
+                total = total + weight * flat(self._local[k], np.asarray(index))
+            return float(total[0]), total[1:]
 
         return at
-
-
-def _with_gradient(density: Variable, wrt: list[Variable]) -> list[Variable]:
-    slopes = grad(density, wrt, disconnected_inputs="ignore")
-    return [density, *slopes]
-
-
-def _flat(outputs: list[Vector]) -> tuple[float, Vector]:
-    return float(outputs[0]), np.concatenate([np.ravel(g) for g in outputs[1:]])
 
 
 def constrained(model: pm.Model, point: PointType) -> dict[str, np.ndarray]:
@@ -303,27 +299,16 @@ def _vanishing_scales(
     The search for the mode led from the vector `start` of a block to q. If it `stalled`, without a maximum,
     the density need not rise in the scale alone: effects go to zero together with their scale.
     """
-    here = log_density(q)
-    found, variables, stop = [], _variables(model), 0
-    for name in fact.var_names:
-        variable, first = variables[name], stop
-        stop += math.prod(fact.graph.values[name].type.shape)
-        if not isinstance(model.rvs_to_transforms[variable], LogTransform):
+    variables, here = _variables(model), log_density(q)
+    found: list[str] = []
+    for place in np.flatnonzero(q - start < math.log(_TINY)):
+        variable = variables[fact.coordinate(int(place))[0]]
+        if variable.name in found or not isinstance(model.rvs_to_transforms[variable], LogTransform):
             continue
-        fallen = [place for place in range(first, stop) if q[place] - start[place] < math.log(_TINY)]
-        if fallen and (stalled or any(_rises(log_density, here, q, place) for place in fallen)):
+        smaller = [q + np.where(np.arange(len(q)) == place, math.log(share), 0.0) for share in _SHARES]
+        if stalled or np.all(np.diff([here, *map(log_density, smaller)]) > 0.0):
             found.append(str(variable.name))
     return found
-
-
-def _rises(log_density: Callable[[Vector], float], here: float, q: Vector, place: int) -> bool:
-    """Does the log density, `here` at q, rise as the scale whose logarithm is q[place] goes to zero?"""
-    heights = [here]
-    for share in _SHARES:
-        smaller = q.copy()
-        smaller[place] += math.log(share)
-        heights.append(log_density(smaller))
-    return bool(np.all(np.diff(heights) > 0.0))
 
 
 def _warn_of_permutations(

@@ -19,7 +19,6 @@ from pymc_austerity import work
 from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import NoNormalApproximationError, SelfCheckError, UnsuitableError, warn
-from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.expansion import expand
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, ModeReport, warn_if_poor
 from pymc_austerity.mode.newton import Maximum, are_finite, flat_direction, maximum_at
@@ -128,11 +127,6 @@ def _normal_fit(
     scale = np.sqrt(np.diag(maximum.precision))
     return ModeFit(
         proxy=QuadraticProxy(mode, posterior.whole_precision(maximum.q, maximum.precision)),
-        expansion=None,
-        exact=NO_ROWS,
-        certificate=None,
-        no_certificate="no bound was looked for",
-        rounding=0.0,
         free=posterior.free,
         whiten=whiten,
         unwhiten=unwhiten,
@@ -143,8 +137,6 @@ def _normal_fit(
             seconds=time.perf_counter() - started,
             n_starts=n_starts,
             n_modes=n_modes,
-            acceptance=np.nan,
-            remainder_sd=np.nan,
         ),
         at=posterior.whole(maximum.q),
     )

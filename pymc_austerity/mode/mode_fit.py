@@ -16,6 +16,7 @@ import numpy.typing as npt
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.exceptions import warn
+from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.model.structure.feature_map import FeatureMap
@@ -52,8 +53,8 @@ class ModeReport(NamedTuple):
     n_starts: int
     n_modes: int
     # Acceptance rate of independent proposals from the fitted distribution, by `draws` draws of it
-    acceptance: float
-    remainder_sd: float  # Standard deviation over these draws of the sum of the sampled remainders
+    acceptance: float = np.nan
+    remainder_sd: float = np.nan  # Standard deviation over these draws of the sum of the sampled remainders
 
     @property
     def is_poor(self) -> bool:
@@ -106,11 +107,6 @@ class ModeFit(NamedTuple):
     """Results of the search; a few arrays of the size of the block."""
 
     proxy: QuadraticProxy  # What proposals are fitted to
-    expansion: Expansion | None  # For a control variate
-    exact: Index  # Rows to evaluate at every step
-    certificate: RemainderCertificate | None  # A bound on the remainders of the other rows
-    no_certificate: str  # The reason why no bound is known, if there is none
-    rounding: float  # What rounding may add to a remainder
     free: npt.NDArray[np.bool_]  # (D,): the d coordinates that were fitted
     # whiten, unwhiten (d, d): of these coordinates, see `QuadraticProxy.factors`. Computed once: another
     # process may use another number of threads, and get other last digits.
@@ -118,6 +114,11 @@ class ModeFit(NamedTuple):
     unwhiten: Matrix
     report: ModeReport
     at: Vector  # (D,): q at which the local terms are expanded, if they are
+    expansion: Expansion | None = None  # For a control variate
+    exact: Index = NO_ROWS  # Rows to evaluate at every step
+    certificate: RemainderCertificate | None = None  # A bound on the remainders of the other rows
+    no_certificate: str = "no bound was looked for"  # The reason why no bound is known, if there is none
+    rounding: float = 0.0  # What rounding may add to a remainder
     # (p, p): whitening and unwhitening of features of the block, if the local terms are expanded in these
     of_features: tuple[Matrix, Matrix] | None = None
 

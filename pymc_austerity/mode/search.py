@@ -239,11 +239,8 @@ class ModeSearch:
 
     def _refuse(self, problem: NoMaximumError | None) -> None:
         assert problem is not None
-        where = (
-            f" along {', '.join(self._posterior.leading(problem.direction))}"
-            if np.any(problem.direction)
-            else ""
-        )
+        leading = self._posterior.leading(problem.direction)
+        where = f" along {', '.join(leading)}" if leading else ""
         raise NoNormalApproximationError(
             f"The posterior has no mode to expand at: {problem.reason}{where}. Data that separate the "
             "responses perfectly, a parameter that the model does not identify, or a scale of a hierarchical "
@@ -252,7 +249,7 @@ class ModeSearch:
             "prior, or remove it; center covariates; put hierarchical scales and what they govern under "
             "Taylor() with proposal=Surrogate(); or use a step without control_variate and with a random "
             "walk, such as AusterityMH().",
-            self._posterior.leading(problem.direction),
+            leading,
         )
 
     def _count_modes(self, ends: list[Maximum]) -> int:
@@ -260,12 +257,10 @@ class ModeSearch:
         mass = np.exp(np.array([m.log_mass for m in ends]) - ends[0].log_mass)
         n_modes = int(np.sum(mass > _SHARE * mass.sum()))
         if n_modes > 1:
-            apart = ends[1].q - ends[0].q
-            worst = np.zeros(len(self._posterior.free))
-            worst[self._posterior.free] = apart * np.sqrt(np.diag(ends[0].precision))
-            where = self._posterior.name_of(int(np.abs(worst).argmax()))
+            apart = (ends[1].q - ends[0].q) * np.sqrt(np.diag(ends[0].precision))
+            where = self._posterior.leading(apart)[0]
             warn(
-                f"The posterior has {n_modes} or more modes: another is {np.abs(worst).max():.3g} standard "
+                f"The posterior has {n_modes} or more modes: another is {np.abs(apart).max():.3g} standard "
                 f"deviations away in {where}, with {mass[1:].sum() / mass.sum():.1%} of the mass. One Taylor "
                 "polynomial and one normal proposal fit only the highest. Remove the symmetry (order the "
                 "components of a mixture), or use a step without control_variate."

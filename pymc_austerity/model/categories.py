@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 from pytensor.graph.basic import Variable
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
 
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 
 
@@ -34,17 +34,15 @@ def number_of_values(model: pm.Model, value: Variable, point: Mapping[str, Any])
         )
     if isinstance(operation, BernoulliRV):
         return 2
-    n_categories = length_of_categories(model, rv, point)
-    if n_categories < 2:
-        raise ValueError(f"The variable {rv.name!r} has {n_categories} category: there is nothing to draw.")
-    return n_categories
+    return length_of_categories(model, rv, point)
 
 
 def length_of_categories(model: pm.Model, rv: Variable, point: Mapping[str, Any]) -> int:
-    """Number of probabilities that a `pm.Categorical` has."""
+    """Number of probabilities that a `pm.Categorical` has, which are two at least."""
     (p,) = rv.owner.op.dist_params(rv.owner)
     (length,) = model.replace_rvs_by_values([p.shape[-1]])
-    function = pytensor.function(
-        model.value_vars, length, mode=INTERPRETED.including("ShapeOpt"), on_unused_input="ignore"
-    )
-    return int(function(**{v.name: point[v.name] for v in model.value_vars}))
+    function = function_of(model.value_vars, length, INTERPRETED.including("ShapeOpt"))
+    n_categories = int(function(*(point[v.name] for v in model.value_vars)))
+    if n_categories < 2:
+        raise ValueError(f"The variable {rv.name!r} has {n_categories} category: there is nothing to draw.")
+    return n_categories

@@ -28,7 +28,6 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, indices_from_subtensor
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
-from pymc_austerity.data.rows import Rows
 from pymc_austerity.distributions.uniform_stiefel import orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError, UnsuitableError
 from pymc_austerity.model.factorisation import CHUNK
@@ -36,7 +35,7 @@ from pymc_austerity.model.graph.checks import array_of, uncast
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph, as_values, raw_terms
 from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE, rebuild
-from pymc_austerity.model.graph.rows_on_disk import on_disk, rows_of
+from pymc_austerity.model.graph.rows_on_disk import on_disk
 from pymc_austerity.model.starting_point import dispersed_points, jittered_point
 from pymc_austerity.progress import stage
 
@@ -137,7 +136,7 @@ def require_sound_rows(graph: LogDensityGraph) -> None:
     `ValueError` names the term, the column, the row and the chunk; or the file and chunk that have changed.
     """
     read = {name: set(ancestors([term])) for name, term in graph.terms.items()}
-    for typed, rows in _rows_on_disk(graph):
+    for typed, rows in graph.on_disk.items():
         names = " and ".join(repr(name) for name, those in read.items() if typed in those)
         stage("checksums", f" of {len(rows):,} rows of {rows.name!r}")
         for number in range(rows.n_chunks):
@@ -155,15 +154,8 @@ def require_sound_rows(graph: LogDensityGraph) -> None:
 def require_some_sound_rows(graph: LogDensityGraph) -> None:
     """Compare some chunks at random with their checksums; the error names the file and chunk."""
     rng = np.random.default_rng()  # others for every chain, whatever its seed
-    for _, rows in _rows_on_disk(graph):
+    for rows in graph.on_disk.values():
         rows.spot_check(rng, _CHUNKS)
-
-
-def _rows_on_disk(graph: LogDensityGraph) -> Iterator[tuple[Variable, Rows]]:
-    for typed in graph.on_disk:
-        rows = rows_of(graph.data[typed])
-        assert rows is not None
-        yield typed, rows
 
 
 # Where a set-up fails -----------------------------------------------------------------------

@@ -17,7 +17,7 @@ from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import FactorisationError, SelfCheckError
-from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_rows
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm, point_of, some_rows, vector_of
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.self_check import jittered
@@ -47,16 +47,9 @@ class ElementTerms:
     compared with the model, at the cost of some evaluations of its log density. `FactorisationError` is
     raised if a term uses a variable in another way than element by element. The message names both.
 
-    Attributes
-    ----------
-    factorisation : Factorisation
-        Without global terms. Its first `n_own` rows are read at every transition.
-    n_own, n_tested : int
-        Rows that are read at every transition, and rows of the populations.
-    first, width : ndarray of int, shape (E,)
-        Where in q the coordinates of each element begin, and how many there are.
-    followed : tuple of str
-        Variables of other steps that say which rows contain an element.
+    The `factorisation` has no global terms. Its first `n_own` rows are read at every transition, the other
+    `n_tested` are the populations. Element e has `width[e]` coordinates of q from `first[e]` on. Variables of
+    other steps that say which rows contain an element are `followed`.
     """
 
     def __init__(
@@ -154,14 +147,10 @@ class ElementTerms:
 
 def _moved(fact: Factorisation, point: PointType, first: int, width: int) -> PointType:
     """A point at which one element has other values."""
-    result, start = dict(point), 0
-    for name in fact.var_names:
-        value = np.array(point[name])
-        own = value.reshape(-1)[max(0, first - start) : max(0, first + width - start)]
-        own[:] = own + 0.1 if value.dtype.kind == "f" else 1 - np.minimum(own, 1)
-        result[name] = value
-        start += value.size
-    return result
+    q = vector_of(fact, point)
+    own = q[first : first + width]
+    own[:] = own + 0.1 if q.dtype.kind == "f" else 1 - np.minimum(own, 1)
+    return point_of(fact, q, point)
 
 
 def _factorised(

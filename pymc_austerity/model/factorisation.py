@@ -8,7 +8,7 @@ sections of Chen, Mansinghka & Ghahramani (section 3.1), found on PyTensor's gra
 """
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -19,12 +19,11 @@ import numpy.typing as npt
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.data.rows import Rows
+from pymc_austerity.data.row_store import Rows
 from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.log_density import LogDensityGraph, as_values, longest
-from pymc_austerity.model.graph.rows_on_disk import rows_of
 from pymc_austerity.target import Array
 
 # Rows that are evaluated at a time when all of them are wanted.
@@ -81,6 +80,9 @@ class Factorisation:
         Whether the local terms are Taylor remainders (`expansion`).
     slab : TensorVariable or None
         Of a block with coefficients that come and go (`model.selection`): the parameters of their prior.
+    field : Field or NoField
+        The hierarchy of the model, found when it is asked for: the vectors that rows of the likelihood look
+        up or multiply by data, and their priors. Or the reason why there is none. Print it to read it.
 
     Examples
     --------
@@ -101,6 +103,10 @@ class Factorisation:
     >>> terms = fact.log_density_terms({"level": 1.0, "slope": 0.3}, [0, 7])  # these two rows, and no others
     >>> terms.shape
     (2,)
+    >>> print(fact.field)
+    Field: rows of 'visits' (2,000) are linear in 2 vectors
+      level  1  Normal
+      slope  1  Normal
     """
 
     graph: LogDensityGraph
@@ -113,6 +119,12 @@ class Factorisation:
     features: Variable | None = None
     is_expanded: bool = False
     slab: Variable | None = None
+    find: Callable[["Factorisation"], Any] | None = None  # The field, of a factorisation made by `factorise`
+
+    @cached_property
+    def field(self) -> Any:
+        """The hierarchy of the model, or the reason why there is none."""
+        return None if self.find is None else self.find(self)
 
     @property
     def n_local(self) -> int:
@@ -142,7 +154,7 @@ class Factorisation:
     @property
     def rows_on_disk(self) -> list[Rows]:
         """The data of the model that are on disk (`stored_data`)."""
-        return [rows for shared in self.graph.data.values() if (rows := rows_of(shared)) is not None]
+        return list(self.graph.on_disk.values())
 
     def longest_term(self, names: Container[str] | None = None) -> tuple[str, int]:
         """Name and length of the longest vector in any of the terms, or of those `names`, local or not."""
@@ -272,8 +284,13 @@ def block_of(factorisation: Factorisation) -> list[Variable]:
 
 def row_operations(factorisation: Factorisation) -> float:
     """Operations of a gradient of all rows, as `work` counts them."""
+    return OF_ELEMENT * pass_operations(factorisation)
+
+
+def pass_operations(factorisation: Factorisation) -> float:
+    """Operations of a pass over all rows: as many as these compute numbers."""
     block = block_of(factorisation)
-    return OF_ELEMENT * sum(term.size * elements([term.rows], block).of_row for term in factorisation.locals)
+    return sum(float(term.size * elements([term.rows], block).of_row) for term in factorisation.locals)
 
 
 def vector_of(factorisation: Factorisation, point: Mapping[str, Any]) -> np.ndarray:

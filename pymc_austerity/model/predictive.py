@@ -19,9 +19,9 @@ from pytensor.graph.traversal import ancestors
 from xarray import DataTree, open_datatree
 
 from pymc_austerity.data.files import named_if_full
-from pymc_austerity.data.partial_folder import require_free
+from pymc_austerity.data.writing import require_free
 from pymc_austerity.extras import imported
-from pymc_austerity.model.factorise import factorise
+from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.graph.rows_on_disk import RowsOnDisk, on_disk
 from pymc_austerity.progress import checked_progressbar, stage, watched
 

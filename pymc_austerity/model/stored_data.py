@@ -8,7 +8,7 @@ import pymc as pm
 import pytensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_austerity.data.rows import Rows
+from pymc_austerity.data.row_store import Rows
 from pymc_austerity.exceptions import RowsOnDiskError
 from pymc_austerity.model.graph.checks import uncast
 from pymc_austerity.model.graph.rewrite import depends_on

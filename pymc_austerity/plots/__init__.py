@@ -1,8 +1,7 @@
 """Plots of what subsampling did, and of what to expect of it; they need the extra `plots`."""
 
 from pymc_austerity.plots.agreement import plot_agreement, plot_risk
-from pymc_austerity.plots.batch_mean_qq import plot_batch_mean_qq
-from pymc_austerity.plots.data_usage import plot_batch_sizes, plot_data_usage
+from pymc_austerity.plots.data_usage import plot_batch_mean_qq, plot_batch_sizes, plot_data_usage
 from pymc_austerity.plots.designs import (
     plot_acceptance_error,
     plot_bound_schematic,

@@ -4,13 +4,14 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import arviz_stats
 import numpy as np
 import xarray as xr
+from arviz_base import rcParams
 
 from pymc_austerity.diagnostics import agreement
 from pymc_austerity.diagnostics.data_usage import terms_read
-from pymc_austerity.diagnostics.samplers import NotRecordedError
-from pymc_austerity.diagnostics.scalars import SAMPLE, scalars
+from pymc_austerity.diagnostics.result import SAMPLE, NotRecordedError, by_label, posterior_of
 from pymc_austerity.plots.style import (
     APPROXIMATE,
     EXACT,
@@ -22,10 +23,9 @@ from pymc_austerity.plots.style import (
     panel_plot,
     panels,
     shown,
-    tidy,
 )
 from pymc_austerity.target import Array
-from pymc_austerity.validation import is_whole
+from pymc_austerity.validation import require_whole
 
 # Mean and standard deviation of each variable.
 Moments = dict[str, tuple[Array, Array]]
@@ -94,14 +94,18 @@ def plot_agreement(
     if len(names) != 2 or names[0] == names[1]:
         raise ValueError(f"names must be two different strings, got {names!r}.")
     panels = Panels(_VISUALS, visuals, plot_collection, backend, pc_kwargs)
-    _refuse_many(exact, var_names)
-    table = agreement(approximate, exact, var_names=var_names)
-    samples = [idata["posterior"].to_dataset() for idata in (approximate, exact)]
-    if var_names is None:
-        var_names = [str(name) for name in samples[1].data_vars if name in samples[0].data_vars]
-    wanted = [var_names] if isinstance(var_names, str) else list(var_names)
-    densities = xr.Dataset({name: _densities([s[name] for s in samples], names) for name in wanted})
+    both = {"approximate": approximate, "exact": exact}
+    samples = [posterior_of(idata, var_names, what=what) for what, idata in both.items()]
+    wanted = [str(name) for name in samples[1] if name in samples[0]]
     n_panels = sum(samples[1][name].isel(dict.fromkeys(SAMPLE, 0)).size for name in wanted)
+    most = rcParams["plot.max_subplots"]
+    if most is not None and n_panels > most:  # before minutes are spent on them
+        raise ValueError(
+            f"That would be {n_panels:,} panels, one for each scalar, but rcParams['plot.max_subplots'] is "
+            f"{most}. Choose variables with var_names=."
+        )
+    table = agreement(approximate, exact, var_names=var_names)
+    densities = xr.Dataset({name: _densities([s[name] for s in samples], names) for name in wanted})
     dims = [d for d in densities.dims if d not in ("model", "plot_axis") and not str(d).endswith(_POINT)]
     panels.lay_out(
         densities,
@@ -115,20 +119,13 @@ def plot_agreement(
     panels.draw("density", optional("arviz_plots").visuals.line_xy, width=1.8)
     panel = densities.isel(model=0, plot_axis=0, drop=True)
     panel = panel.isel({d: 0 for d in panel.dims if str(d).endswith(_POINT)}, drop=True).fillna(0.0)
-    panels.draw_words(panel, _titles(panel, table), 10, ylabel="density")
+    titles = xr.Dataset()
+    for name, one in panel.items():
+        told = [f"{label}\n{_compared(table.loc[label])}" for label in by_label(panel[[name]]).index]
+        titles[name] = one.copy(data=np.array(told, dtype=object).reshape(one.shape))
+    panels.draw_words(panel, titles, 10, ylabel="density")
     panels.draw_legend("model", title="posterior")
     return panels.collection
-
-
-def _refuse_many(exact: Any, var_names: str | Sequence[str] | None) -> None:
-    """Refuse more panels than ArviZ allows, before minutes are spent on them."""
-    most = optional("arviz_base").rcParams["plot.max_subplots"]
-    number = len(scalars(exact, var_names, what="exact"))
-    if most is not None and number > most:
-        raise ValueError(
-            f"That would be {number:,} panels, one for each scalar, but rcParams['plot.max_subplots'] is "
-            f"{most}. Choose variables with var_names=."
-        )
 
 
 def _densities(samples: Sequence[xr.DataArray], names: Sequence[str]) -> xr.DataArray:
@@ -146,7 +143,7 @@ def _kernel_estimate(samples: xr.DataArray) -> xr.DataArray:
     with warnings.catch_warnings():
         # Constants, such as the diagonal of a correlation matrix, have no density: their titles say it.
         warnings.filterwarnings("ignore", message="Your data appears to have a single value")
-        curve: xr.DataArray = optional("arviz_stats").kde(samples.astype(float), dim=list(SAMPLE))
+        curve: xr.DataArray = arviz_stats.kde(samples.astype(float), dim=list(SAMPLE))
     moves = samples.max(SAMPLE) - samples.min(SAMPLE) > 0.0
     return curve.rename({"kde_dim": "point"}).reset_coords(drop=True).where(moves)
 
@@ -160,17 +157,6 @@ def _shares(samples: xr.DataArray, both: Sequence[xr.DataArray]) -> xr.DataArray
     return xr.concat([support.broadcast_like(share), share], dim="plot_axis").assign_coords(
         plot_axis=["x", "y"]
     )
-
-
-def _titles(panel: xr.Dataset, table: Any) -> xr.Dataset:
-    """Title of each panel: the name of the scalar, and its row of `agreement`."""
-    azb, labeller = optional("arviz_base"), optional("arviz_base.labels").BaseLabeller()
-    texts = {name: np.empty(da.shape, dtype=object) for name, da in panel.items()}
-    for name, sel, isel in azb.xarray_sel_iter(panel, skip_dims=set()):
-        label = labeller.make_label_flat(name, sel, isel)
-        row = table.loc[label]
-        texts[name][tuple(isel[d] for d in panel[name].dims)] = f"{label}\n{_compared(row)}"
-    return xr.Dataset({name: panel[name].copy(data=text) for name, text in texts.items()})
 
 
 def _compared(row: Any) -> str:
@@ -249,8 +235,7 @@ def plot_risk(
     """
     if not isinstance(runs, Mapping) or not runs:
         raise ValueError(f"runs must map names to results of pm.sample, got {type(runs).__name__}.")
-    if not is_whole(n_points) or n_points < 2:
-        raise ValueError(f"n_points must be an integer of at least 2, got {n_points!r}.")
+    require_whole(2, n_points=n_points)
     moments, floor = _read_truth(truth, var_names)
     curves = {
         name: risk_curve(idata, moments, n_points, (steps_per_draw or {}).get(name), name)
@@ -275,7 +260,6 @@ def plot_risk(
     axes.set_xlabel("data read by a chain so far, in passes over all N rows")
     axes.set_ylabel("risk: squared error of a posterior mean\nin posterior variances")
     axes.set_title(_HOW_TO_READ, fontsize=9, loc="left")
-    tidy([axes])
     axes.legend(fontsize=9)
     return axes
 
@@ -291,14 +275,9 @@ def risk_curve(
     cost = np.cumsum(_passes(idata, steps_per_draw, name), axis=1).mean(axis=0)
     n_draws = len(cost)
     at = np.unique(np.round(np.geomspace(1, n_draws, min(n_points, n_draws))).astype(int)) - 1
-    posterior = idata["posterior"].to_dataset()
+    posterior = posterior_of(idata, list(moments), what=f"the run {name!r}")
     errors = []
     for variable, (mean, sd) in moments.items():
-        if variable not in posterior:
-            raise ValueError(
-                f"{variable!r} is not in the posterior of the run {name!r}, which has "
-                f"{', '.join(map(repr, posterior.data_vars))}."
-            )
         draws = posterior[variable].transpose(*SAMPLE, ...).values.astype(float)
         if draws.shape[2:] != mean.shape:
             raise ValueError(
@@ -327,35 +306,29 @@ def _passes(idata: Any, steps_per_draw: int | Sequence[int] | None, name: str) -
 
 def _read_truth(truth: Any, var_names: str | Sequence[str] | None) -> tuple[Moments, float | None]:
     """Means and standard deviations; and for draws the risk that their own error amounts to."""
-    wanted = [var_names] if isinstance(var_names, str) else var_names
-    is_run = "posterior" in getattr(truth, "children", {})
-    if not is_run and not (isinstance(truth, Mapping) and truth and not isinstance(truth, xr.DataTree)):
+    floor = None
+    if "posterior" in getattr(truth, "children", {}):
+        draws = posterior_of(truth, var_names, what="truth").astype(float)
+        sds = draws.std(SAMPLE)
+        moments = {str(name): (draws[name].mean(SAMPLE).values, sds[name].values) for name in draws}
+        errors = [np.ravel(risk.values) for risk in ((arviz_stats.mcse(draws) / sds) ** 2).values()]
+        floor = float(np.concatenate(errors).mean())
+    elif isinstance(truth, Mapping) and truth and not isinstance(truth, xr.DataTree):
+        names = list(truth) if var_names is None else [var_names] if isinstance(var_names, str) else var_names
+        if unknown := [name for name in names if name not in truth]:
+            raise ValueError(
+                f"{', '.join(map(repr, unknown))} is not in truth, which has {', '.join(map(repr, truth))}."
+            )
+        moments = {n: (np.asarray(truth[n][0], float), np.asarray(truth[n][1], float)) for n in names}
+    else:
         raise ValueError(
             "truth must be a DataTree with a posterior, or map variables to (mean, sd), got "
             f"{type(truth).__name__}."
         )
-    known = truth["posterior"].to_dataset() if is_run else truth
-    names = list(known) if wanted is None else list(wanted)
-    if unknown := [name for name in names if name not in known]:
-        raise ValueError(
-            f"{', '.join(map(repr, unknown))} is not in truth, which has {', '.join(map(repr, known))}."
-        )
-    if not is_run:
-        moments = {n: (np.asarray(known[n][0], float), np.asarray(known[n][1], float)) for n in names}
-        return _positive(moments), None
-    mcse, moments, floors = optional("arviz_stats").mcse, {}, []
-    for n in names:
-        draws = known[n].transpose(*SAMPLE, ...).astype(float)
-        moments[n] = draws.mean(SAMPLE).values, draws.std(SAMPLE).values
-        floors.append(np.ravel((mcse(draws, sample_dims=list(SAMPLE)) / draws.std(SAMPLE)).values) ** 2)
-    return _positive(moments), float(np.concatenate(floors).mean())
-
-
-def _positive(moments: Moments) -> Moments:
     for name, (mean, sd) in moments.items():
         if mean.shape != sd.shape or not np.isfinite(mean).all() or not (np.isfinite(sd) & (sd > 0.0)).all():
             raise ValueError(
                 f"The truth of {name!r} must be finite means and positive standard deviations of one shape; "
                 "leave out constants with var_names=."
             )
-    return moments
+    return moments, floor

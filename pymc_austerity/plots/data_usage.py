@@ -1,19 +1,22 @@
-"""How much of the data was read: `plot_data_usage` over the draws, `plot_batch_sizes` by size."""
+"""What subsampling did, panel by panel: the data read over the draws, batch sizes, and batch means."""
 
+import textwrap
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy import stats
 
+from pymc_austerity.diagnostics import Normality, normality
 from pymc_austerity.diagnostics.data_usage import n_local
-from pymc_austerity.diagnostics.samplers import aligned
+from pymc_austerity.diagnostics.result import aligned
 from pymc_austerity.plots.style import (
     APPROXIMATE,
     EXACT,
     Panels,
     Visuals,
     colours,
-    few_digits,
     optional,
     panel_plot,
     percent,
@@ -21,7 +24,7 @@ from pymc_austerity.plots.style import (
     shown,
 )
 from pymc_austerity.target import Array
-from pymc_austerity.validation import is_whole
+from pymc_austerity.validation import few_digits, is_real, require_whole
 
 _OVER_DRAWS = ("blocks", "mean", "title", "xlabel", "ylabel", "yscale", "legend")
 _OF_SIZES = ("histogram", "mean", "total", "title", "xlabel", "ylabel", "xscale", "yscale")
@@ -93,8 +96,7 @@ def plot_data_usage(
     >>> dict(pc.data["data_usage"].sizes)
     {'sampler': 1, 'chain': 2, 'plot_axis': 2, 'block': 10}
     """
-    if not is_whole(n_blocks) or n_blocks < 1:
-        raise ValueError(f"n_blocks must be a positive integer, got {n_blocks!r}.")
+    require_whole(1, n_blocks=n_blocks)
     panels = Panels(_OVER_DRAWS, visuals, plot_collection, backend, pc_kwargs)
     azp = optional("arviz_plots")
     stats, names = sampler_statistics(idata, "fraction_used")
@@ -129,22 +131,14 @@ def plot_data_usage(
 
 def _block_means(shares: xr.DataArray, n_blocks: int) -> xr.DataArray:
     """Means over blocks of neighbouring draws (y), and where the blocks lie (x)."""
-    values = shares.values
-    n_draws = values.shape[2]
-    starts = np.linspace(0, n_draws, min(n_blocks, n_draws) + 1).astype(int)[:-1]
-    known = ~np.isnan(values)
-    sums = np.add.reduceat(np.where(known, values, 0.0), starts, axis=2)
-    counts = np.add.reduceat(known.astype(float), starts, axis=2)
-    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-    middle = (starts + np.append(starts[1:], n_draws) + 1) / 2
+    number = np.arange(1, shares.sizes["draw"] + 1)
+    block = (number * min(n_blocks, len(number)) - 1) // len(number)
+    blocks = shares.assign_coords(draw=number, block=("draw", block)).groupby("block")
+    means = blocks.mean()
     # Without a position too, a sampler that recorded nothing is not drawn.
-    middle = np.where(np.isnan(means), np.nan, middle)
-    return xr.DataArray(
-        np.stack([middle, means]),
-        dims=("plot_axis", "sampler", "chain", "block"),
-        coords={"plot_axis": ["x", "y"], "chain": shares["chain"], "sampler": shares["sampler"]},
-        name="data_usage",
-    ).transpose("sampler", "chain", "plot_axis", "block")
+    middle = means.where(means.isnull(), blocks.map(lambda part: part["draw"].mean()))
+    both = xr.concat([middle, means], dim="plot_axis").assign_coords(plot_axis=["x", "y"])
+    return both.rename("data_usage").transpose("sampler", "chain", "plot_axis", "block")
 
 
 def _scale(da: xr.DataArray, target: Any) -> None:
@@ -208,8 +202,7 @@ def plot_batch_sizes(
     >>> pc.get_target("n_used", {"sampler": 0}).get_xscale()
     'log'
     """
-    if not is_whole(bins) or bins < 1:
-        raise ValueError(f"bins must be a positive integer, got {bins!r}.")
+    require_whole(1, bins=bins)
     panels = Panels(_OF_SIZES, visuals, plot_collection, backend, pc_kwargs)
     azp = optional("arviz_plots")
     stats, names = sampler_statistics(idata, "n_used", "fraction_used")
@@ -280,3 +273,123 @@ def _summary(values: Array, total: float) -> str:
         text += f", N = {total:,.0f}"
     empty = np.mean(known == 0.0)
     return text + (f"\n{percent(empty)} of the draws read none" if empty else "")
+
+
+# Are batch means normal? --------------------------------------------------------------------------
+
+
+_VISUALS = ("band", "line", "points", "title", "xlabel", "ylabel", "figure_title")
+_COLUMNS, _PANEL = 5, 2.7
+# Letters of the verdict for each inch of the figure.
+_LETTERS = 11
+
+
+@panel_plot(_VISUALS, dimension="pair")
+def plot_batch_mean_qq(
+    idata: Any,
+    *,
+    band: float = 0.99,
+    visuals: Visuals = None,
+    plot_collection: Any = None,
+    backend: str | None = None,
+    **pc_kwargs: Any,
+) -> Any:
+    """Quantiles of studentised batch means against those of Student's t: one panel for each proposed move.
+
+    Parameters
+    ----------
+    idata : DataTree
+        With the group `log_ratios`, as `probe` or `diagnostics.from_log_ratios` makes it.
+    band : float in (0, 1), default 0.99
+        Probability with which all points of a panel lie in the grey band if the t-test is right.
+    panel_parameters
+
+    Returns
+    -------
+    PlotCollection
+
+    Raises
+    ------
+    ImportError
+        If the libraries of the extra `plots` are not installed.
+    ValueError
+        If `idata` has no such group, or `band` is out of its range.
+
+    Notes
+    -----
+    Figure 7 of Korattikara et al. (2014) as quantile plots, in which tails can be seen: the test
+    decides there. The title is the verdict of `diagnostics.normality`. Points above the line on the right, or
+    below it on the left, are batches that stop the test more often than epsilon says. The band is that of
+    equal local levels: each order statistic stays within the same quantiles of its Beta distribution, chosen
+    by simulation of independent batches.
+
+    *When it fails*: rows so rare that no batch has one of them do not show here.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_austerity.diagnostics import from_log_ratios
+    >>> from pymc_austerity.plots import plot_batch_mean_qq
+    >>> rng = np.random.default_rng(1)
+    >>> idata = from_log_ratios(rng.normal(size=(2, 10_000)), n_batches=100, random_seed=1)
+    >>> pc = plot_batch_mean_qq(idata)
+    >>> pc.viz["figure_title"].item().get_text()[:26]
+    'Batch means are normal eno'
+    """
+    if not is_real(band) or not 0.0 < band < 1.0:
+        raise ValueError(f"band must be in (0, 1), got {band!r}.")
+    panels = Panels(_VISUALS, visuals, plot_collection, backend, pc_kwargs)
+    azp = optional("arviz_plots")
+    found = normality(idata)
+    x, y = found.qq["theoretical"], found.qq["observed"]
+    points = xr.concat([x, y], dim="plot_axis").assign_coords(plot_axis=["x", "y"]).rename("batch_t")
+    pairs = points.sizes["pair"]
+    width = int(_LETTERS * max(6.0, _PANEL * min(pairs, _COLUMNS)))
+    verdict = textwrap.wrap(found.reason, width, break_on_hyphens=False)
+    above = 0.2 * len(verdict)
+    panels.lay_out(
+        points.to_dataset(), ["pair"], pairs, col_wrap=_COLUMNS, panel=(_PANEL, _PANEL), above=above
+    )
+    limits = _band(found, int(idata["log_ratios"].attrs["batch_size"]), band)
+    panels.draw("band", azp.visuals.fill_between_y, data=limits, color="#d9d9d9")
+    diagonal = points.copy()
+    diagonal.loc[{"plot_axis": "y"}] = x
+    panels.draw("line", azp.visuals.line_xy, data=diagonal, color=EXACT, width=1.0)
+    panels.draw("points", azp.visuals.scatter_xy, color=APPROXIMATE, size=8)
+    panel = points.isel(plot_axis=0, quantile=0, drop=True).fillna(0.0)
+    titles = [f"move {k}" for k in range(pairs)]
+    across, up = "quantile of Student's t", "studentised batch mean"
+    panels.draw_words(panel, titles, 10, small=True, xlabel=across, ylabel=up)
+    if panels.shows("figure_title"):
+        panels.collection.add_title("\n".join(verdict), **panels.keywords("figure_title", {"size": 11}))
+    return panels.collection
+
+
+def _band(found: Normality, m: int, band: float) -> xr.DataArray:
+    """Limits around the diagonal for each move, as `fill_between_y` takes them."""
+    x = found.qq["theoretical"].values
+    limits = np.full((len(x), 3, x.shape[1]), np.nan)
+    for move, row in zip(limits, x, strict=True):
+        n = int(np.isfinite(row).sum())
+        if n:
+            orders, tail = stats.beta(np.arange(1, n + 1), np.arange(n, 0, -1)), local_level(n, band)
+            move[:, :n] = row[:n], *(stats.t.ppf(q(tail), m - 1) for q in (orders.ppf, orders.isf))
+    return xr.DataArray(
+        limits,
+        dims=("pair", "kwarg", "quantile"),
+        coords={"pair": found.qq["pair"], "kwarg": ["x", "y_bottom", "y_top"]},
+        name="batch_t",
+    )
+
+
+@lru_cache(maxsize=32)
+def local_level(n: int, band: float, replications: int = 2000) -> float:
+    """Tail probability for each of n order statistics such that all stay within with probability `band`."""
+    rng = np.random.default_rng(0)
+    orders = stats.beta(np.arange(1, n + 1), np.arange(n, 0, -1))
+    # All stay within if the smallest tail probability does.
+    lowest = np.empty(replications)
+    for k in range(replications):
+        sample = np.sort(rng.random(n))
+        lowest[k] = np.minimum(orders.cdf(sample), orders.sf(sample)).min()
+    return float(np.quantile(lowest, 1.0 - band))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,9 @@ from pymc_austerity.acceptance.concentration import (
 )
 from pymc_austerity.design import Design, data_usage, error, optimal_design
 from pymc_austerity.design.acceptance import decision_errors
-from pymc_austerity.design.optimal import moves_of
-from pymc_austerity.plots.style import APPROXIMATE, EXACT, LIMIT, colours, panels, tidy
+from pymc_austerity.design.optimal import Moves, moves_of
+from pymc_austerity.plots.style import APPROXIMATE, EXACT, LIMIT, colours, panels
+from pymc_austerity.target import Array
 from pymc_austerity.validation import is_real
 
 _LINESTYLES = ("-", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
@@ -92,11 +93,11 @@ def plot_acceptance_error(
     >>> axes[1].get_ylabel()
     'subsampled acceptance probability'
     """
-    moves = read_pairs(pairs, N)
-    errors = decision_errors(*moves, batch_size, epsilon, boundary)
+    moves, n_local = moves_of(pairs, N)
+    errors = decision_errors(*moves, n_local, batch_size, epsilon, boundary)
     delta, wrong = errors.signed, errors.absolute
-    worst = float(error(0.0, batch_size / moves.N, epsilon, boundary=boundary))
-    exact = np.exp(np.minimum(moves.N * moves.mu, 0.0))  # probabilities of acceptance
+    worst = float(error(0.0, batch_size / n_local, epsilon, boundary=boundary))
+    exact = np.exp(np.minimum(n_local * moves.mu, 0.0))  # probabilities of acceptance
     axes = panels(ax, 2)
     left, right = axes
     left.axhline(0.0, color=EXACT, linewidth=0.8)
@@ -106,7 +107,7 @@ def plot_acceptance_error(
         left.axhline(sign * worst, color=EXACT, linestyle="--", label="worst case" if sign > 0.0 else None)
     left.set_ylim(-1.7 * worst, 1.7 * worst) if worst > 0.0 else None
     left.set_ylabel("error in the acceptance probability")
-    left.set_title(f"m = {batch_size:,} of N = {moves.N:,}, $\\epsilon$ = {epsilon:g}", fontsize=11)
+    left.set_title(f"m = {batch_size:,} of N = {n_local:,}, $\\epsilon$ = {epsilon:g}", fontsize=11)
     left.legend(fontsize=9, loc="upper left", ncols=3, columnspacing=1.0, handletextpad=0.4)
     right.plot([0.0, 1.0], [0.0, 1.0], color=EXACT, linestyle="--", linewidth=1.0, label="no error")
     right.plot(exact, exact + delta, "o", color=APPROXIMATE, markerfacecolor="none", label="proposed moves")
@@ -117,7 +118,6 @@ def plot_acceptance_error(
     for panel in axes:
         panel.set_xlabel("exact acceptance probability, $P_a$")
         panel.set_xlim(-0.03, 1.03)
-    tidy(axes)
     return np.array(axes, dtype=object)
 
 
@@ -190,7 +190,6 @@ def plot_design_curves(
         panel.set_ylabel(name)
         panel.set_ylim(bottom=0.0)
     axes[0].set_title(f"first batch {100 * pi_1:g} % of N; dashed: worst case", fontsize=11)
-    tidy(axes)
     axes[0].legend(fontsize=9)
     return np.array(axes, dtype=object)
 
@@ -263,24 +262,32 @@ def plot_test_designs(
     >>> [line.get_label() for line in axes[1].lines]
     ['average design', 'm = 600', 'worst-case design']
     """
-    train, test = _split(pairs, test_pairs, N)
+    train, n_local = moves_of(pairs, N)
+    if test_pairs is not None:
+        test, other = moves_of(test_pairs, N)
+        if other != n_local:
+            raise ValueError(f"pairs and test_pairs must have one N, got {n_local} and {other}.")
+    elif len(train.mu) < 2:
+        raise ValueError(f"pairs must be at least two moves to hold one out, got {len(train.mu)}.")
+    else:
+        train, test = (Moves(train.mu[k::2], train.sigma_l[k::2]) for k in (0, 1))
     targets = np.sort(np.asarray(list(tolerances), dtype=float))
     if not len(targets):
         raise ValueError("tolerances must be at least one number, got none.")
     shapes = tuple(boundaries)
     ways: dict[str, Callable[[float], Design]] = {
-        "average design": lambda t: optimal_design(train, t, N=train.N, boundaries=shapes),
+        "average design": lambda t: optimal_design(train, t, N=n_local, boundaries=shapes),
         f"m = {batch_size:,}": lambda t: optimal_design(
-            train, t, N=train.N, batch_sizes=(batch_size,), boundaries=shapes
+            train, t, N=n_local, batch_sizes=(batch_size,), boundaries=shapes
         ),
-        "worst-case design": lambda t: optimal_design(None, t, N=train.N, boundaries=shapes),
+        "worst-case design": lambda t: optimal_design(None, t, N=n_local, boundaries=shapes),
     }
     axes = panels(ax, 2)
     axes[0].plot(targets, targets, color=EXACT, linestyle="--", linewidth=1.0, label="target")
     looks = zip(("o", "^", "s"), (APPROXIMATE, "#e9a03b", LIMIT), strict=True)
     for (name, design), (marker, colour) in zip(ways.items(), looks, strict=True):
         designs = [design(float(t)) for t in targets]
-        found = [decision_errors(*test, d["batch_size"], d["epsilon"], d["boundary"]) for d in designs]
+        found = [decision_errors(*test, n_local, **d) for d in designs]
         style = {"color": colour, "marker": marker, "markerfacecolor": "none", "label": name}
         axes[0].plot(targets, [float(np.abs(errors.signed).mean()) for errors in found], **style)
         axes[1].plot(targets, [100.0 * float(errors.data_usage.mean()) for errors in found], **style)
@@ -289,44 +296,12 @@ def plot_test_designs(
         panel.set_xlabel("target error in the acceptance probability")
     axes[0].set_yscale("log")
     axes[0].set_ylabel("mean |$\\Delta$| of test moves")
-    axes[0].set_title(f"designed on {len(train.mu)} moves, N = {train.N:,}", fontsize=11)
+    axes[0].set_title(f"designed on {len(train.mu)} moves, N = {n_local:,}", fontsize=11)
     axes[1].set_ylabel("expected data read (% of N)")
     axes[1].set_ylim(bottom=0.0)
     axes[1].set_title(f"judged on {len(test.mu)} other moves", fontsize=11)
-    tidy(axes)
     axes[0].legend(fontsize=9)
     return np.array(axes, dtype=object)
-
-
-def _split(pairs: Any, test_pairs: Any, N: int | None) -> tuple[Pairs, Pairs]:
-    """Moves to design on, and others to judge on."""
-    train = read_pairs(pairs, N)
-    if test_pairs is not None:
-        test = read_pairs(test_pairs, N)
-        if test.N != train.N:
-            raise ValueError(f"pairs and test_pairs must have one N, got {train.N} and {test.N}.")
-        return train, test
-    if len(train.mu) < 2:
-        raise ValueError(f"pairs must be at least two moves to hold one out, got {len(train.mu)}.")
-    one, other = (Pairs(train.mu[k::2], train.sigma_l[k::2], train.N) for k in (0, 1))
-    return one, other
-
-
-class Pairs(NamedTuple):
-    """Log ratios of proposed moves."""
-
-    mu: npt.NDArray[np.float64]  # (n_pairs,): log acceptance ratio for each term
-    sigma_l: npt.NDArray[np.float64]  # (n_pairs,): standard deviation of the terms (divisor N)
-    N: int
-
-
-def read_pairs(pairs: Any, N: int | None) -> Pairs:
-    """Read a DataTree with the group `log_ratios`, or an object with `mu` and `sigma_l`."""
-    if pairs is None:
-        raise ValueError("pairs must be given: `pymc_austerity.probe(model, step)` collects them.")
-    moves, n_local = moves_of(pairs, N)
-    assert moves is not None
-    return Pairs(*moves, n_local)
 
 
 def plot_bound_schematic(
@@ -390,15 +365,14 @@ def plot_bound_schematic(
             f"log_ratios must be at least two finite numbers, got an array of shape {values.shape} with "
             f"{int(np.sum(~np.isfinite(values)))} that are not finite."
         )
-    run = decide(rng.permutation(values), psi, rule)
+    means, ends, radii, accepted = decide(rng.permutation(values), psi, rule)
     (axes,) = panels(ax, 1)
-    n, t = len(values), np.arange(1, run.ends[-1] + 1)
-    ends, radii = np.array(run.ends), np.array(run.radii)
-    at = run.means[ends - 1]
+    n, t = len(values), np.arange(1, ends[-1] + 1)
+    at = means[ends - 1]
     axes.fill_between(ends, at - radii, at + radii, color=APPROXIMATE, alpha=0.12, linewidth=0)
     axes.axhline(psi, color=LIMIT, linestyle="--", label="threshold $\\psi$")
     axes.axhline(values.mean(), color=EXACT, linestyle=":", label="mean of all $N$ terms")
-    axes.plot(t, run.means[: len(t)], color=APPROXIMATE, linewidth=1.2, label="mean of the first $t$ terms")
+    axes.plot(t, means[: len(t)], color=APPROXIMATE, linewidth=1.2, label="mean of the first $t$ terms")
     axes.errorbar(
         ends, at, radii, fmt="o", color=APPROXIMATE, markersize=3.5, capsize=3, label="bound $\\pm c_t$"
     )
@@ -411,24 +385,20 @@ def plot_bound_schematic(
     axes.set_xlim(max(0.8, ends[-1] / (2.5 * _LATE)), 1.25 * n)
     axes.set_xlabel("terms read, $t$")
     axes.set_ylabel("log ratio of a term")
-    done = "accepted" if run.accepted else "rejected"
+    done = "accepted" if accepted else "rejected"
     axes.set_title(f"{done} after {ends[-1]:,} of {n:,} terms")
-    tidy([axes])
     axes.legend(loc="upper right", framealpha=0.95, fontsize=9)
     return axes
 
 
-class Decision(NamedTuple):
-    """One decision, look by look."""
+def decide(
+    values: Array, psi: float, rule: Concentration
+) -> tuple[Array, npt.NDArray[np.int64], Array, bool]:
+    """Let the rule read `values` in their order, up to the look that decides.
 
-    means: npt.NDArray[np.float64]  # (N,): of the first 1, 2, ... terms.
-    ends: Sequence[int]  # terms read at each look, up to that which decided
-    radii: Sequence[float]  # half the width of the interval at each look; 0 once all is read
-    accepted: bool
-
-
-def decide(values: npt.NDArray[np.float64], psi: float, rule: Concentration) -> Decision:
-    """Let the rule read `values` in their order."""
+    The means of the first 1, 2, ... terms (N,); terms read at each look, and half the width of its interval,
+    0 once all is read; and whether the move was accepted.
+    """
     n, width = len(values), float(np.ptp(values))
     schedule, functions = rule.bind(n), rule.functions
     means = np.cumsum(values) / np.arange(1, n + 1)
@@ -447,5 +417,5 @@ def decide(values: npt.NDArray[np.float64], psi: float, rule: Concentration) -> 
         )
         if functions.decide(schedule, stage, sample, psi, width):
             accepted = bool(functions.accept(schedule, sample, psi, np.random.default_rng(0)))
-            return Decision(means, ends, radii, accepted)
+            return means, np.array(ends), np.array(radii), accepted
     raise AssertionError("a rule stops at N")

@@ -50,14 +50,14 @@ def looks(choices: Sequence[str], n: int) -> list[str]:
 def panels(ax: Any, n: int) -> list[Any]:
     """`n` axes: those of the user, or of a new figure, side by side."""
     if ax is None:
-        _, axes = optional("matplotlib.pyplot").subplots(
-            1, n, figsize=(5.2 * n if n > 1 else 6.4, 4.0), layout="constrained", squeeze=False
+        _, ax = optional("matplotlib.pyplot").subplots(
+            1, n, figsize=(5.2 * n if n > 1 else 6.4, 4.0), layout="constrained"
         )
-        return list(axes[0])
-    given = list(np.ravel(np.asarray(ax, dtype=object)))
-    if len(given) != n:
-        raise ValueError(f"ax must be {n} matplotlib axes, got {len(given)}.")
-    return given
+    axes = list(np.ravel(np.asarray(ax, dtype=object)))
+    if len(axes) != n:
+        raise ValueError(f"ax must be {n} matplotlib axes, got {len(axes)}.")
+    tidy(axes)
+    return axes
 
 
 def tidy(axes: Sequence[Any]) -> None:
@@ -73,11 +73,6 @@ def shown(name: str) -> str:
     text = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 4]} ..."
     # Labels that begin with an underscore are left out of legends.
     return (f" {text}" if text.startswith("_") else text).replace("$", "\\$")
-
-
-def few_digits(value: float) -> str:
-    """A number for a title: thousands grouped, no more digits than can be read."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def percent(share: float) -> str:

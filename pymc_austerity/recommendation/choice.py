@@ -1,7 +1,8 @@
-"""Which step the evidence speaks for, in the order of the docstring of `recommend`; nothing is compiled."""
+"""What `recommend` finds out about a block of variables, and which step the evidence speaks for."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.acceptance import Exact, TTest
-from pymc_austerity.control_variates.taylor import LARGEST_SECOND_ORDER, Taylor
+from pymc_austerity.control_variates.taylor import LARGEST_SECOND_ORDER, ManyDimensionsError, Taylor
 from pymc_austerity.exceptions import (
     FactorisationError,
     NoNormalApproximationError,
@@ -21,34 +22,179 @@ from pymc_austerity.exceptions import (
     UnsuitableError,
 )
 from pymc_austerity.mode.fields.field_model import FieldModel
+from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.mode.remainders import Departures
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.graph.log_density import raw_terms, typed_log_density
 from pymc_austerity.model.plates.crossed import Plates
-from pymc_austerity.model.plates.gathers import largest_gather
+from pymc_austerity.model.plates.gathers import NoPlate, largest_gather
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.surrogate import Surrogate
-from pymc_austerity.recommendation.evidence import (
-    Asked,
-    Evidence,
-    as_clause,
-    first_sentence,
-    fits_normal,
-    why_not_normal,
-)
 from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedPlan, with_all_rows_of_groups
+from pymc_austerity.step_methods.metropolis.crossed_plan import (
+    CrossedPlan,
+    plan_groups,
+    with_all_rows_of_groups,
+)
 from pymc_austerity.step_methods.metropolis.field_plan import FieldPlan
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
-from pymc_austerity.step_methods.metropolis.options import BATCH_OF_REMAINDERS, checked_options
-from pymc_austerity.step_methods.metropolis.plan import factorised, plan_metropolis, survey
+from pymc_austerity.step_methods.metropolis.options import (
+    BATCH_OF_REMAINDERS,
+    MetropolisOptions,
+    checked_options,
+)
+from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Survey, factorised, plan_metropolis, survey
 from pymc_austerity.step_methods.metropolis.plate_plan import MOST_BOUNDED, PlatePlan, PlateRecipe
+from pymc_austerity.step_methods.metropolis.plate_search import plate_for
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
-from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
+from pymc_austerity.step_methods.metropolis.tuna_plan import (
+    EXACT,
+    TAYLOR,
+    NoBoundError,
+    TunaRecipe,
+    checked_tuna_options,
+    plan_tuna,
+    scratch_folder,
+)
 from pymc_austerity.step_methods.recommendation import Recommendation
+from pymc_austerity.work import DEFAULT_BUDGET
+
+# What independent draws of the fitted distribution need: an acceptance rate, and how sums of remainders vary.
+_ACCEPTANCE, _SPREAD = 0.2, 3.0
+# A surrogate follows any prior, but accepts by the remainders alone.
+_SURROGATE_SPREAD = 1.0
+# Above this share of the rows a `TunaMH` is not worth it.
+MOST_ROWS = 0.25
+
+
+class Asked(NamedTuple):
+    """What a step is wanted for: a model, its variables to update together, and where a chain starts."""
+
+    model: pm.Model
+    block: list[Variable]
+    point: PointType
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Results of the search for a step, in this order; all after the first that fails are None."""
+
+    factorisation: Factorisation | None = None  # the local terms,
+    survey: Survey | None = None  # and the mode,
+    plan: BlockPlan[TunaRecipe] | None = None  # and bounds on the remainders, if the normal distribution fits
+    unsuitable: UnsuitableError | None = None  # why the model has no local terms or no mode
+    no_bound: NoBoundError | SetUpBudgetError | None = None  # why there are no bounds
+    certificate: str = "not looked for"  # which bounds are known, in words
+    # Sweeps over a plate or field, tried out; nothing else is looked for then
+    plates: PlatePlan | CrossedPlan | FieldPlan | None = None
+    no_plate: str = ""  # why effects of many groups are no plate, if there are some
+    budget: float = DEFAULT_BUDGET  # `set_up_budget`
+
+    @property
+    def report(self) -> ModeReport | None:
+        """Report on the fitted mode; None if there is none."""
+        if self.survey is None or self.survey.found is None:
+            return None
+        return self.survey.found.mode_fit.report
+
+    @property
+    def has_many_dimensions(self) -> bool:
+        """Is an expansion refused, because there are too many?"""
+        return isinstance(self.unsuitable, ManyDimensionsError)
+
+    @property
+    def is_hierarchical(self) -> bool:
+        """Whether the block needs a surrogate: some of its variables are in no local term, or in features."""
+        return self.survey is not None and isinstance(self.survey.proposal, Surrogate)
+
+
+def options_of(asked: Asked, budget: float) -> MetropolisOptions:
+    """Options of a `TunaMH` that draws few rows."""
+    return checked_options(
+        asked.block,
+        EXACT,
+        control_variate=TAYLOR,
+        model=asked.model,
+        set_up_budget=budget,
+        **checked_tuna_options(switch_above=MOST_ROWS),
+    )
+
+
+def gather(asked: Asked, budget: float = DEFAULT_BUDGET) -> Evidence:
+    """Find local terms, mode and bounds for a `TunaMH`; only sweeps over a plate are compiled and tried."""
+    options, point = options_of(asked, budget), asked.point
+    fact, no_plate = None, ""
+    try:
+        fact = factorised(options, point)
+        scratch_folder(fact)  # an error before a long search
+        plate = plate_for(options, fact, point)
+        if isinstance(plate, Plates | FieldModel):
+            plates = plan_groups(options, point, found=plate)
+            return Evidence(fact, plates=plates, certificate=plates.recipe.certificate, budget=budget)
+        no_plate = str(plate) if isinstance(plate, NoPlate) else ""
+        surveyed = survey(options, point, certify=False, factorisation=fact)
+    except UnsuitableError as error:
+        return Evidence(fact, unsuitable=error, no_plate=no_plate, budget=budget)
+    evidence = Evidence(fact, surveyed, no_plate=no_plate, budget=budget)
+    if why_not_normal(evidence) is not None:
+        return evidence
+    try:
+        plan = plan_tuna(options, point, surveyed=surveyed)
+    except (NoBoundError, SetUpBudgetError) as error:
+        certificate = f"none: {first_sentence(error.reason)}"
+        return replace(evidence, no_bound=error, certificate=certificate)
+    return replace(evidence, plan=plan, certificate=plan.recipe.certificate)
+
+
+def why_not_normal(evidence: Evidence) -> str | None:
+    """Why a step that is fitted to the mode would not work, or would mix slowly; None if it would do well."""
+    if evidence.has_many_dimensions:
+        fact = evidence.factorisation
+        n_dim = 0 if fact is None else len(vector_of(fact, fact.graph.point))
+        return f"There are {n_dim:,} dimensions, and {LARGEST_SECOND_ORDER} at most are moved all at once"
+    if evidence.unsuitable is not None:
+        return str(evidence.unsuitable)
+    report = evidence.report
+    assert report is not None
+    if report.n_modes > 1:
+        return (
+            f"{report.n_modes} modes were found, and a step that is fitted to one of them stays there unseen"
+        )
+    spread = f"its log density is off by {report.remainder_sd:.2g}"
+    if fits_normal(report.acceptance, report.remainder_sd, is_hierarchical=evidence.is_hierarchical):
+        return None
+    if evidence.is_hierarchical:
+        return f"The likelihood is far from its Taylor polynomial: {spread}"
+    return (
+        "The posterior is far from the normal distribution at its mode: independent draws would be "
+        f"accepted at a rate of about {report.acceptance:.2f}, and {spread}"
+    )
+
+
+def fits_normal(acceptance: float, spread: float, *, is_hierarchical: bool) -> bool:
+    """Would a step that is fitted to the mode do well?"""
+    if is_hierarchical:
+        return spread < _SURROGATE_SPREAD
+    return acceptance >= _ACCEPTANCE and spread < _SPREAD
+
+
+def first_sentence(message: str) -> str:
+    """The first sentence of an error: the fault, without what to do about it."""
+    return re.split(r"(?<!\.)\. ", message)[0].rstrip(".")
+
+
+def as_clause(reason: str) -> str:
+    """A sentence without a capital letter, unless it begins with a name."""
+    first = reason.split(" ")[0]
+    is_word = first.isalpha() and first[0].isupper() and first[1:].islower()
+    return (reason[0].lower() + reason[1:] if is_word or first == "A" else reason).rstrip(".")
+
+
+# The choice, in the order of the docstring of `recommend`; nothing is compiled --------------------
+
 
 _EXACT = "exact: the posterior is the stationary distribution, up to rounding"
 _COMPARED = f"{_EXACT}; every row that is drawn is compared with its bound"
@@ -101,22 +247,19 @@ def choose(evidence: Evidence, asked: Asked, *, approximate: bool) -> Choice:
         return found._replace(why=found.why._replace(reason=reason, otherwise=f"{error.remedy}."))
 
 
-class Costly(NamedTuple):
-    """Why exact decisions would need many rows, and what would help."""
-
-    reason: str
-    remedy: str
+# Why exact decisions would need many rows, and what would help.
+Costly = tuple[str, str]
 
 
 def why_costly(evidence: Evidence, model: pm.Model) -> Costly | None:
-    """Why `TunaMH` cannot be used, or would draw too many rows; None if it draws few."""
+    """Why `TunaMH` cannot be used, or would draw too many rows, and what would help; None if it draws few."""
     plan = evidence.plan
     if plan is None:
         assert evidence.no_bound is not None
         if isinstance(evidence.no_bound, SetUpBudgetError):
             reason, remedy = evidence.no_bound.reason, evidence.no_bound.remedy
-            return Costly(reason[0].lower() + reason[1:], f"{remedy}.")
-        return Costly(
+            return reason[0].lower() + reason[1:], f"{remedy}."
+        return (
             f"no bound is known for all Taylor remainders: {first_sentence(evidence.no_bound.reason)}",
             f"{without_a_bound(evidence.no_bound.in_the_way, model)}. TunaMH(curvature=...), with a bound of "
             "your own for terms with one linear predictor, reads few and is exact.",
@@ -125,7 +268,7 @@ def why_costly(evidence: Evidence, model: pm.Model) -> Costly | None:
         return None
     assert evidence.factorisation is not None
     prediction = plan.recipe.prediction
-    return Costly(
+    return (
         f"TunaMH would draw about {few_digits(prediction.terms)} of {evidence.factorisation.n_rows:,} rows "
         "for a transition, more than a quarter",
         too_many_rows(prediction.total),
@@ -199,10 +342,10 @@ def _approximately(evidence: Evidence, costly: Costly, blank: Recommendation, as
     plan = plan_metropolis(options, point, surveyed=surveyed)
     why = blank._replace(
         step="AusterityMH(control_variate=Taylor())",
-        reason=f"approximate=True was given, and {costly.reason}",
+        reason=f"approximate=True was given, and {costly[0]}",
         rows=float(len(plan.recipe.exact_rows) + BATCH_OF_REMAINDERS),
         guarantee=f"none: the estimated probability of a wrong decision is below epsilon, {_EPSILON}",
-        otherwise=f"recommend() gives the exact test on all rows. {costly.remedy}",
+        otherwise=f"recommend() gives the exact test on all rows. {costly[1]}",
     )
     return Choice(why, lambda: AusterityMH.from_plan(plan, point), is_exact=False)
 
@@ -229,11 +372,11 @@ def _of_all_rows(evidence: Evidence, costly: Costly, blank: Recommendation, aske
     plan = plan_metropolis(options, point, surveyed=surveyed)
     otherwise = (
         "recommend(approximate=True) gives AusterityMH, which reads some 150 rows for a transition, with a "
-        f"small error that is not bounded. {costly.remedy}"
+        f"small error that is not bounded. {costly[1]}"
     )
     why = blank._replace(
         step=f"MetropolisHastings({written})",
-        reason=f"the normal distribution at the mode fits, but {costly.reason}",
+        reason=f"the normal distribution at the mode fits, but {costly[0]}",
         rows=float(surveyed.factorisation.n_rows),
         otherwise=f"{otherwise} And {_no_plate(evidence)}." if evidence.no_plate else otherwise,
     )

@@ -27,14 +27,18 @@ from pymc_austerity.model.starting_point import initial_point
 from pymc_austerity.progress import stage, watched
 from pymc_austerity.recommendation.choice import (
     NUTS,
+    Asked,
     Choice,
+    Evidence,
+    as_clause,
     blank_record,
     by_nuts,
     choose,
+    gather,
     of_plate,
+    options_of,
     why_no_gradient,
 )
-from pymc_austerity.recommendation.evidence import Asked, Evidence, as_clause, gather, options_of
 from pymc_austerity.step_methods.messages import few_digits, refuse_discrete
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, warn_of_poor_mixing

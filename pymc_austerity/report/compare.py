@@ -2,34 +2,49 @@
 
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
+from pymc.step_methods.compound import BlockedStep
+from pytensor.graph.basic import Variable
+from xarray import DataTree
 
+from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.diagnostics.agreement import NotComparableError
+from pymc_austerity.diagnostics.result import posterior_of
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning, UnsuitableError
-from pymc_austerity.mode.find_mode import find_mode
-from pymc_austerity.model.factorise import factorise, model_of
-from pymc_austerity.report.clock import budget_of
-from pymc_austerity.report.judgement import Judgement, judge
+from pymc_austerity.mode.fields.field_model import FieldModel
+from pymc_austerity.mode.find_mode import constrained, find_mode
+from pymc_austerity.mode.mode_fit import ModeReport
+from pymc_austerity.mode.plates.center import PlateSurvey, find_center, moved_center
+from pymc_austerity.mode.plates.crossed_center import CrossedSurvey, find_crossed_center
+from pymc_austerity.mode.plates.draws import state_at
+from pymc_austerity.mode.plates.fit import fit_shared
+from pymc_austerity.model.factorisation import FEWEST_GROUPS, FEWEST_IF_SLOW, point_of
+from pymc_austerity.model.factorise import model_of
+from pymc_austerity.model.field.of_model import factorise
+from pymc_austerity.model.plates.crossed import CrossedModel, Plates
+from pymc_austerity.model.starting_point import initial_point, require_finite
+from pymc_austerity.model.structure.term_structure import TermStructure
+from pymc_austerity.progress import stage, watched
+from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.report.probe import probed
-from pymc_austerity.report.references import (
-    Reference,
-    check_reference,
-    fewest_groups,
-    plate_of,
-    run_reference,
-    start_of_plate,
-)
 from pymc_austerity.report.render.page import as_html
 from pymc_austerity.report.render.words import as_fragment, as_markdown, headline, verdict_of
-from pymc_austerity.report.results import Results
-from pymc_austerity.report.run import Run, Settings, Steps, named, run_step
-from pymc_austerity.validation import is_real, is_whole
+from pymc_austerity.report.results import Judgement, Results, judge
+from pymc_austerity.report.run import Budget, Run, Settings, Steps, budget_of, named, run_step
+from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.crossed_plan import plan_groups
+from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
+from pymc_austerity.step_methods.metropolis.options import checked_options, proposal_for
+from pymc_austerity.step_methods.metropolis.plan import factorised
+from pymc_austerity.step_methods.metropolis.plate_search import plate_for
+from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
+from pymc_austerity.validation import is_real, require_whole
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -109,6 +124,11 @@ class Comparison(Results):
     def _repr_html_(self) -> str:
         return as_fragment(self)
 
+
+# Where a random walk is as good; `recommend` has the same limits.
+_LEAST_ACCEPTANCE, _LARGEST_SPREAD = 0.2, 1.0
+
+Reference = Literal["exact", "nuts"] | DataTree
 
 # Below PyMC's logger, which shows messages as `pm.sample` does: all chains together may take minutes.
 logger = logging.getLogger("pymc.austerity")
@@ -220,14 +240,8 @@ def compare(
     check_reference(reference, names)
     each = budget_of(budget)
     of_reference = each if reference_budget is None else budget_of(reference_budget, "reference_budget")
-    for what, value, least in (
-        ("tune", tune, 0),
-        ("chains", chains, 1),
-        ("n_pairs", n_pairs, 0),
-        ("max_draws", max_draws, 1),
-    ):
-        if not is_whole(value) or value < least:
-            raise ValueError(f"{what} must be an integer of at least {least}, got {value!r}.")
+    require_whole(0, tune=tune, n_pairs=n_pairs)
+    require_whole(1, chains=chains, max_draws=max_draws)
     if not is_real(tolerance) or not 0.0 < tolerance < np.inf:
         raise ValueError(f"tolerance must be a positive number of posterior sds, got {tolerance!r}.")
     notes: list[str] = []
@@ -299,3 +313,121 @@ def _start(model: pm.Model, initvals: Any, notes: list[str], fewest: int) -> Map
             why = str(error)
     notes.append(f"Chains start where PyMC starts them, for no mode was found: {why}")
     return None
+
+
+# The reference, and where chains start ------------------------------------------------------------
+
+
+def check_reference(reference: Any, var_names: Sequence[str]) -> None:
+    """Raise an error that says what a reference may be."""
+    if isinstance(reference, DataTree):
+        posterior_of(reference, var_names, what="reference")
+        sizes = reference["posterior"].sizes
+        if not sizes.get("chain") or not sizes.get("draw"):
+            raise ValueError(
+                "reference must have the dimensions chain and draw, with at least one draw, got "
+                f"{dict(sizes)}. Give what pm.sample() returns."
+            )
+    elif not isinstance(reference, str) or reference not in ("exact", "nuts"):
+        got = repr(reference) if isinstance(reference, str) else type(reference).__name__
+        raise ValueError(f'reference must be "exact", "nuts" or a DataTree with draws, got {got}.')
+
+
+def run_reference(
+    model: pm.Model, reference: Reference, budget: Budget, settings: Settings, seed: int, fewest: int
+) -> Run:
+    """Draw from the reference, or take the draws that were given; so few groups make a plate."""
+    if isinstance(reference, DataTree):
+        return Run("given", "draws that were given", idata=reference)
+    if reference == "nuts":
+        # Without step=, so that PyMC assigns others to discrete variables.
+        return run_step(model, "nuts", [], budget, settings, seed)
+    try:
+        step, notes = exact_step(model, fewest)
+    except UnsuitableError as error:
+        raise ValueError(
+            'reference="exact" is not possible for this model. Give reference="nuts" or draws of your own. '
+            f"({error})"
+        ) from error
+    return run_step(model, "exact", [step], budget, settings, seed, notes=notes)
+
+
+def exact_step(model: pm.Model, fewest: int = FEWEST_GROUPS) -> tuple[BlockedStep, list[str]]:
+    """Exact Metropolis-Hastings on all continuous variables, with the best proposal that suits the model.
+
+    It moves the effects of a plate, if the model has one; else it proposes by what is fitted to the posterior
+    mode, or by a random walk, if there is no mode. With notes on why not.
+    """
+    block = list(model.continuous_value_vars)
+    if not block:
+        raise UnsuitableError("The model has no continuous variable for an exact step.")
+    try:
+        plate = plate_of(model, block, fewest)
+        if plate is not None:
+            options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
+            point = initial_point(model)
+            with watched("compare: the reference", True):  # sweeps that read all rows
+                plan = plan_groups(options, point, found=plate)
+                return MetropolisHastings.from_plan(plan, point), []
+        taylor = Taylor(exact_rows=0)
+        proposal = proposal_for(None, taylor, TermStructure(factorise(model, block)))
+        # Sums of terms are kept from one transition to the next, those of remainders are not.
+        needs = taylor if isinstance(proposal, Surrogate) else None
+        step = MetropolisHastings(block, proposal=proposal, control_variate=needs, model=model)
+        why = _misfit(step.mode_fit, isinstance(proposal, Surrogate))
+        if not why:
+            return step, []
+    except UnsuitableError as error:
+        why = str(error).partition(". ")[0].rstrip(".")
+    note = f"The reference proposes by a random walk, for no normal distribution fits the posterior: {why}."
+    return MetropolisHastings(block, model=model), [note]
+
+
+def _misfit(report: ModeReport | None, is_surrogate: bool) -> str:
+    """Why a proposal that is fitted to the mode would mix slowly, if it would."""
+    if report is None:
+        return "there is no mode"
+    if report.n_modes > 1:
+        return f"{report.n_modes} modes were found"
+    if is_surrogate and report.remainder_sd >= _LARGEST_SPREAD:
+        return f"its log density is off by {report.remainder_sd:.2g}"
+    if not is_surrogate and report.acceptance < _LEAST_ACCEPTANCE:
+        return f"independent draws would be accepted at a rate of {report.acceptance:.2g}"
+    return ""
+
+
+def fewest_groups(steps: Iterable[BlockedStep]) -> int:
+    """Groups that make a plate: fewer than usual, if one of the steps sweeps over so few."""
+    plates = [step.plate for step in steps if isinstance(step, SubsampledStep)]
+    few = any(plate is not None and plate.prediction.n_groups < FEWEST_GROUPS for plate in plates)
+    return FEWEST_IF_SLOW if few else FEWEST_GROUPS
+
+
+def plate_of(model: pm.Model, block: list[Variable], fewest: int) -> Plates | FieldModel | None:
+    """The effects of many groups among the variables of a block, if there are some."""
+    options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
+    point = initial_point(model)
+    options = replace(options, fewest_groups=fewest)
+    found = plate_for(options, factorised(options, point), point)
+    return found if isinstance(found, Plates | FieldModel) else None
+
+
+def start_of_plate(model: pm.Model, plate: Plates | FieldModel) -> dict[str, Any]:
+    """Where chains on a plate start, by name: the joint mode has scales near zero, far from all draws."""
+    point = initial_point(model)
+    require_finite(plate.factorisation, point)
+    with watched("compare: where chains start", True):
+        if isinstance(plate, FieldModel):
+            stage("fit", f", {plate.n_effects:,} effects")
+            return constrained(model, point_of(plate.factorisation, plate.center(), point))
+        stage("order of rows", f", {plate.n_groups:,} groups")
+        if isinstance(plate, CrossedModel):
+            crossed = CrossedSurvey(plate, point)
+            centers, _ = find_crossed_center(crossed)
+            return constrained(model, crossed.point_at(centers, point))
+        survey = PlateSurvey(plate, point)
+        center, _ = find_center(survey)
+        stage("fit", f" 1/1, {plate.n_groups:,} groups")
+        fit, _, sums = fit_shared(survey, center)
+        q: np.ndarray = state_at(survey, moved_center(survey, sums, fit.theta))
+    return constrained(model, point_of(plate.factorisation, q, point))

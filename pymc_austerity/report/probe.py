@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -15,7 +15,8 @@ from pymc.step_methods.compound import BlockedStep
 from xarray import DataTree
 
 from pymc_austerity.diagnostics import normality
-from pymc_austerity.diagnostics.log_ratios import check_batches, group_of, summarise
+from pymc_austerity.diagnostics.normality import check_batches, group_of, summarise
+from pymc_austerity.diagnostics.result import SAMPLE, posterior_of
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.model.starting_point import initial_point, transformed
 from pymc_austerity.proposals.base import no_adaptation
@@ -24,7 +25,7 @@ from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.target import CHUNK, Vector
-from pymc_austerity.validation import is_whole
+from pymc_austerity.validation import require_whole
 
 # For steps that read everything: what a test would see in batches of AusterityMH's default size.
 _BATCH_SIZE = 500
@@ -163,8 +164,9 @@ def probe(
                 "From a state of the chain the proposal finds only moves that the prior rejects without the "
                 "data, or none at all: is it too large? Give the step a proposal= of another scale."
             )
-        rows.append(summarise(move.log_ratios, int(batch_size), n_batches, for_batches))
-        base.append(move.base)
+        _, added, log_ratios = move
+        rows.append(summarise(log_ratios, int(batch_size), n_batches, for_batches))
+        base.append(added)
     rule = copy.configuration["rule"]
     rule = rule if isinstance(rule, dict) else {"name": rule}
     attrs = {
@@ -180,26 +182,8 @@ def probe(
     return group_of(rows, base, attrs)
 
 
-class Move(NamedTuple):
-    """A proposed move."""
-
-    # q, q_new (D,)
-    q: Vector
-    q_new: Vector
-    # What the sum of the N' log ratios is added to: the change of the global terms, the proposal's own log
-    # ratio, and the log ratios of the rows that are always read
-    base: float
-    # (N',): l_i(q_new) - l_i(q) of the rows that are sampled from, of remainders if there is a control
-    # variate
-    log_ratios: Vector
-
-
 class SingleMoves:
-    """Moves as `step` would propose them, evaluated on all data.
-
-    The step has a decision rule, and is used as it is: its proposal must have learnt what it is to learn. It
-    is built at `point`, if it comes from another process.
-    """
+    """Moves as `step` would propose them, evaluated on all data."""
 
     def __init__(self, step: SubsampledStep, point: PointType) -> None:
         step.require_built(point)
@@ -217,8 +201,13 @@ class SingleMoves:
         """Does the proposal learn while tuning?"""
         return self._options.tune and self._proposal.adapt is not no_adaptation
 
-    def from_state(self, point: PointType, rng: np.random.Generator) -> Move | None:
-        """Propose a move from the state in `point`; None if no move that needs the data is proposed."""
+    def from_state(self, point: PointType, rng: np.random.Generator) -> tuple[Vector, float, Vector] | None:
+        """Propose a move from the state in `point`; None if no move that needs the data is proposed.
+
+        q_new (D,); the change of the global terms, the proposal's own log ratio and the log ratios of the
+        rows that are always read, summed; and those of the rows that are sampled from (N',), of remainders if
+        there is a control variate.
+        """
         args, q = self._compiled.args(point), vector_of(self._step.factorisation, point)
         proposal = self._proposal.kernel(self._step.proposal_state)
         with np.errstate(all="ignore"):
@@ -229,7 +218,7 @@ class SingleMoves:
                         base += float(np.sum(self._target.log_ratios(q_new, q, self._exact_rows, args)))
                     chunks = [self._others[a : a + CHUNK] for a in range(0, self.n_others, CHUNK)]
                     parts = [self._target.log_ratios(q_new, q, chunk, args) for chunk in chunks]
-                    return Move(q, q_new, base, np.concatenate(parts))
+                    return q_new, base, np.concatenate(parts)
         return None
 
 
@@ -260,9 +249,8 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
         )
     if step.model is not model:
         raise ValueError(f"The {name} was made for another model: give probe the model of the step.")
-    for parameter, value, least in (("n_pairs", n_pairs, 1), ("tune", tune, 0), ("draws", draws, 1)):
-        if not is_whole(value) or value < least:
-            raise ValueError(f"{parameter} must be an integer of at least {least}, got {value!r}.")
+    require_whole(0, tune=tune)
+    require_whole(1, n_pairs=n_pairs, draws=draws)
     if idata is not None:
         return
     if draws < n_pairs:
@@ -277,35 +265,19 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
 
 
 def states_of_result(model: pm.Model, idata: Any, n: int) -> list[PointType]:
-    """States that are spread over the draws of a result, as values of the value variables.
-
-    An error if there are fewer draws, or a variable of the model is not among them.
-    """
-    if "posterior" not in getattr(idata, "children", {}):
-        raise ValueError("idata has no group posterior: give the result of pm.sample for this model.")
-    posterior = idata["posterior"].to_dataset()
-    missing = [rv.name for rv in model.free_RVs if rv.name not in posterior]
-    if missing:
-        raise ValueError(
-            f"The posterior of idata lacks {', '.join(missing)} of the model: sample without var_names=, or "
-            "leave idata out."
-        )
+    """States that are spread over the draws of a result, as values of the value variables."""
+    posterior = posterior_of(idata, [rv.name for rv in model.free_RVs])
     total = posterior.sizes["chain"] * posterior.sizes["draw"]
     if n > total:
         raise ValueError(f"n_pairs must be at most the {total} draws of idata, got {n}.")
     graphs = transformed(model, model.free_RVs)
     to_values = pytensor.function(model.free_RVs, graphs, on_unused_input="ignore")
-    names = [value.name for value in model.value_vars]
-    dtypes = [value.type.dtype for value in model.value_vars]
-    draws = [
-        np.concatenate(posterior[rv.name].transpose("chain", "draw", ...).values) for rv in model.free_RVs
-    ]
+    draws = [np.concatenate(posterior[rv.name].transpose(*SAMPLE, ...).values) for rv in model.free_RVs]
     states = []
     for k in spread(n, total):
         values = to_values(*(x[k].astype(rv.type.dtype) for x, rv in zip(draws, model.free_RVs, strict=True)))
-        states.append(
-            {name: np.asarray(v, dtype) for name, v, dtype in zip(names, values, dtypes, strict=True)}
-        )
+        pairs = zip(model.value_vars, values, strict=True)
+        states.append({value.name: np.asarray(x, value.type.dtype) for value, x in pairs})
     return states
 
 

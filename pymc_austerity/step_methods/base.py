@@ -8,8 +8,10 @@ import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, Competence
-from pymc.util import RandomGenerator
+from pymc.util import RandomGenerator, get_random_generator
 from pytensor.graph.basic import Variable
+from rich.progress import TextColumn
+from rich.table import Column
 
 from pymc_austerity.exceptions import warn
 from pymc_austerity.model.checks import (
@@ -18,6 +20,7 @@ from pymc_austerity.model.checks import (
     require_some_sound_rows,
     warn_of_long_deterministics,
 )
+from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import Fingerprint, LogDensityGraph, fingerprint
 from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.starting_point import initial_point as default_point
@@ -28,6 +31,13 @@ from pymc_austerity.step_methods.siblings import refuse_shared
 from pymc_austerity.validation import is_whole, nearest
 
 _PACKAGE = __name__.partition(".")[0]
+# A column of the progress bar: the statistic that it shows, its digits and title, by the name of the field.
+SHARE_OF_DATA = {"fraction_used": ("fraction_used", "0.3f", "Share of data")}
+
+
+def floats(*names: str) -> dict[str, tuple[type, list[int]]]:
+    """Types and shapes of sample statistics that are one number each."""
+    return {name: (np.float64, []) for name in names}
 
 
 class RebuiltStep(BlockedStep):
@@ -45,8 +55,10 @@ class RebuiltStep(BlockedStep):
     """
 
     default_blocked = True
-    # Attributes that are made again in every process.
+    # Attributes that are made again in every process; the last of them tells whether the step is built.
     _rebuilt: ClassVar[tuple[str, ...]]
+    # Columns of the progress bar.
+    _columns: ClassVar[dict[str, tuple[str, str, str]]] = {}
     # Whether it reads single rows of data on disk.
     _reads_disk: ClassVar[bool] = False
     # Fingerprints of the data that the step was built for.
@@ -72,11 +84,6 @@ class RebuiltStep(BlockedStep):
         """Compile for what was found out in another process; False if the data in this one are others."""
         raise NotImplementedError
 
-    @property
-    def is_built(self) -> bool:
-        """Whether this process has built the step."""
-        raise NotImplementedError
-
     def _graphs(self) -> Iterable[LogDensityGraph]:
         """Graphs of the log density that this process has built from."""
         raise NotImplementedError
@@ -97,6 +104,11 @@ class RebuiltStep(BlockedStep):
         raise NotImplementedError
 
     # The life of a step ---------------------------------------------------------------------
+
+    @property
+    def is_built(self) -> bool:
+        """Whether this process has built the step."""
+        return getattr(self, self._rebuilt[-1]) is not None
 
     @property
     def model(self) -> Any:
@@ -128,6 +140,13 @@ class RebuiltStep(BlockedStep):
     @vars.setter
     def vars(self, given: list[Variable]) -> None:
         self._vars = given
+
+    def _made_for(self, vars: Any, model: Any, rng: Any, compile_kwargs: dict[str, Any] | None) -> None:
+        """Take the keywords of all steps."""
+        warn_of_compile_kwargs(self, compile_kwargs)
+        self._model = model_of(model)
+        self.vars = value_variables(self._model, vars)
+        self.rng = get_random_generator(rng)
 
     def _build_first(self, initial_point: PointType | None, progressbar: bool) -> PointType:
         """Build at a given point, or where chains begin, and show how far that is; returns the point."""
@@ -249,6 +268,19 @@ class RebuiltStep(BlockedStep):
 
     def __repr__(self) -> str:
         return text(self.configuration)
+
+    def _progressbar_config(self, n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
+        """Columns of the progress bar, and what they begin with."""
+        columns = [
+            TextColumn(f"{{task.fields[{name}]:{digits}}}", table_column=Column(title, ratio=1))
+            for name, (_, digits, title) in self._columns.items()
+        ]
+        return columns, {name: [0.0] * n_chains for name in self._columns}
+
+    def _make_progressbar_update_functions(self) -> tuple[Any, ...]:
+        """A function from the statistics of a draw to the fields of the columns."""
+        shown = {name: statistic for name, (statistic, _, _) in self._columns.items()}
+        return (lambda stats: {name: stats[statistic] for name, statistic in shown.items()},)
 
     @staticmethod
     def competence(var: Variable, has_grad: bool) -> Competence:

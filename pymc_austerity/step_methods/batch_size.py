@@ -17,19 +17,18 @@ def checked_batch_size(given: Any) -> int | float | None:
     )
 
 
-def batch_rows(given: Any, n_rows: int, variable: str, longest: tuple[str, int]) -> int | None:
+def batch_rows(size: int | float | None, n_rows: int, variable: str, longest: tuple[str, int]) -> int | None:
     """Rows of a minibatch, None for all; `longest` is the longest term of the variable, and its length."""
-    size = checked_batch_size(given)
     if size is None:
         return None
     if not n_rows:
         raise ValueError(
-            f"batch_size={given}, but no term that contains {variable!r} has rows to draw: the longest is "
+            f"batch_size={size}, but no term that contains {variable!r} has rows to draw: the longest is "
             f"{longest[0]!r} with {longest[1]}. Use batch_size=None for this variable."
         )
     if size > n_rows:
         raise ValueError(
             f"batch_size must be at most {n_rows}, the number of rows of the terms that contain "
-            f"{variable!r} (the longest is {longest[0]!r}), got {given}. Use batch_size=None for all."
+            f"{variable!r} (the longest is {longest[0]!r}), got {size}. Use batch_size=None for all."
         )
     return math.ceil(size * n_rows) if isinstance(size, float) else size

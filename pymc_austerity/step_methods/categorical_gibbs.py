@@ -1,13 +1,12 @@
 """`MinibatchCategoricalGibbs`: Gibbs updates of latent allocations, a minibatch of rows at a time."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import StepMethodState
-from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.kernels.categorical_gibbs import (
@@ -19,10 +18,9 @@ from pymc_austerity.kernels.categorical_gibbs import (
 )
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.conjugacy.allocations import Allocations
-from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.progress import stage
-from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, warn_of_compile_kwargs
+from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, floats
 from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
 from pymc_austerity.step_methods.messages import warn_of_given
 from pymc_austerity.step_methods.siblings import has_moved
@@ -110,18 +108,14 @@ class MinibatchCategoricalGibbs(RebuiltStep):
     """
 
     name = "minibatch_categorical_gibbs"
-    _rebuilt = ("_allocations", "_updates", "_population", "_counted")
+    _rebuilt = ("_updates", "_population", "_counted", "_allocations")
     _state_class = StepMethodState
     _allocations: Any = None
     _updates: Any = None
     _population: Any = None
     # An array of allocations, and its number of rows in each category.
     _counted: tuple[np.ndarray, Index] | None = None
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        "n_used": (np.float64, []),
-        "fraction_used": (np.float64, []),
-        "changed": (np.float64, []),
-    }
+    stats_dtypes_shapes = floats("n_used", "fraction_used", "changed")
 
     def __init__(
         self,
@@ -137,9 +131,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         progressbar: bool = True,
     ) -> None:
         self._steps_per_draw = checked_steps_per_draw(steps_per_draw)
-        warn_of_compile_kwargs(self, compile_kwargs)
-        self._model = model_of(model)
-        self.vars = value_variables(self._model, vars)
+        self._made_for(vars, model, rng, compile_kwargs)
         if len(self.vars) > 1:
             raise ValueError(
                 "One step draws one vector of allocations, got "
@@ -147,7 +139,6 @@ class MinibatchCategoricalGibbs(RebuiltStep):
                 f"{type(self).__name__}([z]), and give each vector of allocations a step of its own."
             )
         self._requested_size = checked_batch_size(batch_size)
-        self.rng = get_random_generator(rng)
         self._build_first(initial_point, progressbar)
 
     # Building -------------------------------------------------------------------------------
@@ -179,11 +170,6 @@ class MinibatchCategoricalGibbs(RebuiltStep):
             rng = np.random.default_rng(0)
             self._updates(0, rng, z, counts, found.args(point), self._population, self._batch_size)
         self._allocations = found
-
-    @property
-    def is_built(self) -> bool:
-        """Whether this process has built the step."""
-        return self._allocations is not None
 
     def _graphs(self) -> list[LogDensityGraph]:
         return [self._allocations.factorisation.graph]

@@ -1,13 +1,12 @@
 """`ParticleGibbs`: draws of latent chains of states by conditional sequential Monte Carlo."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import StepMethodState
-from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.kernels.particle_gibbs import (
@@ -23,10 +22,9 @@ from pymc_austerity.kernels.particle_gibbs import (
 from pymc_austerity.model.chains.chain_model import ChainModel, check_chain
 from pymc_austerity.model.chains.found import find_chain
 from pymc_austerity.model.compile.protocol import exact_arithmetic
-from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.progress import stage
-from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, warn_of_compile_kwargs
+from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, floats
 from pymc_austerity.step_methods.messages import refuse_discrete
 from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.target import Vector
@@ -112,16 +110,11 @@ class ParticleGibbs(RebuiltStep):
     """
 
     name = "particle_gibbs"
-    _rebuilt = ("_chain", "_sweeps")
+    _rebuilt = ("_sweeps", "_chain")
     _state_class = StepMethodState
     _chain: Any = None
     _sweeps: Any = None
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        "moved": (np.float64, []),
-        "smallest_ess": (np.float64, []),
-        "n_used": (np.float64, []),
-        "fraction_used": (np.float64, []),
-    }
+    stats_dtypes_shapes = floats("moved", "smallest_ess", "n_used", "fraction_used")
 
     def __init__(
         self,
@@ -136,11 +129,14 @@ class ParticleGibbs(RebuiltStep):
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
     ) -> None:
-        self._particles = _checked_particles(particles)
+        if not is_whole(particles) or particles < 2:
+            raise ValueError(
+                f"particles must be an integer of at least 2, got {particles!r}: one is the present path, "
+                "which alone would never move."
+            )
+        self._particles = int(particles)
         self._steps_per_draw = checked_steps_per_draw(steps_per_draw)
-        warn_of_compile_kwargs(self, compile_kwargs)
-        self._model = model_of(model)
-        self.vars = value_variables(self._model, vars)
+        self._made_for(vars, model, rng, compile_kwargs)
         if len(self.vars) > 1:
             raise ValueError(
                 "One step draws one variable that is a chain, or a batch of chains, got "
@@ -148,7 +144,6 @@ class ParticleGibbs(RebuiltStep):
                 "and give each a step of its own."
             )
         refuse_discrete(self.vars)
-        self.rng = get_random_generator(rng)
         self._build_first(initial_point, progressbar)
 
     # Building -------------------------------------------------------------------------------
@@ -183,11 +178,6 @@ class ParticleGibbs(RebuiltStep):
         stage("sweeps")
         with exact_arithmetic():  # the first call compiles
             self._sweep(0, np.random.default_rng(0), np.zeros(layout.elements.size), point)
-
-    @property
-    def is_built(self) -> bool:
-        """Whether this process has built the step."""
-        return self._chain is not None
 
     def _graphs(self) -> list[LogDensityGraph]:
         return [self._chain.found.graph]
@@ -242,12 +232,3 @@ class ParticleGibbs(RebuiltStep):
             "n_states": self._n_sites,
             "n_local": self._n_rows,
         }
-
-
-def _checked_particles(given: Any) -> int:
-    if not is_whole(given) or given < 2:
-        raise ValueError(
-            f"particles must be an integer of at least 2, got {given!r}: one is the present path, which "
-            "alone would never move."
-        )
-    return int(given)

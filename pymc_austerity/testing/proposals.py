@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -100,17 +100,12 @@ def check_proposal(
             "bind_to keeps the arrays that it is given: one step changes the proposal of the next.",
         )
         starts = _starts(law, n_chains, n_dim, seed)
-        few = starts[: n_chains // _INTERPRETED_SHARE]
         try:
-            _require_moves(bound, starts[:_N_MOVES], seed)
-            _require_memory(bound, interpreted(bound, law), few, seed)
-            _require_invariance(bound, interpreted(bound, law), law, few, n_transitions, seed)
-            walks = compiled(bound, law, starts)
-            if walks is not None:
-                _require_same_moves(bound, walks, starts[:_N_MOVES], seed)
-                _require_memory(bound, walks, starts, seed)
-                _require_same_memory(bound, walks, law, starts, seed)
-                _require_invariance(bound, walks, law, starts, n_transitions, seed)
+            for walks in _interpreted_and_compiled(bound, law, starts):
+                chains = starts if walks.compiled else starts[: n_chains // _INTERPRETED_SHARE]
+                _require_moves(bound, walks, starts[:_N_MOVES], seed)
+                _require_memory(bound, walks, law, chains, seed)
+                _require_invariance(bound, walks, law, chains, n_transitions, seed)
         except AssertionError as error:
             if not is_fitted(proposal):
                 raise
@@ -122,20 +117,15 @@ def check_moves(
 ) -> None:
     """A move is a new finite vector and a number, the same interpreted and compiled; q stays as it was."""
     bound, starts = _bind(proposal, n_dim, law), _starts(law, n_moves, n_dim, seed)
-    _require_moves(bound, starts, seed)
-    walks = compiled(bound, law, starts)
-    if walks is not None:
-        _require_same_moves(bound, walks, starts, seed)
+    for walks in _interpreted_and_compiled(bound, law, starts):
+        _require_moves(bound, walks, starts, seed)
 
 
 def check_memory(proposal: Any, n_dim: int, *, law: Law = NORMAL, seed: int = 0) -> None:
     """Check that ``tune=False`` learns nothing; what is learnt is finite, and the same if compiled."""
     bound, starts = _bind(proposal, n_dim, law), _starts(law, 1, n_dim, seed)
-    _require_memory(bound, interpreted(bound, law), starts, seed)
-    walks = compiled(bound, law, starts)
-    if walks is not None:
-        _require_memory(bound, walks, starts, seed)
-        _require_same_memory(bound, walks, law, starts, seed)
+    for walks in _interpreted_and_compiled(bound, law, starts):
+        _require_memory(bound, walks, law, starts, seed)
 
 
 def check_invariance(
@@ -154,18 +144,18 @@ def check_invariance(
     compiled runs a tenth of the chains.
     """
     bound, starts = _bind(proposal, n_dim, law), _starts(law, n_chains, n_dim, seed)
-    walks = compiled(bound, law, starts)
-    if walks is None:
-        walks, starts = interpreted(bound, law), starts[: n_chains // _INTERPRETED_SHARE]
+    *_, walks = _interpreted_and_compiled(bound, law, starts)
+    if not walks.compiled:
+        starts = starts[: n_chains // _INTERPRETED_SHARE]
     _require_invariance(bound, walks, law, starts, n_transitions, seed)
 
 
-def _require_moves(bound: BoundProposal, starts: np.ndarray, seed: int) -> None:
-    """What `check_moves` asks of the Python source."""
+def _require_moves(bound: BoundProposal, walks: Walks, starts: np.ndarray, seed: int) -> None:
     n_dim = starts.shape[1]
+    meaning = "The compiled proposal does not do what its Python source does."
     for k, q in enumerate(starts):
-        kept, state = q.copy(), deepcopy(bound.state)
-        q_new, log_hastings = bound.propose(state, q, np.random.default_rng([seed, k]))
+        kept, state, rng = q.copy(), deepcopy(bound.state), np.random.default_rng([seed, k])
+        q_new, log_hastings = walks.propose(state, q, rng)
         require_same("q after a proposal", q, kept, "The proposal works in place: rejections are lost.")
         require_same_state(
             "State after a proposal",
@@ -186,42 +176,32 @@ def _require_moves(bound: BoundProposal, starts: np.ndarray, seed: int) -> None:
             not any(np.shares_memory(q_new, array) for array in (q, *state)),
             "q_new shares memory with q or the state of the proposal: later proposals overwrite the chain.",
         )
+        if walks.compiled:
+            again = np.random.default_rng([seed, k])
+            other, other_hastings = bound.propose(deepcopy(bound.state), q, again)
+            require_same("Compiled and interpreted, q_new", q_new, other, meaning, 1e-12)
+            hastings = log_hastings, other_hastings
+            require_same("Compiled and interpreted, log_hastings", *hastings, meaning, 1e-9)
+            numbers = rng.random(), again.random()
+            require_same("Compiled and interpreted, next random number", *numbers, meaning)
 
 
-def _require_same_moves(bound: BoundProposal, walks: Walks, starts: np.ndarray, seed: int) -> None:
-    """The compiled proposal does what its Python source does."""
-    meaning = "The compiled proposal does not do what its Python source does."
-    for k, q in enumerate(starts):
-        results = []
-        for propose in (walks.propose, bound.propose):
-            rng = np.random.default_rng([seed, k])
-            results.append((*propose(deepcopy(bound.state), q, rng), rng.random()))
-        (one, one_hastings, one_random), (other, other_hastings, other_random) = results
-        require_same("Compiled and interpreted, q_new", one, other, meaning, 1e-12)
-        require_same("Compiled and interpreted, log_hastings", one_hastings, other_hastings, meaning, 1e-9)
-        require_same("Compiled and interpreted, next random number", one_random, other_random, meaning)
+def _require_memory(bound: BoundProposal, walks: Walks, law: Law, starts: np.ndarray, seed: int) -> None:
+    def learnt(walks: Walks, tune: bool) -> Any:
+        """State of the proposal after a chain."""
+        state = deepcopy(bound.state)
+        walks.chains(starts[:1], _N_TUNE, tune, np.random.default_rng(seed), state)
+        return state
 
-
-def _learnt(bound: BoundProposal, walks: Walks, starts: np.ndarray, tune: bool, seed: int) -> Any:
-    """State of the proposal after a chain."""
-    state = deepcopy(bound.state)
-    walks.chains(starts[:1], _N_TUNE, tune, np.random.default_rng(seed), state)
-    return state
-
-
-def _require_memory(bound: BoundProposal, walks: Walks, starts: np.ndarray, seed: int) -> None:
     require_same_state(
         f"State of the proposal after {_N_TUNE} transitions without tuning",
-        _learnt(bound, walks, starts, False, seed),
+        learnt(walks, False),
         bound.state,
         "A proposal that learns while draws are kept has another stationary distribution than the target.",
     )
-
-
-def _require_same_memory(bound: BoundProposal, walks: Walks, law: Law, starts: np.ndarray, seed: int) -> None:
-    learnt = [_learnt(bound, each, starts, True, seed) for each in (walks, interpreted(bound, law))]
-    for one, other in zip(*learnt, strict=True):
-        require_same("Compiled and interpreted, what was learnt", one, other, "They differ.", 1e-9)
+    if walks.compiled:
+        for one, other in zip(learnt(walks, True), learnt(interpreted(bound, law), True), strict=True):
+            require_same("Compiled and interpreted, what was learnt", one, other, "They differ.", 1e-9)
 
 
 def _require_invariance(
@@ -293,6 +273,7 @@ class Walks(NamedTuple):
     propose: Callable[..., Any]  # ``(state, q, rng) -> (q_new, log_hastings)``
     # ``(starts, n, tune, rng, rows, state, schedule) -> (ends, n_accepted)``
     run: Callable[..., tuple[np.ndarray, int]]
+    compiled: bool
 
     def chains(
         self, starts: np.ndarray, n: int, tune: bool, rng: np.random.Generator, state: Any
@@ -304,14 +285,15 @@ class Walks(NamedTuple):
 
 def interpreted(bound: BoundProposal, law: Law) -> Walks:
     """Walks of a proposal in plain Python."""
-    return Walks(bound.propose, _walk(bound.kernel(...), law.log_density))
+    return Walks(bound.propose, _walk(bound.kernel(...), law.log_density), False)
 
 
-def compiled(bound: BoundProposal, law: Law, starts: np.ndarray) -> Walks | None:
-    """Walks of a proposal compiled by numba; None for a function of the user that numba cannot compile.
+def _interpreted_and_compiled(bound: BoundProposal, law: Law, starts: np.ndarray) -> Iterator[Walks]:
+    """Walks in plain Python, then compiled by numba, unless a function of the user's cannot be.
 
     `AssertionError` if numba cannot compile a proposal that says it can.
     """
+    yield interpreted(bound, law)
     walks = _dispatchers(bound.kernel(...), law.log_density)
     rng, state = np.random.default_rng(0), deepcopy(bound.state)
     try:
@@ -320,8 +302,8 @@ def compiled(bound: BoundProposal, law: Law, starts: np.ndarray) -> Walks | None
     except Exception as error:  # numba passes some errors of the code it compiles through
         if bound.compilable:
             raise AssertionError(f"numba cannot compile the proposal, which says it is: {error}") from error
-        return None
-    return walks
+    else:
+        yield walks
 
 
 @lru_cache(maxsize=32)
@@ -332,7 +314,7 @@ def _dispatchers(proposal: ProposalKernel, log_density: Callable[[Vector], float
     def one(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
         return propose(state, q, rng)
 
-    return Walks(entry(one, cache=False), entry(_walk(proposal, log_density), cache=False))
+    return Walks(entry(one, cache=False), entry(_walk(proposal, log_density), cache=False), True)
 
 
 def _walk(

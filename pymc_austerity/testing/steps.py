@@ -10,7 +10,7 @@ import pymc as pm
 from pymc.step_methods.compound import Competence
 from pymc.step_methods.state import DataClassState, equal_dataclass_values
 
-from pymc_austerity.testing.compare import error_of_mean, require, require_close
+from pymc_austerity.testing.compare import error_of_mean, require, require_close, require_same
 from pymc_austerity.testing.models import Solved, normal_mean, two_blocks
 
 MakeStep = Callable[..., Any]
@@ -138,18 +138,11 @@ def learnt(step: Any, carried: Sequence[str] = ()) -> Any:
 
 def require_same_path(what: str, one: Any, other: Any, meaning: str) -> None:
     """Fail if two results of `move` are not equal, bit by bit."""
-    for k, points in enumerate(zip(one[0], other[0], strict=True)):
-        for name in points[0]:
-            require(
-                np.array_equal(points[0][name], points[1][name]),
-                f"{what}: {name} differs from step {k} on: {points[0][name]}, {points[1][name]}. {meaning}",
-            )
-    for k, (left, right) in enumerate(zip(one[1], other[1], strict=True)):
-        for name in left:
-            require(
-                np.array_equal(left[name], right[name], equal_nan=True),
-                f"{what}: statistic {name} differs at step {k}: {left[name]}, {right[name]}. {meaning}",
-            )
+    for kind, found, expected in zip(("", "statistic "), one, other, strict=True):
+        for k, (left, right) in enumerate(zip(found, expected, strict=True)):
+            for name in left:
+                place = f"{what}: {kind}{name} at step {k}"
+                require_same(place, left[name], right[name], meaning)
 
 
 def check_interface(step: Any, point: Point) -> None:

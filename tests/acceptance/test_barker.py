@@ -8,12 +8,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from numba.extending import register_jitable
 from scipy.special import expit, ndtri
 
-from pymc_austerity.acceptance import Barker, ExactBarker
+from pymc_austerity.acceptance import Barker
 from pymc_austerity.acceptance.barker import noise_variance, normal_distance
 from tests.acceptance.test_barker_pilot import sample_of, trials
+from tests.conformance.test_rules import without_correction
 from tests.statistical.errors import LIMIT
 
 N = 20_000
@@ -44,14 +44,8 @@ def test_accepts_with_the_logistic_probability(log_ratio, total_sd):
     assert 0.9 < read.mean() / max(100, total_sd**2) < 1.3
 
 
-@register_jitable
-def without_correction(schedule, sample, psi, rng):
-    """Planted fault: the noise of the subsample alone, as if it were logistic."""
-    missing = math.sqrt(1.0 - noise_variance(sample)) * rng.standard_normal()
-    return sample.n_local * (sample.mean - psi) + missing > 0.0
-
-
 def test_a_normal_variable_in_the_place_of_a_logistic_one_is_noticed():
+    """Planted fault: the noise of the subsample alone, as if it were logistic."""
     rule, n_calls = Barker(100), 40_000
     functions = rule.functions._replace(accept=without_correction)
     found, _ = acceptance(rule, 1.5, 3.0, n_calls, functions)
@@ -96,11 +90,6 @@ def test_max_error_reads_at_least_what_it_implies():
 def test_equal_terms_decide_nothing():
     for terms in (np.zeros(1000), np.full(1000, 0.1)):
         assert np.all(trials(Barker(100), terms, 20).read == 1000)
-
-
-def test_target_acceptance_rates():
-    for rule in (Barker(), ExactBarker()):
-        assert [rule.target_accept(d) for d in (1, 2, 5, 10, 21)] == [0.27, 0.23, 0.19, 0.19, 0.16]
 
 
 @pytest.mark.parametrize(

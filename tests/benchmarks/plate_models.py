@@ -1,7 +1,5 @@
 """Simulated hierarchies for `tests.benchmarks.plates`: data, and models with them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

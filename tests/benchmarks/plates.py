@@ -9,8 +9,6 @@ stopped after its budget. Where it has not reached 300 effective draws by then, 
 favour: every draw effective. Prints JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import platform

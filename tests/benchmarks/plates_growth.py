@@ -8,8 +8,6 @@ run before each: the set-up, and PyMC's own evaluation of the model where a chai
 turns, so that a busy machine slows all of them. Prints JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -11,14 +11,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import (
-    AusterityMH,
-    Laplace,
-    MetropolisHastings,
-    RandomWalk,
-    Taylor,
-    TunaMH,
-)
+import pymc_austerity as pma
 
 pytestmark = pytest.mark.filterwarnings("ignore:Cannot cache compiled function", "ignore:.*hessian")
 D = 10
@@ -37,8 +30,8 @@ def logistic(size, seed=0):
 
 
 STEPS = {
-    "austerity": lambda: AusterityMH(control_variate=Taylor(), proposal=Laplace(mix=0)),
-    "tuna": lambda: TunaMH(proposal=Laplace(mix=0)),
+    "austerity": lambda: pma.AusterityMH(control_variate=pma.Taylor(), proposal=pma.Laplace(mix=0)),
+    "tuna": lambda: pma.TunaMH(proposal=pma.Laplace(mix=0)),
 }
 
 
@@ -95,15 +88,18 @@ def test_single_rows_and_blocks(capsys):
     logging.getLogger("pymc_austerity").setLevel(logging.ERROR)
     model, table = logistic(100_000), {}
     cases = {
-        "Taylor": ({"epsilon": 0.05, "control_variate": Taylor(), "proposal": Laplace(mix=0)}, 200_000),
+        "Taylor": (
+            {"epsilon": 0.05, "control_variate": pma.Taylor(), "proposal": pma.Laplace(mix=0)},
+            200_000,
+        ),
         "no control variate": ({"epsilon": 0.05}, 20_000),
     }
     for name, (options, n) in cases.items():
         if "control_variate" not in options:
-            proxy = MetropolisHastings(proposal=Laplace(), model=model).recipe.mode_fit.proxy
-            options["proposal"] = RandomWalk(cov=2.38**2 / D * np.linalg.inv(proxy.precision))
+            proxy = pma.MetropolisHastings(proposal=pma.Laplace(), model=model).recipe.mode_fit.proxy
+            options["proposal"] = pma.RandomWalk(cov=2.38**2 / D * np.linalg.inv(proxy.precision))
         for subsample in ("gather", "block"):
-            step = AusterityMH(model=model, subsample=subsample, steps_per_draw=10, **options)
+            step = pma.AusterityMH(model=model, subsample=subsample, steps_per_draw=10, **options)
             point = {"beta": step.recipe.mode_fit.proxy.mode if step.recipe.mode_fit else proxy.mode}
             step.setup_chain(np.random.default_rng(1), 0, 0)
             point = {"beta": run_steps(step, point, 100)[0][-1]}

@@ -1,7 +1,5 @@
 """The value of an expression, in many digits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import mpmath

@@ -1,7 +1,5 @@
 """Log-densities of rows, spelled as PyMC's graphs spell them."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

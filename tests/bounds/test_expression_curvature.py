@@ -1,7 +1,5 @@
 """Rows that are concave in their predictors: as graphs of PyMC spell them, and at random points."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

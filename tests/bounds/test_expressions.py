@@ -1,7 +1,5 @@
 """Likelihoods as PyMC's graphs spell them, and by hand: the same, or equally small, scalar expressions."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

@@ -1,7 +1,5 @@
 """Random expressions at random points: constructors keep the value, and ranges contain it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import mpmath

@@ -7,22 +7,7 @@ import pymc as pm
 import pytest
 from scipy.special import softmax
 
-from pymc_austerity import (
-    SCIR,
-    SGLD,
-    AdaptiveRandomWalk,
-    AusterityGibbs,
-    AusterityMH,
-    Laplace,
-    MetropolisHastings,
-    MinibatchBarker,
-    MinibatchCategoricalGibbs,
-    ParticleGibbs,
-    ReversibleJump,
-    Taylor,
-    TunaMH,
-    recommend,
-)
+import pymc_austerity as pma
 from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
 from pymc_austerity.testing import check_posterior, check_step
 from pymc_austerity.testing.models import Solved, allocations, log_rates, rates, shares, two_blocks
@@ -42,16 +27,16 @@ pytestmark = [
 CARRIED = ("n_transitions", "log_theta", "written", "anchors")
 
 
-def tuna(vars=None, kind=TunaMH, **options):
+def tuna(vars=None, kind=pma.TunaMH, **options):
     return kind(vars, steps_per_draw=10, **options)
 
 
-def scir(vars=None, kind=SCIR, **options):
+def scir(vars=None, kind=pma.SCIR, **options):
     """With statistics of all rows every step size is exact."""
     return kind(vars, step_size=3.0, **options)
 
 
-def gibbs(vars=None, kind=MinibatchCategoricalGibbs, **options):
+def gibbs(vars=None, kind=pma.MinibatchCategoricalGibbs, **options):
     """Two of the five rows at a time."""
     return kind(vars, batch_size=2, steps_per_draw=5, **options)
 
@@ -59,9 +44,9 @@ def gibbs(vars=None, kind=MinibatchCategoricalGibbs, **options):
 def langevin(vars=None, *, is_fitted=False, **options):
     """Steps of a hundredth of a posterior variance widen it by little, if gradients are not noisy."""
     if is_fitted and not vars:  # a part of the predictor has no expansion
-        fitted = {"control_variate": Taylor(), "preconditioner": Laplace(), "batch_size": 100}
-        return SGLD(vars, step_size=0.2, steps_per_draw=50, **fitted, **options)
-    return SGLD(vars, step_size=6e-6, batch_size=None, steps_per_draw=50, **options)
+        fitted = {"control_variate": pma.Taylor(), "preconditioner": pma.Laplace(), "batch_size": 100}
+        return pma.SGLD(vars, step_size=0.2, steps_per_draw=50, **fitted, **options)
+    return pma.SGLD(vars, step_size=6e-6, batch_size=None, steps_per_draw=50, **options)
 
 
 def binary_field():
@@ -79,27 +64,27 @@ CASES = {
     "SCIR, gamma": (scir, rates, {"carried": CARRIED}),
     "SCIR, dirichlet": (scir, shares, {"carried": CARRIED}),
     "allocations": (gibbs, allocations, {"vars": ["z"], "partner": scir, "draws": 2000}),
-    "field": (partial(AusterityGibbs, epsilon=0, steps_per_draw=5), binary_field, {}),
+    "field": (partial(pma.AusterityGibbs, epsilon=0, steps_per_draw=5), binary_field, {}),
     "jumps": (
-        partial(ReversibleJump, steps_per_draw=3),
+        partial(pma.ReversibleJump, steps_per_draw=3),
         lambda: normal_solved(normal_rows()),
         {"draws": 3000, "tune": 100},
     ),
     "jumps, a proposal that learns": (
-        partial(ReversibleJump, steps_per_draw=5, proposal=AdaptiveRandomWalk()),
+        partial(pma.ReversibleJump, steps_per_draw=5, proposal=pma.AdaptiveRandomWalk()),
         lambda: normal_solved(normal_rows()),
         {"draws": 4000},
     ),
-    "elements": (partial(MetropolisHastings, elementwise=True, steps_per_draw=70), of_groups, {}),
+    "elements": (partial(pma.MetropolisHastings, elementwise=True, steps_per_draw=70), of_groups, {}),
     "elements, t-test": (
-        partial(AusterityMH, elementwise=True, batch_size=50, steps_per_draw=70),
+        partial(pma.AusterityMH, elementwise=True, batch_size=50, steps_per_draw=70),
         of_groups,
         {"tolerance": 0.2},
     ),
     "elements, Barker": (
-        partial(MinibatchBarker, elementwise=True, steps_per_draw=70), of_groups, {"tolerance": 0.1}
+        partial(pma.MinibatchBarker, elementwise=True, steps_per_draw=70), of_groups, {"tolerance": 0.1}
     ),
-    "states": (partial(ParticleGibbs, steps_per_draw=2), lambda: linear_gaussian(n=12), {"draws": 2000}),
+    "states": (partial(pma.ParticleGibbs, steps_per_draw=2), lambda: linear_gaussian(n=12), {"draws": 2000}),
     "SGLD": (langevin, lambda: None, {"tolerance": 0.05}),
     "SGLD, fitted": (partial(langevin, is_fitted=True), lambda: None, {"tolerance": 0.05}),
 }  # fmt: skip
@@ -118,12 +103,12 @@ def test_steps(name):
 @pytest.mark.filterwarnings("ignore:invalid value encountered in multiply:RuntimeWarning")
 @pytest.mark.parametrize(
     ("kind", "solved"),
-    [(TunaMH, log_rates()), (MetropolisHastings, rates(default_transform=None))],
+    [(pma.TunaMH, log_rates()), (pma.MetropolisHastings, rates(default_transform=None))],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_recommended(kind, solved):
     def make_step(vars=None, rng=None):
-        step = recommend(vars=vars)
+        step = pma.recommend(vars=vars)
         assert type(step) is kind
         return step
 
@@ -134,7 +119,7 @@ def test_nuts_is_recommended():
     """PyMC's own step, which may be assigned automatically: what it returns is checked, and its draws."""
     solved = two_blocks()
     with solved.model as model:
-        step = recommend(vars=[model["b"]])
+        step = pma.recommend(vars=[model["b"]])
         assert isinstance(step, pm.NUTS)
         steps = [step, pm.Slice([model["a"]])]
     check_points(step, solved.draw(np.random.default_rng(0)))
@@ -144,7 +129,7 @@ def test_nuts_is_recommended():
 # Planted faults -------------------------------------------------------------------------------------
 
 
-class HalfOfTheRows(TunaMH):
+class HalfOfTheRows(pma.TunaMH):
     """Draws half as many rows as their bounds ask for: remainders count half."""
 
     def _compile(self, plan, point):
@@ -158,12 +143,12 @@ class HalfOfTheRows(TunaMH):
 class OfThePrior(VariableChain):
     """The shape of the prior in the place of that of the posterior."""
 
-    def _conditional(self, alpha, *args):
-        _, rate = super()._conditional(alpha, *args)
-        return alpha, rate
+    def _conditional(self, prior, *args):
+        _, rate = super()._conditional(prior, *args)
+        return prior[0], rate
 
 
-class WithoutCounts(SCIR):
+class WithoutCounts(pma.SCIR):
     """Prior and posterior are the same."""
 
     def _build(self, point):
@@ -171,7 +156,7 @@ class WithoutCounts(SCIR):
         self._chains = [OfThePrior(**vars(each)) for each in self._chains]
 
 
-class OfTheNeighbour(MinibatchCategoricalGibbs):
+class OfTheNeighbour(pma.MinibatchCategoricalGibbs):
     """Each category is drawn with the weight of the next one."""
 
     def step(self, point):

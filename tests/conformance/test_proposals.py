@@ -10,10 +10,10 @@ from numba.extending import register_jitable
 from pymc_austerity import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
-from pymc_austerity.proposals.laplace import LaplaceState, propose_laplace, squared, times_upper
 from pymc_austerity.testing import check_proposal
 from pymc_austerity.testing.proposals import check_invariance, check_memory, check_moves, proxy_of
 from pymc_austerity.testing.targets import LOG_NORMAL, NORMAL
+from tests.proposals.test_laplace import share_depends_on_q, walk_with_the_fitted_ratio, wrong_sign
 
 COV = [[0.5, 0.2], [0.2, 0.3]]
 
@@ -145,29 +145,6 @@ WRONG = {
 }
 
 
-@register_jitable
-def wrong_sign(state, q, rng):
-    q_new, log_hastings = propose_laplace(state, q, rng)
-    return q_new, -log_hastings
-
-
-@register_jitable
-def fitted_ratio_of_walks(state, q, rng):
-    """As if a random walk were reversible for the fitted law."""
-    q_new, _ = propose_laplace(state, q, rng)
-    w, w_new = times_upper(state.whiten, q - state.mode), times_upper(state.whiten, q_new - state.mode)
-    return q_new, 0.5 * (squared(w_new) - squared(w))
-
-
-@register_jitable
-def share_depends_on_q(state, q, rng):
-    """Walks where the fitted density is low. Each component for itself is right."""
-    w = times_upper(state.whiten, q - state.mode)
-    mix = np.array([0.9 if squared(w) > len(q) else 0.1])
-    changed = LaplaceState(state.scale, state.rho, mix, state.mode, state.whiten, state.unwhiten)
-    return propose_laplace(changed, q, rng)
-
-
 class Fitted:
     """A fitted proposal with another function."""
 
@@ -180,7 +157,7 @@ class Fitted:
 
 @pytest.mark.parametrize("kind", ["independence", "pcn"])
 @pytest.mark.parametrize(
-    "propose", [wrong_sign, fitted_ratio_of_walks, share_depends_on_q], ids=lambda f: f.__name__
+    "propose", [wrong_sign, walk_with_the_fitted_ratio, share_depends_on_q], ids=lambda f: f.__name__
 )
 def test_a_wrong_fitted_proposal_fails(propose, kind):
     with pytest.raises(AssertionError, match="With a normal distribution that is .* log_hastings"):

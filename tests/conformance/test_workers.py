@@ -5,38 +5,20 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_austerity import (
-    SCIR,
-    SGLD,
-    AusterityGibbs,
-    AusterityMH,
-    DecreasingStepSize,
-    Langevin,
-    MetropolisHastings,
-    MHSubLhd,
-    MinibatchBarker,
-    MinibatchCategoricalGibbs,
-    ParticleGibbs,
-    ReversibleJump,
-    StiefelWalk,
-    TunaMH,
-    UniformStiefel,
-)
+import pymc_austerity as pma
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:SGLD accepts every move:pymc_austerity.SubsamplingWarning"),
     pytest.mark.filterwarnings("ignore:range_bound=:pymc_austerity.SubsamplingWarning"),
-    # The process is multi-threaded, says Python 3.12 when it forks.
-    pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),
     # Whether a chain has settled after so few draws is not the question here.
     pytest.mark.filterwarnings("ignore:Tuning ended"),
 ]
 N = 1500
 METROPOLIS = {
-    AusterityMH: {},
-    MHSubLhd: {"range_bound": "exact"},
-    MinibatchBarker: {},
-    MetropolisHastings: {},
+    pma.AusterityMH: {},
+    pma.MHSubLhd: {"range_bound": "exact"},
+    pma.MinibatchBarker: {},
+    pma.MetropolisHastings: {},
 }
 
 
@@ -63,7 +45,7 @@ def model():
         pm.Normal("y_states", h, 1.0, observed=rng.normal(size=(20, 60)))
         for name in ("langevin", "dynamics"):
             pm.Normal(f"y_{name}", pm.Normal(name), 1.0, observed=rng.normal(0.7, 1.0, N))
-        W = UniformStiefel("W", 2)
+        W = pma.UniformStiefel("W", 2)
         pm.Potential("x", pm.logp(pm.Logistic.dist(0, 1), rng.laplace(size=(N, 2)) @ W.T).sum(1))
     return model
 
@@ -72,14 +54,22 @@ def model():
 def sample(model):
     with model:
         steps = [kind([model[kind.__name__]], **options) for kind, options in METROPOLIS.items()]
-        steps += [TunaMH([model["eta"]]), SCIR([model["w"]]), MinibatchCategoricalGibbs([model["z"]])]
-        steps.append(AusterityMH(["W"], epsilon=0.05, proposal=StiefelWalk()))
-        steps.append(AusterityMH(["langevin"], epsilon=0.05, proposal=Langevin(1e-3)))
-        steps.append(SGLD(["dynamics"], step_size=DecreasingStepSize(1e-4, 10)))
+        steps += [
+            pma.TunaMH([model["eta"]]),
+            pma.SCIR([model["w"]]),
+            pma.MinibatchCategoricalGibbs([model["z"]]),
+        ]
+        steps.append(pma.AusterityMH(["W"], epsilon=0.05, proposal=pma.StiefelWalk()))
+        steps.append(pma.AusterityMH(["langevin"], epsilon=0.05, proposal=pma.Langevin(1e-3)))
+        steps.append(pma.SGLD(["dynamics"], step_size=pma.DecreasingStepSize(1e-4, 10)))
         # Rows of an element follow z, which another step moves.
-        steps.append(AusterityMH(["level"], batch_size=20, elementwise=True))
-        steps += [ReversibleJump(["gamma", "beta"]), AusterityGibbs(["X"], epsilon=0), ParticleGibbs(["h"])]
-        steps.append(AusterityMH(["phi", "sigma"], epsilon=0))
+        steps.append(pma.AusterityMH(["level"], batch_size=20, elementwise=True))
+        steps += [
+            pma.ReversibleJump(["gamma", "beta"]),
+            pma.AusterityGibbs(["X"], epsilon=0),
+            pma.ParticleGibbs(["h"]),
+        ]
+        steps.append(pma.AusterityMH(["phi", "sigma"], epsilon=0))
     # Its local terms are the transitions of the states.
     assert steps[-1].configuration["n_local"] == 20 * 59
 

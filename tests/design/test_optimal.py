@@ -162,7 +162,7 @@ def test_no_test_within_the_tolerance():
         (gaussian_moves(), {}, "N, the number of local terms, must be given beside mu and sigma_l"),
         (tree(gaussian_moves()), {"N": 99}, "N = 99, but the pairs are of a model with 10000 local terms"),
         (xr.DataTree(), {}, "pairs has no group log_ratios"),
-        ("trial", {"N": N}, "pairs must be a DataTree with the group log_ratios, or have .* got str"),
+        ("trial", {"N": N}, "pairs must be a DataTree with the group log_ratios.*got str"),
         (SimpleNamespace(mu=[0.0], sigma_l=[1.0, 2.0]), {"N": N}, "one length, got lengths 1 and 2"),
         (SimpleNamespace(mu=[], sigma_l=[]), {"N": N}, "one length, got lengths 0 and 0"),
         (SimpleNamespace(mu=[0.0], sigma_l=[-1.0]), {"N": N}, "sigma_l must be finite and not negative"),

@@ -16,19 +16,24 @@ def skeleton(imported, monkeypatch):  # noqa: F811
     monkeypatch.setattr(priors, "RULES", dict(priors.RULES))
     rule, check = blocks(PAGE)
     return lambda change=lambda source: source: imported(
-        gumbel_effects=change(rule), check_gumbel_effects=check
+        seasonal_effects=change(rule), check_seasonal_effects=check
     )
 
 
-def test_gumbel(skeleton):
+def test_seasonal(skeleton):
     skeleton()
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"), [('Step("scale", scale)', 'Step("scale", 2.0 * scale)'), ("gumbel_r", "gumbel_l")]
+    ("right", "wrong"),
+    [
+        ("sums.T @ sums", "2.0 * sums.T @ sums"),
+        ("** -2.0", "** -1.0"),
+        ("np.arange(n) < 11", "np.arange(n) < 12"),
+    ],
 )
 def test_a_wrong_rule_is_noticed(skeleton, right, wrong):
-    """Planted fault: a scale that is doubled; a distribution that is turned round."""
+    """Planted fault: a precision that is doubled; a scale in place of its square; one more first month."""
 
     def change(source):
         assert source.count(right) == 1

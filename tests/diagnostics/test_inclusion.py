@@ -5,7 +5,7 @@ import pytest
 from arviz import from_dict
 
 from pymc_austerity.diagnostics import inclusion
-from pymc_austerity.diagnostics.scalars import mcse
+from pymc_austerity.diagnostics.result import mcse
 from tests.diagnostics.results import result as of_posterior
 
 
@@ -78,5 +78,5 @@ def test_bad_input(gamma):
         inclusion(from_dict({"posterior": {"x": gamma + 0.5}}), "x")
     with pytest.raises(ValueError, match="no group posterior"):
         inclusion(None)
-    with pytest.raises(ValueError, match="n_models must be a positive integer, got 0"):
+    with pytest.raises(ValueError, match="n_models must be an integer of at least 1, got 0"):
         inclusion(result(gamma), n_models=0)

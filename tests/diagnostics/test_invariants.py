@@ -79,5 +79,5 @@ def test_what_are_no_categories():
     idata = from_dict({"posterior": {"mu": np.zeros((1, 2, 3))}})
     with pytest.raises(ValueError, match="'mu' holds numbers of type float64; categories are whole"):
         n_clusters(idata, "mu")
-    with pytest.raises(ValueError, match="no variable 'nu'.*mu"):
+    with pytest.raises(ValueError, match="'nu' is not in the posterior.*mu"):
         n_clusters(idata, "nu")

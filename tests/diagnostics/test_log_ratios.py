@@ -6,7 +6,7 @@ from scipy import stats
 
 from pymc_austerity import SubsamplingWarning
 from pymc_austerity.diagnostics import from_log_ratios
-from pymc_austerity.diagnostics.log_ratios import log_ratios_of
+from pymc_austerity.diagnostics.normality import log_ratios_of
 from tests.diagnostics.results import result
 
 N = 5000

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pymc_austerity.diagnostics.normality import Findings, reason_for
+from pymc_austerity.diagnostics.normality import reason_for
 
 MOVES = 4
 
@@ -25,7 +25,7 @@ def findings(verdict="normal enough", *, missed=(), far=(), infinite=(), epsilon
     table = pd.DataFrame({**table, **columns}, index=range(MOVES))
     flags = [np.isin(np.arange(MOVES), moves) for moves in (missed, far, infinite)]
     flags[0] = np.stack([flags[0]] * 3, axis=1)
-    return Findings(verdict, table, *flags, epsilon, 10_000, 500)
+    return verdict, table, *flags, epsilon, 10_000, 500
 
 
 # Words of each cause and of each remark.
@@ -40,7 +40,7 @@ REMARKS = [NEAR, SHAPIRO, HEAVY, EPSILON]
 
 def said(found, words):
     """Which words the reason has, in their order there."""
-    reason = reason_for(found)
+    reason = reason_for(*found)
     return sorted((each for each in words if each in reason), key=reason.index)
 
 
@@ -85,13 +85,13 @@ def test_an_error_of_epsilon_alone_is_the_mean_of_those_that_are_known():
     found = findings(acceptance_error=[np.nan, 0.01, -0.02, np.nan])
     assert (
         " But with normal batch means too, epsilon = 0.05 changes the acceptance probability by 0.015, "
-        in reason_for(found)
+        in reason_for(*found)
     )
-    assert " With normal batch means too, " in reason_for(findings("doubtful", acceptance_error=0.5))
+    assert " With normal batch means too, " in reason_for(*findings("doubtful", acceptance_error=0.5))
 
 
 def test_the_reason_is_one_sentence_and_the_remarks():
-    assert reason_for(findings("not normal", missed=[1, 2], error=0.2, near=0.05)) == (
+    assert reason_for(*findings("not normal", missed=[1, 2], error=0.2, near=0.05)) == (
         "Batch means are not normal enough for the t-test, because the top 100 of 10,000 rows carry 10 % of "
         "the variance in 2 of 4 moves, and a batch of 500 holds 5 of them on average; and a test of 500 "
         "terms is predicted to err 0.2 more often than it says in the mean of 4 moves, and 0.2 in the worst "

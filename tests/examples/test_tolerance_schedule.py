@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import AusterityMH, RandomWalk
+from tests.sampling import sampled
 from tests.statistical.errors import error_of_mean
 
 pytestmark = pytest.mark.slow("280 chains that read 1000 passes each, and one of the package")
@@ -55,10 +56,7 @@ def test_the_simulation_is_the_test_of_the_package(result):
         step = AusterityMH(
             epsilon=0.1, batch_size=500, proposal=RandomWalk(2.4 / np.sqrt(n)), steps_per_draw=10
         )
-        idata = pm.sample(
-            6000, tune=0, chains=1, cores=1, step=step, initvals={"mu": y.mean()}, random_seed=2,
-            progressbar=False, compute_convergence_checks=False, quiet=True, model=model,
-        )  # fmt: skip
+        idata = sampled(6000, step, tune=0, chains=1, initvals={"mu": y.mean()}, random_seed=2, model=model)
     squares = n * (idata.posterior["mu"].values[0] - y.mean()) ** 2
     bias, error = squares.mean() - 1.0, error_of_mean(squares)
     row = result["table"].loc["0.1"]

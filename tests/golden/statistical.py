@@ -20,8 +20,6 @@ divided by those of the plain plate in the same run; what is compiled and set up
 What changes a posterior on purpose, such as another model, needs `--write`. No change of a sampler does.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

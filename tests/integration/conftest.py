@@ -6,7 +6,6 @@ from pymc_austerity import AusterityMH
 from tests.step_methods.conftest import MODE as MODE
 from tests.step_methods.conftest import N as N
 from tests.step_methods.conftest import draw as draw
-from tests.step_methods.conftest import interpreted as interpreted
 from tests.step_methods.conftest import line as line
 from tests.step_methods.conftest import same as same
 

@@ -111,9 +111,7 @@ def test_slopes_beside_a_crossed_factor_are_no_plate(monkeypatch):
     monkeypatch.setattr(limits, "MOST_SHARED", 20)
     plate = found(built("bernoulli", "(x|g) + (1|h)"))
     assert isinstance(plate, NoPlate)
-    assert str(plate).startswith(
-        "'1|g_offset' and 'x|g_offset' are effects of the same groups, as random slopes"
-    )
+    assert "'1|g_offset' and 'x|g_offset' are effects of the same groups, as random slopes" in str(plate)
 
 
 SAMPLED = [("bernoulli", "(x|g)"), ("poisson", "(1|g) + (1|h)"), ("gaussian", "(1|g/part)")]

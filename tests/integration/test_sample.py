@@ -7,12 +7,8 @@ from pymc_austerity import AusterityMH, RandomWalk, SubsamplingWarning
 
 from .conftest import MODE
 
-pytestmark = [
-    # The process is multi-threaded, says Python 3.12 when it forks.
-    pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),
-    # Whether a chain has settled after so few draws is not the question here.
-    pytest.mark.filterwarnings("ignore:Tuning ended"),
-]
+# Whether a chain has settled after so few draws is not the question here.
+pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended")
 CONTEXTS = ["fork", "forkserver"]
 LONG = {"tune": 130, "draws": 30, "initvals": MODE}
 

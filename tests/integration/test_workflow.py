@@ -121,7 +121,6 @@ class TestProgressBar:
         assert header.count("Share of data") == 1
         assert "Step size" in text
 
-    @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
     def test_two_cores(self, step, show):
         assert "Share of data" in show(step, cores=2, mp_ctx="fork")
 

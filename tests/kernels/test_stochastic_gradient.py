@@ -15,7 +15,7 @@ from pymc_austerity.kernels.stochastic_gradient import (
     langevin_transitions,
 )
 from pymc_austerity.proposals.langevin import distinct_positions, estimated_gradient
-from pymc_austerity.step_methods.langevin.inflation import Inflation
+from pymc_austerity.step_methods.langevin.sgld import Inflation
 from pymc_austerity.target import Target
 from tests.statistical.errors import LIMIT, p_of_counts
 

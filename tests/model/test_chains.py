@@ -9,7 +9,7 @@ from pymc_austerity.exceptions import FactorisationError, SelfCheckError
 from pymc_austerity.model.chains.chain_model import ChainModel, check_chain
 from pymc_austerity.model.chains.found import find_chain
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.model.factorise import factorise
+from pymc_austerity.model.field.of_model import factorise
 
 T = 12
 Y = np.random.default_rng(0).normal(size=T)

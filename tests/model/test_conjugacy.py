@@ -6,11 +6,8 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity import FactorisationError
-from pymc_austerity.model.conjugacy.families import Dirichlet
-from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
-from pymc_austerity.model.conjugacy.priors import GammaPrior
-from pymc_austerity.model.conjugacy.recognise import analyse
-from pymc_austerity.model.conjugacy.statistics import Conjugacy, Place
+from pymc_austerity.model.conjugacy.families import Dirichlet, GammaPrior
+from pymc_austerity.model.conjugacy.recognise import LikelihoodGradient, Place, analyse
 
 N, K, V = 1200, 4, 7
 _rng = np.random.default_rng(5)
@@ -115,8 +112,7 @@ def conjugacy_of(model, name="w", **kwargs):
     prior = GammaPrior(model, model.rvs_to_values[model[name]], point)
     options = {"threshold": None, "subsampled": True, "check": True, **kwargs}
     gradient = LikelihoodGradient(model, prior, point, **options)
-    structure = analyse(model, prior, gradient, point, np.random.default_rng(1))
-    return Conjugacy(prior, gradient, structure), point
+    return analyse(model, prior, gradient, None, point), point
 
 
 def as_table(x, shape):
@@ -131,9 +127,9 @@ def test_statistics(name):
     with pm.Model() as model:
         define()
     conjugacy, point = conjugacy_of(model)
-    gradient, structure = conjugacy.gradient, conjugacy.structure
-    assert structure.form.name == form
-    place = Place(structure.references, gradient.args(point))
+    gradient = conjugacy.gradient
+    assert conjugacy.form == form
+    place = Place(conjugacy.references, gradient.args(point))
     full = conjugacy.full(place)
     np.testing.assert_allclose(full.s, as_table(s, full.s.shape), rtol=1e-9)
     np.testing.assert_allclose(full.t, as_table(t, full.t.shape), rtol=1e-9)
@@ -158,16 +154,16 @@ def test_what_depends_on_other_variables():
         pm.Normal("y", mu + z, tau=w, observed=Y)
         pm.Poisson("counts", pm.Gamma("rate", 1.0, 1.0) * X, observed=Z)
     w, v, rate = (conjugacy_of(model, name)[0] for name in ("w", "v", "rate"))
-    assert not w.structure.constant
+    assert w.totals is None
     assert w.gradient.other_names == ["mu", "z"]
-    assert not v.structure.constant
-    assert rate.structure.constant
+    assert v.totals is None
+    assert rate.totals is not None
     with pm.Model() as model:  # the number of events does not depend on beta, the exposure does
         beta = pm.Normal("beta")
         pm.Poisson("y", pm.Gamma("w", 1.0, 1.0) * pt.exp(beta * Y), observed=Z)
-    structure = conjugacy_of(model)[0].structure
-    assert structure.form.name == "rate"
-    assert not structure.constant
+    conjugacy = conjugacy_of(model)[0]
+    assert conjugacy.form == "rate"
+    assert conjugacy.totals is None
 
 
 NOT_CONJUGATE = {
@@ -192,9 +188,9 @@ def test_not_conjugate(name):
     """A form that holds for one term does not hide another for which it does not."""
     with pm.Model() as model:
         NOT_CONJUGATE[name]()
-    structure = conjugacy_of(model)[0].structure
-    assert structure.form.name == "frozen"
-    assert structure.nonlinear == ("y",)
+    conjugacy = conjugacy_of(model)[0]
+    assert conjugacy.form == "frozen"
+    assert conjugacy.nonlinear == ("y",)
 
 
 def test_one_of_several_terms_is_named():
@@ -202,7 +198,7 @@ def test_one_of_several_terms_is_named():
         w = pm.Gamma("w", 1.0, 1.0)
         pm.Poisson("fine", w, observed=Z)
         pm.Normal("other", w, 1.0, observed=Y[:10])
-    assert conjugacy_of(model)[0].structure.nonlinear == ("other",)
+    assert conjugacy_of(model)[0].nonlinear == ("other",)
 
 
 def test_responsibilities_of_a_component_of_weight_zero():
@@ -211,7 +207,7 @@ def test_responsibilities_of_a_component_of_weight_zero():
         w = pm.Dirichlet("w", np.full(3, 0.1))
         pm.NormalMixture("y", w, [-1.0, 0.0, 1.0], 1.0, observed=Y)
     conjugacy, point = conjugacy_of(model)
-    assert conjugacy.structure.shift == N
+    assert conjugacy.shift == N
     for log_w in (np.log([0.2, 0.3, 0.5]), np.array([-1e4, np.log(0.4), np.log(0.6)])):
         found = conjugacy.full(Place((log_w,), conjugacy.gradient.args(point))).s[0] + N * np.exp(log_w)
         log_terms = log_w - 0.5 * (Y[:, None] - np.array([-1.0, 0.0, 1.0])) ** 2
@@ -260,7 +256,7 @@ def test_rows_that_are_coupled():
         pm.Normal("y", pt.cumsum(mu * w), 1.0, observed=Y)
     with pytest.raises(FactorisationError, match="'y'"):
         conjugacy_of(model)
-    assert conjugacy_of(model, subsampled=False)[0].structure.form.name == "frozen"
+    assert conjugacy_of(model, subsampled=False)[0].form == "frozen"
 
 
 def test_a_derivative_that_is_not_finite():

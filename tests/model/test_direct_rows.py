@@ -1,14 +1,12 @@
 """Rows of designs that are read from the data are those that differentiation gives."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pymc_austerity.model.factorise import factorise
+from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.structure import parts, predictor_values
 from pymc_austerity.model.structure.term_structure import TermStructure
 

@@ -11,7 +11,8 @@ from mpmath import mp
 from pymc_austerity.mode.expansion import expand
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import point_of
-from pymc_austerity.model.factorise import build, factorise
+from pymc_austerity.model.factorise import build
+from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.model.structure.term_structure import TermStructure

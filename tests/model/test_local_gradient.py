@@ -9,7 +9,7 @@ from pymc_austerity import SGLD, DecreasingStepSize, Taylor, factorise
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import vector_of
-from pymc_austerity.step_methods.langevin.plan import SgldOptions, checked_options, plan_sgld
+from pymc_austerity.step_methods.langevin.sgld import SgldOptions, checked_options, plan_sgld
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:SGLD accepts every move:pymc_austerity.SubsamplingWarning"),

@@ -9,7 +9,7 @@ import pytest
 
 from pymc_austerity import work
 from pymc_austerity.mode.search import BlockPosterior
-from pymc_austerity.model.factorise import factorise
+from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.graph.elements import ElementCounts, elements
 from pymc_austerity.model.structure.term_derivatives import operations_of_rows
 from pymc_austerity.model.structure.term_structure import TermStructure

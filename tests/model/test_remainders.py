@@ -1,7 +1,5 @@
 """Log ratios of remainders that are written as source, beside those of the graph."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

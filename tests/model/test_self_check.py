@@ -8,7 +8,8 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.model.factorise import factorise, taken_apart
+from pymc_austerity.model.factorise import taken_apart
+from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.graph.log_density import raw_terms, typed_log_density
 from pymc_austerity.model.self_check import check_against_model
 

@@ -10,8 +10,7 @@ from numba.core import event, types
 
 from pymc_austerity import MetropolisHastings, RandomWalk
 from pymc_austerity.exceptions import CompiledError
-from pymc_austerity.model.compile.records import constructor
-from pymc_austerity.model.compile.target_table import (
+from pymc_austerity.model.compile.numba_backend import (
     FIRST_ARRAY,
     TARGET,
     VECTOR,
@@ -21,6 +20,7 @@ from pymc_austerity.model.compile.target_table import (
     places_of,
     signature_of,
 )
+from pymc_austerity.model.compile.records import constructor
 
 INDEX = np.array([4, 0, 2])
 KINDS = [("float64", 2), ("int8", 1), ("float32", 0), ("bool", 1), ("float64", 3)]

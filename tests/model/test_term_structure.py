@@ -14,29 +14,27 @@ from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import LinearPredictor
 from tests.model.features import model_of, simplex
+from tests.models import as_model
 
 N = 1200
 RNG = np.random.default_rng(3)
 X, Y = RNG.normal(size=(N, 2)), RNG.integers(0, 2, size=N)
 
 
+@as_model
 def logistic():
-    with pm.Model() as model:
-        pm.Bernoulli("y", logit_p=X @ pm.Normal("b", shape=2), observed=Y)
-    return model
+    pm.Bernoulli("y", logit_p=X @ pm.Normal("b", shape=2), observed=Y)
 
 
+@as_model
 def location_and_scale():
-    with pm.Model() as model:
-        pm.Normal("y", X @ pm.Normal("b", shape=2), pm.HalfNormal("sigma"), observed=X[:, 0])
-    return model
+    pm.Normal("y", X @ pm.Normal("b", shape=2), pm.HalfNormal("sigma"), observed=X[:, 0])
 
 
+@as_model
 def product(names):
-    with pm.Model() as model:
-        factors = [X @ pm.Normal(name, shape=2) for name in names]
-        pm.Bernoulli("y", logit_p=math.prod(factors), observed=Y)
-    return model
+    factors = [X @ pm.Normal(name, shape=2) for name in names]
+    pm.Bernoulli("y", logit_p=math.prod(factors), observed=Y)
 
 
 @pytest.fixture

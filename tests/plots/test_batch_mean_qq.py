@@ -6,7 +6,7 @@ from scipy import stats
 
 from pymc_austerity.diagnostics import from_log_ratios, normality
 from pymc_austerity.plots import plot_batch_mean_qq
-from pymc_austerity.plots.batch_mean_qq import local_level
+from pymc_austerity.plots.data_usage import local_level
 from tests.plots.artists import inside
 
 

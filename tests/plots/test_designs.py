@@ -168,27 +168,27 @@ def test_every_second_move_is_held_out():
 @pytest.mark.parametrize("psi", [-0.3, 0.05, 0.1, 1.0])
 def test_it_stops_where_psi_leaves_the_drawn_interval(bound, psi):
     values = np.random.default_rng(3).normal(0.1, 0.5, size=3000)
-    run = decide(values, psi, Concentration(bound=bound))
-    at = run.means[np.array(run.ends) - 1]
-    outside = np.abs(at - psi) > np.array(run.radii)
+    means, ends, radii, accepted = decide(values, psi, Concentration(bound=bound))
+    at = means[ends - 1]
+    outside = np.abs(at - psi) > radii
     assert not outside[:-1].any()
-    assert outside[-1] or run.ends[-1] == 3000
-    assert run.accepted == (at[-1] > psi)
-    np.testing.assert_allclose(run.means[-1], values.mean())
+    assert outside[-1] or ends[-1] == 3000
+    assert accepted == (at[-1] > psi)
+    np.testing.assert_allclose(means[-1], values.mean())
 
 
 def test_what_is_drawn_of_a_bound():
     values = np.random.default_rng(3).normal(0.1, 0.5, size=5000)
     axes = plot_bound_schematic(values, 0.02, seed=4)
-    run = decide(np.random.default_rng(4).permutation(values), 0.02, Concentration())
+    means, ends, radii, _ = decide(np.random.default_rng(4).permutation(values), 0.02, Concentration())
     drawn = line(axes, "mean of the first $t$ terms")
-    np.testing.assert_allclose(drawn, np.c_[np.arange(1, run.ends[-1] + 1), run.means[: run.ends[-1]]])
+    np.testing.assert_allclose(drawn, np.c_[np.arange(1, ends[-1] + 1), means[: ends[-1]]])
     assert 0.02 in levels(axes)
     assert values.mean() in levels(axes)
-    assert places(axes) == [run.ends[-1]]
+    assert places(axes) == [ends[-1]]
     bars = axes.containers[0].lines[2][0].get_segments()
-    np.testing.assert_allclose([np.ptp(b[:, 1]) / 2 for b in bars], run.radii, rtol=1e-9)
-    assert f"{run.ends[-1]:,} of 5,000" in axes.get_title()
+    np.testing.assert_allclose([np.ptp(b[:, 1]) / 2 for b in bars], radii, rtol=1e-9)
+    assert f"{ends[-1]:,} of 5,000" in axes.get_title()
     assert inside(axes.figure)
 
 

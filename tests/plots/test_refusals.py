@@ -52,7 +52,7 @@ def risk(match, runs=None, truth=TRUTH, **keywords):
 @pytest.mark.parametrize(
     ("plot", "arguments", "keywords", "match"),
     [
-        errors("pairs must be given", None, N=2000),
+        errors("pairs must be a DataTree.*got NoneType", None, N=2000),
         errors("pairs has no group log_ratios", xr.DataTree()),
         errors("N, the number of local terms"),
         errors("epsilon must be in", epsilon=0.7, N=2000),
@@ -70,7 +70,7 @@ def risk(match, runs=None, truth=TRUTH, **keywords):
             for band in (0.0, 1.0, True, "wide")
         ),
         refused(plot_batch_mean_qq, "visuals must be named band", RATIOS, visuals={"bands": False}),
-        refused(plot_batch_sizes, "bins must be a positive integer, got 0", RUN, bins=0),
+        refused(plot_batch_sizes, "bins must be an integer of at least 1, got 0", RUN, bins=0),
         refused(plot_batch_sizes, "visuals must be named histogram", RUN, visuals={"bars": {}}),
         refused(plot_batch_sizes, "n_used", tree({}, {"lp": np.zeros((1, 5))})),
         refused(plot_bound_schematic, "psi must be a finite number, got nan", psi=math.nan),
@@ -79,7 +79,7 @@ def risk(match, runs=None, truth=TRUTH, **keywords):
             for values in ([1.0], [1.0, np.inf], np.zeros((2, 2)))
         ),
         *(
-            refused(plot_data_usage, f"n_blocks must be a positive integer, got {n}", RUN, n_blocks=n)
+            refused(plot_data_usage, f"n_blocks must be an integer of at least 1, got {n}", RUN, n_blocks=n)
             for n in (0, -1, 2.5, True, None)
         ),
         refused(plot_data_usage, "visuals must be named blocks, .* got 'lines'", RUN, visuals={"lines": 0}),

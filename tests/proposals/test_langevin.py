@@ -9,15 +9,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_austerity import (
-    AusterityMH,
-    Langevin,
-    MetropolisHastings,
-    MHSubLhd,
-    MinibatchBarker,
-    Taylor,
-    probe,
-)
+import pymc_austerity as pma
 from pymc_austerity.acceptance import Exact, ExactBarker
 from pymc_austerity.kernels.metropolis import full_transitions, unknown_sum
 from pymc_austerity.model.compile.backend import interpreted
@@ -56,7 +48,7 @@ NORMAL = Target(prior_ratio, log_terms=terms, global_gradient=prior_slope, local
 
 def bound(**options):
     given = {"step_size": STEP, "batch_size": BATCH, **options}
-    return bind(Langevin(**given), 1, 0.5, block=Block(1, N))
+    return bind(pma.Langevin(**given), 1, 0.5, block=Block(1, N))
 
 
 def chain(one, n=8_000, seed=1):
@@ -175,25 +167,25 @@ def test_a_test_on_the_minibatch_of_the_proposal_fails():
 
 # In steps -----------------------------------------------------------------------------------------
 
-MOVES = Langevin(1e-4, batch_size=300)
+MOVES = pma.Langevin(1e-4, batch_size=300)
 
 
 @pytest.mark.filterwarnings("ignore:Tuning ended")
 @pytest.mark.slow("compiles each kernel")
 def test_conformance():
     def make_step(vars=None, **options):
-        return MetropolisHastings(vars, proposal=MOVES, steps_per_draw=10, **options)
+        return pma.MetropolisHastings(vars, proposal=MOVES, steps_per_draw=10, **options)
 
     check_step(make_step)
 
 
 # With the exact rule it is the step of `test_conformance`.
 STEPS = {
-    "AusterityMH": (AusterityMH, {"epsilon": 0.01}),
-    "MHSubLhd": (MHSubLhd, {}),
-    "MinibatchBarker": (MinibatchBarker, {}),
-    "ExactBarker": (MetropolisHastings, {"acceptance": ExactBarker()}),
-    "Taylor": (AusterityMH, {"control_variate": Taylor(), "epsilon": 0.01}),
+    "AusterityMH": (pma.AusterityMH, {"epsilon": 0.01}),
+    "MHSubLhd": (pma.MHSubLhd, {}),
+    "MinibatchBarker": (pma.MinibatchBarker, {}),
+    "ExactBarker": (pma.MetropolisHastings, {"acceptance": ExactBarker()}),
+    "Taylor": (pma.AusterityMH, {"control_variate": pma.Taylor(), "epsilon": 0.01}),
 }
 
 
@@ -221,7 +213,7 @@ def test_interpreted_draws_are_those_of_compiled_ones():
     paths = []
     for context in (nullcontext, interpreted):
         with context(), normal_mean().model:
-            step = AusterityMH(control_variate=Taylor(order=1), proposal=MOVES)
+            step = pma.AusterityMH(control_variate=pma.Taylor(order=1), proposal=MOVES)
             step.setup_chain(np.random.default_rng(1), 0, 5)
             paths.append([point["mu"] for point in move(step, {"mu": np.array(0.7)}, 5)[0]])
     np.testing.assert_allclose(*paths, rtol=1e-10)
@@ -230,7 +222,7 @@ def test_interpreted_draws_are_those_of_compiled_ones():
 
 def test_rows_of_both_minibatches_are_counted():
     with normal_mean().model as model:
-        step = AusterityMH(epsilon=0.5, batch_size=100, proposal=Langevin(1e-4, 200, mix=0.0))
+        step = pma.AusterityMH(epsilon=0.5, batch_size=100, proposal=pma.Langevin(1e-4, 200, mix=0.0))
     _, (stats,) = step.step({"mu": np.array(0.7)})
     assert (stats["n_used"], stats["fraction_used"]) == (300, 0.1)
     _, (stats,) = step.step({"mu": np.array(0.7)})
@@ -241,8 +233,8 @@ def test_rows_of_both_minibatches_are_counted():
 
 def test_moves_can_be_probed():
     with normal_mean().model as model:
-        step = MetropolisHastings(proposal=MOVES)
-        found = probe(model, step, 3, tune=20, draws=20, n_batches=5, random_seed=1)
+        step = pma.MetropolisHastings(proposal=MOVES)
+        found = pma.probe(model, step, 3, tune=20, draws=20, n_batches=5, random_seed=1)
     assert found.children
 
 
@@ -264,7 +256,7 @@ def test_moves_can_be_probed():
 )
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
-        Langevin(**options)
+        pma.Langevin(**options)
 
 
 def test_a_minibatch_larger_than_the_data():
@@ -272,7 +264,7 @@ def test_a_minibatch_larger_than_the_data():
         normal_mean().model,
         pytest.raises(ValueError, match="number of local terms, 3000, got 3001"),
     ):
-        AusterityMH(proposal=Langevin(1e-4, batch_size=3001))
+        pma.AusterityMH(proposal=pma.Langevin(1e-4, batch_size=3001))
 
 
 def test_discrete_variables_and_terms_without_a_gradient_are_refused_by_name():
@@ -282,13 +274,13 @@ def test_discrete_variables_and_terms_without_a_gradient_are_refused_by_name():
         rows = pt.as_tensor(np.linspace(0, 5, 2000))
         pm.Potential("counts", pm.logp(pm.Poisson.dist(rows + 3), pt.floor(mu + 5) + k))
         with pytest.raises(ValueError, match="Only continuous variables can be updated; discrete: k"):
-            AusterityMH([k], proposal=MOVES)
+            pma.AusterityMH([k], proposal=MOVES)
     with pm.Model():
         mu = pm.Normal("mu")
         pm.Potential("odd", pt.gammaincc(pt.abs(mu) + 1.0, rows) + pt.argmax(pt.stack([mu, -mu])) * rows)
         pm.Potential("bessel", pt.jv(pt.abs(mu) + 1.0, rows))
         with pytest.raises(ValueError, match=r"\('odd', 'bessel'\) have no gradient, which Langevin moves"):
-            AusterityMH(proposal=MOVES)
+            pma.AusterityMH(proposal=MOVES)
 
 
 def test_the_suite_of_proposals_says_where_to_try_it():

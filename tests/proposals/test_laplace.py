@@ -9,10 +9,8 @@ import pytest
 from numba.extending import register_jitable
 from scipy import stats
 
-from pymc_austerity.acceptance import Exact
-from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.proposals import Laplace
-from pymc_austerity.proposals.base import is_fitted, no_adaptation
+from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.laplace import (
     LaplaceState,
     propose_laplace,
@@ -20,11 +18,11 @@ from pymc_austerity.proposals.laplace import (
     times_transposed,
     times_upper,
 )
-from pymc_austerity.target import QuadraticProxy, Target
-from tests.kernels.engines import ScriptedRng, compiled_trace
+from pymc_austerity.target import QuadraticProxy
+from tests.kernels.engines import ScriptedRng
 from tests.proposals.moments import COV, worst_z_of_moments
-from tests.proposals.skewed import SHAPES, SHEAR, fit, skewed_args, skewed_ratio, zeros
-from tests.statistical.errors import LIMIT, error_of_mean, z_of_count
+from tests.proposals.skewed import SHAPES, SHEAR, fit
+from tests.statistical.errors import LIMIT, z_of_count
 
 MODE = np.array([1.0, -2.0, 0.5])
 PROXY = QuadraticProxy(MODE, np.linalg.inv(COV))
@@ -240,56 +238,3 @@ def share_depends_on_q(state, q, rng):
 @pytest.mark.parametrize("n_dim", [1, 3])
 def test_planted_faults_break_detailed_balance(n_dim, kind, bug):
     assert worst_imbalance(bug, BOTH[kind], n_dim, fit(n_dim)) > 0.1
-
-
-# The law of long chains ------------------------------------------------------------------------------------
-
-
-SKEWED = Target(skewed_ratio, zeros)
-
-
-def run(propose, proposal, n_dim, proxy):
-    state, rng, schedule = state_of(proposal, proxy), np.random.default_rng(10), Exact().bind(1)
-    trace = compiled_trace(propose, no_adaptation, Exact().functions, SKEWED)
-    return trace(N_LONG, True, rng, fit(n_dim).mode, skewed_args(n_dim), rows_of(schedule), state, schedule)
-
-
-def worst_z_of_law(q):
-    """Probabilities below quantiles, and a product, in standard errors from batch means."""
-    n_dim = q.shape[1]
-    y = q @ SHEAR[:n_dim, :n_dim].T
-    p = np.column_stack([stats.loggamma.cdf(y[:, d], SHAPES[d]) for d in range(n_dim)])
-    checks = [(p[:, d] < level, level) for d in range(n_dim) for level in (0.05, 0.25, 0.5, 0.75, 0.95)]
-    checks += [(p[:, d] * p[:, e], 0.25) for d, e in itertools.combinations(range(n_dim), 2)]
-    # A chain that has left for good has no error at all.
-    return max(abs(x.mean() - level) / max(error_of_mean(x), 1e-9) for x, level in checks)
-
-
-N_LONG = 100_000
-
-
-@pytest.mark.parametrize(
-    ("proposal", "proxy"),
-    [
-        (Laplace(), "fitted"),
-        (Laplace(), "displaced"),
-        (Laplace(mix=0.0), "wide"),
-        (Laplace("pcn"), "fitted"),
-        (Laplace("pcn", rho=0.8, mix=0.0), "wide"),
-        (Laplace("pcn", mix=0.3), "narrow"),
-    ],
-)
-@pytest.mark.parametrize("n_dim", [1, 3])
-@pytest.mark.covering(5)
-def test_a_long_exact_chain_has_the_skewed_law(n_dim, proposal, proxy):
-    trace = run(propose_laplace, proposal, n_dim, fit(n_dim, *PROXIES[proxy]))
-    assert worst_z_of_law(trace.q) < LIMIT
-    assert trace.accepted.mean() > 0.1
-
-
-@pytest.mark.parametrize("bug", [walk_with_the_fitted_ratio, wrong_sign, share_depends_on_q])
-@pytest.mark.parametrize("n_dim", [1, 3])
-@pytest.mark.covering(1)
-def test_planted_faults_change_the_law(n_dim, bug):
-    trace = run(bug, Laplace(mix=0.5), n_dim, fit(n_dim))
-    assert worst_z_of_law(trace.q) > 2 * LIMIT

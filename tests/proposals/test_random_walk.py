@@ -1,18 +1,15 @@
 """Random walks and users' proposals: what they propose, what they learn, and where it leads."""
 
 import math
-import warnings
 from copy import deepcopy
 from itertools import pairwise, product
 
 import numba
 import numpy as np
-import pymc as pm
 import pytest
 from numba.extending import register_jitable
-from scipy import special, stats
+from scipy import stats
 
-from pymc_austerity import AusterityMH, SubsamplingWarning
 from pymc_austerity.acceptance import Barker, Concentration, Exact, ExactBarker, TTest
 from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
@@ -336,72 +333,3 @@ def test_functions_and_objects_are_bound():
         bound.adapt(bound.state, q_new, True)
     assert bind(RandomWalk(2.0), 3, 0.234).propose is propose_scaled
     assert isinstance(bind(AdaptiveRandomWalk(), 3, 0.234).state, AdaptiveWalk)
-
-
-@pytest.mark.parametrize("proposal", [3.0, "random_walk", None])
-def test_what_is_no_proposal_is_refused(proposal):
-    with pytest.raises(TypeError, match="proposal must be RandomWalk"):
-        bind(proposal, 2, 0.44)
-
-
-def test_a_proposal_that_works_in_place_does_not_move_the_chain():
-    def in_place(q, rng):
-        q += rng.standard_normal(len(q))
-        return q, 0.0
-
-    bound, q = bind(in_place, 2, 0.44), np.zeros(2)
-    q_new, _ = bound.propose(bound.state, q, np.random.default_rng(9))
-    assert q_new.any()
-    assert not q.any()
-
-
-@pytest.mark.parametrize("decorate", [lambda f: f, numba.njit], ids=["plain", "njit"])
-def test_a_users_function_is_compiled(decorate):
-    @decorate
-    def shift(q, rng):
-        return q + rng.standard_normal(q.shape[0]), 0.0
-
-    bound = bind(shift, 3, 0.234)
-    sample, _ = steps(bound)
-    assert worst_z_of_moments(sample, 0.0, np.eye(3)) < LIMIT
-
-
-def gamma_z(q, shape):
-    """Distances of a mean, a mean logarithm and a probability from those of Gamma(shape, 1)."""
-    return [
-        z_of_mean(q, shape),
-        z_of_mean(np.log(q), special.digamma(shape)),
-        z_of_mean(q < shape, stats.gamma.cdf(shape, shape)),
-    ]
-
-
-def rate_chain(log_hastings):
-    """A rate given ten waiting times, on the scale of the rate itself, through the step."""
-    waits = np.array([0.3, 1.1, 0.7, 0.2, 0.9, 0.1, 2.1, 0.4, 0.8, 0.6])
-    with pm.Model() as model:
-        rate = pm.Gamma("rate", 2, 1, default_transform=None)
-        pm.Exponential("waits", rate, shape=10, default_transform=None)
-
-    def propose(q, rng):
-        factor = np.exp(rng.standard_normal())
-        return q * factor, log_hastings * np.log(factor)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SubsamplingWarning)  # not compiled
-        step = AusterityMH(
-            [rate], model=model, epsilon=0, threshold=10, proposal=propose,
-            rng=np.random.default_rng(11),
-        )  # fmt: skip
-    point, draws = {"rate": np.array(1.0), "waits": waits}, []
-    for _ in range(6000):
-        point, _ = step.step(point)
-        draws.append(float(point["rate"]))
-    return np.array(draws) * (1 + waits.sum())
-
-
-def test_a_users_proposal_through_the_step():
-    """Planted fault: no Hastings term, as if steps on the log scale needed none."""
-    assert np.abs(gamma_z(rate_chain(1.0), 12)).max() < LIMIT
-    planted = rate_chain(0.0)
-    assert np.abs(gamma_z(planted, 12)).min() > LIMIT
-    assert np.abs(gamma_z(planted, 11)).max() < LIMIT  # it samples density / q

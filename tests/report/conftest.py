@@ -7,7 +7,6 @@ import pytest
 from pymc_austerity import AusterityMH, MetropolisHastings
 from pymc_austerity.exceptions import warn
 from pymc_austerity.report import compare
-from tests.interpreted import interpreted as interpreted
 
 N = 2000
 

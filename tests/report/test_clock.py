@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pymc_austerity.report import clock as clock_module
-from pymc_austerity.report.clock import Budget, Clock, UserInterrupt, budget_of
+from pymc_austerity.report import run as clock_module
+from pymc_austerity.report.run import Budget, Clock, UserInterrupt, budget_of
 
 
 class Time:

@@ -6,7 +6,7 @@ from scipy.signal import lfilter
 from xarray import Dataset, DataTree
 
 from pymc_austerity.exceptions import SubsamplingWarning
-from pymc_austerity.report.judgement import LEVEL, convergence, judge
+from pymc_austerity.report.results import LEVEL, convergence, judge
 
 TOLERANCE = 0.2
 

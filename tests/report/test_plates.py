@@ -6,9 +6,9 @@ import pytest
 
 from pymc_austerity import TunaMH, compare
 from pymc_austerity.model.factorisation import FEWEST_IF_SLOW
-from pymc_austerity.report.judgement import Judgement
-from pymc_austerity.report.references import exact_step, fewest_groups, plate_of, start_of_plate
+from pymc_austerity.report.compare import exact_step, fewest_groups, plate_of, start_of_plate
 from pymc_austerity.report.render.words import safety_of
+from pymc_austerity.report.results import Judgement
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
 
 N, GROUPS, TAU = 4000, 200, 0.1

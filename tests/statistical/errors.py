@@ -3,23 +3,8 @@
 import numpy as np
 from scipy import stats
 
-# Standard errors at which a check fails. With fixed seeds a correct sampler either passes for good or
-# was unlucky once (6e-5 for each check) when the seed was chosen.
-LIMIT = 4.0
-
-
-def error_of_mean(draws):
-    """Standard error of the mean of correlated draws, (n,) or (chains, n), from batch means.
-
-    Batches of n^(2/3) draws: long enough that a chain with an autocorrelation time far below them
-    leaves its batch means independent.
-    """
-    chains = np.atleast_2d(np.asarray(draws, dtype=float))
-    n = chains.shape[1]
-    length = int(n ** (2 / 3))
-    count = n // length
-    batches = chains[:, : count * length].reshape(-1, length).mean(axis=1)
-    return batches.std(ddof=1) / np.sqrt(len(batches))
+from pymc_austerity.testing.compare import LIMIT as LIMIT
+from pymc_austerity.testing.compare import error_of_mean
 
 
 def z_of_mean(draws, expected):

@@ -5,13 +5,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pymc as pm
 import pytest
 from scipy import special, stats
 
 from pymc_austerity import ReversibleJump
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.diagnostics import inclusion
+from tests.sampling import sampled
 from tests.statistical.selection import Rows, Selected, evidence, independent, logistic_model
 
 pytestmark = [
@@ -37,11 +37,9 @@ def run(rows, acceptance, draws, seed, **options):
     with logistic_model(rows, chance=0.2):
         step = ReversibleJump(acceptance=acceptance, steps_per_draw=2, **options)
         began = time.process_time()
-        idata = pm.sample(
-            draws, tune=0, chains=2, cores=1, step=step, random_seed=seed, progressbar=False,
-            initvals={"gamma": np.ones(P, dtype=int)}, quiet=True,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = sampled(
+            draws, step, tune=0, chains=2, random_seed=seed, initvals={"gamma": np.ones(P, dtype=int)}
+        )
     seconds = time.process_time() - began
     found = inclusion(idata.isel(draw=slice(100, None)))
     print(f"{acceptance!r}: {seconds:.0f} core-seconds\n{found.coefficients.round(4)}\n{found.jumps}")

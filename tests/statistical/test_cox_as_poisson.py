@@ -10,6 +10,7 @@ from scipy import stats
 from scipy.special import softmax
 
 import pymc_austerity as pma
+from tests.sampling import sampled
 from tests.statistical.errors import LIMIT, z_of_mean, z_of_sd
 
 SUBJECTS, INTERVALS = 400, 3
@@ -70,10 +71,7 @@ def test_exposures_of_zero(name):
     make, step = CASES[name]
     with pm.Model():
         make()
-        idata = pm.sample(
-            tune=500, draws=8000, chains=1, step=step(), random_seed=3, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = sampled(8000, step(), tune=500, chains=1, random_seed=3)
     mean, sd = quadrature()
     posterior = idata.posterior.isel(chain=0)
     draws = [posterior["b"].values, *posterior["hazard"].values.T]

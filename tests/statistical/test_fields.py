@@ -8,6 +8,7 @@ from scipy.special import softmax
 from pymc_austerity import AusterityGibbs
 from pymc_austerity.model.element_terms import ElementTerms
 from pymc_austerity.testing.compare import error_of_mean
+from tests.sampling import sampled
 from tests.statistical.fields import all_states, field, log_density, table_of
 
 D = 10
@@ -21,10 +22,7 @@ MARGINALS = {
 def chain(epsilon, draws, seed=3, **options):
     with field(D, 0.3, 28):
         step = AusterityGibbs(epsilon=epsilon, batch_size=12, subsample="gather", **options)
-        return pm.sample(
-            draws, tune=100, chains=1, cores=1, step=step, random_seed=seed, progressbar=False,
-            compute_convergence_checks=False, quiet=True,
-        )  # fmt: skip
+        return sampled(draws, step, tune=100, chains=1, random_seed=seed)
 
 
 def distances(idata, expected):
@@ -77,9 +75,6 @@ def test_a_site_of_the_paper():
             X = pm.Bernoulli("X", 0.5, shape=3)
             pm.Potential("psi", pm.math.constant(terms) * X[np.zeros(n, dtype=int)])
             step = AusterityGibbs(epsilon=epsilon, subsample="gather")
-            idata = pm.sample(
-                20_000, tune=1, chains=1, cores=1, step=step, random_seed=4, progressbar=False,
-                compute_convergence_checks=False, quiet=True,
-            )  # fmt: skip
+            idata = sampled(20_000, step, tune=1, chains=1, random_seed=4)
         x = idata.posterior["X"].to_numpy()[0, :, 0].astype(float)
         assert abs(x.mean() - expected) < 0.004 + 4 * error_of_mean(x)

@@ -7,6 +7,7 @@ from scipy import stats
 
 import pymc_austerity.step_methods.restricted as view
 from pymc_austerity import AusterityMH, restricted_nuts, restricted_slice
+from tests.sampling import sampled
 from tests.statistical.errors import LIMIT, error_of_mean, sd_with_error
 
 pytestmark = [
@@ -36,10 +37,7 @@ def model(y):
 def posterior(model, step, draws):
     """Draws of mu, log tau and one effect."""
     with model:
-        idata = pm.sample(
-            draws, tune=1000, chains=2, cores=1, step=step, random_seed=21, progressbar=False, quiet=True,
-            nuts_sampler="pymc", compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = sampled(draws, step, tune=1000, chains=2, random_seed=21, nuts_sampler="pymc")
     found = idata["posterior"]
     return [found["mu"].values, np.log(found["tau"].values), found["effect"].values[..., 0]]
 

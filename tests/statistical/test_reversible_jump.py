@@ -9,7 +9,7 @@ from scipy import stats
 
 from pymc_austerity import RandomWalk, ReversibleJump
 from pymc_austerity.acceptance import Barker, Concentration, TTest
-from pymc_austerity.diagnostics.scalars import ess, mcse
+from pymc_austerity.diagnostics.result import ess, mcse
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals import jumps
 from pymc_austerity.proposals.jumps import log_density

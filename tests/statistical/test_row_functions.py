@@ -9,6 +9,7 @@ from scipy import stats
 from scipy.special import expit, softmax
 
 from pymc_austerity import Laplace, MetropolisHastings, TunaMH
+from tests.sampling import sampled
 
 N, D = 3000, 4
 LEVEL = 0.001
@@ -114,10 +115,7 @@ def model_of(likelihood):
 
 
 def draws(model, step, n):
-    idata = pm.sample(
-        n, tune=200, chains=2, cores=1, step=step, random_seed=3, progressbar=False, model=model,
-        compute_convergence_checks=False,
-    )  # fmt: skip
+    idata = sampled(n, step, tune=200, chains=2, random_seed=3, model=model)
     values = [v.values.reshape(*v.shape[:2], -1) for v in idata.posterior.data_vars.values()]
     return np.concatenate(values, axis=-1), idata.sample_stats
 

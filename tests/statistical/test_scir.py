@@ -148,7 +148,7 @@ def test_a_forgotten_inflation_is_noticed():
 
 def test_a_wrong_scale_of_minibatches_is_noticed(monkeypatch):
     """Planted fault: counts of a minibatch without the factor N / n."""
-    import pymc_austerity.step_methods.gamma.estimates as module
+    import pymc_austerity.step_methods.gamma.variable_chain as module
 
     plus = module.Totals.plus
     monkeypatch.setattr(module.Totals, "plus", lambda self, other, weight=1.0: plus(self, other, 1.0))

@@ -12,6 +12,7 @@ from scipy.special import expit, logit, logsumexp
 
 from pymc_austerity import Laplace, RandomWalk, Surrogate, TunaMH
 from pymc_austerity.proposals.surrogate import SurrogateState
+from tests.sampling import sampled
 from tests.statistical.references import (
     Moments,
     chain,
@@ -104,10 +105,7 @@ def worst(draws, name):
 def sample(model, n, *, seed=1, **options):
     with model:
         step = TunaMH(threshold=100, **options)
-        idata = pm.sample(
-            n, tune=200, chains=1, cores=1, step=step, random_seed=seed, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = sampled(n, step, tune=200, chains=1, random_seed=seed)
     return idata.posterior["b"].values[0], idata.sample_stats, step
 
 

@@ -6,6 +6,7 @@ import pytest
 from scipy.special import expit
 
 from pymc_austerity import Laplace, MetropolisHastings, TunaMH
+from tests.sampling import sampled
 from tests.statistical.errors import LIMIT, z_of_chains
 
 N = 4000
@@ -25,10 +26,7 @@ def one_hot():
 def chain(model, step, draws):
     """Draws of the coefficients, and sample statistics."""
     with model:
-        idata = pm.sample(
-            draws, tune=100, chains=1, step=step, random_seed=2, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = sampled(draws, step, tune=100, chains=1, random_seed=2)
     return np.asarray(idata.posterior["b"])[0], idata.sample_stats
 
 

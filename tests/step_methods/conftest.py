@@ -12,7 +12,6 @@ import pytest
 
 from pymc_austerity import AusterityMH
 from pymc_austerity.model.compile import backend
-from tests.interpreted import interpreted as interpreted
 
 N = 2000
 MODE = {"a": 1.0, "b": 2.0, "sigma": 1.0}

@@ -8,17 +8,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import (
-    SCIR,
-    AusterityMH,
-    DecreasingStepSize,
-    MetropolisHastings,
-    MinibatchBarker,
-    MinibatchCategoricalGibbs,
-    RandomWalk,
-    Taylor,
-    TunaMH,
-)
+import pymc_austerity as pma
 from pymc_austerity.step_methods.configuration import plain
 from tests.step_methods.conftest import N
 
@@ -57,26 +47,28 @@ def drifting(q, rng):
 
 
 def test_every_choice_is_named(line):
-    exact = MetropolisHastings(model=line, proposal=RandomWalk(0.01), temperature=2.0).configuration
+    exact = pma.MetropolisHastings(model=line, proposal=pma.RandomWalk(0.01), temperature=2.0).configuration
     assert exact["rule"] == {"name": "Exact"}
     assert exact["proposal"] == {"name": "RandomWalk", "scale": 0.01, "cov": None}
     assert exact["temperature"] == 2.0
-    noisy = MinibatchBarker(model=line, batch_size=200, proposal=RandomWalk(cov=np.eye(3))).configuration
+    noisy = pma.MinibatchBarker(
+        model=line, batch_size=200, proposal=pma.RandomWalk(cov=np.eye(3))
+    ).configuration
     options = {"batch_size": 200, "max_error": None, "pilot": False, "skew_correction": False}
     assert noisy["rule"] == {"name": "Barker", **options}
     assert noisy["proposal"]["cov"] == np.eye(3).tolist()
-    assert AusterityMH(model=line, epsilon=0).configuration["rule"] == {"name": "Exact"}
+    assert pma.AusterityMH(model=line, epsilon=0).configuration["rule"] == {"name": "Exact"}
 
 
 @pytest.mark.slow("makes a step for each control variate")
 def test_control_variates(line):
-    step = AusterityMH(model=line, control_variate=Taylor(exact_rows=7), steps_per_draw=3)
+    step = pma.AusterityMH(model=line, control_variate=pma.Taylor(exact_rows=7), steps_per_draw=3)
     found = step.configuration
     assert found["control_variate"] == {"name": "Taylor", "order": 2, "center": "mode", "exact_rows": 7}
     assert found["proposal"]["name"] == "Laplace"  # chosen, not given
     assert (found["n_exact"], found["steps_per_draw"]) == (7, 3)
     assert "2,000 local terms, 7 of them always read" in repr(step)
-    tuna = TunaMH(model=line, switch_above=np.inf, chi=0.5)
+    tuna = pma.TunaMH(model=line, switch_above=np.inf, chi=0.5)
     found = tuna.configuration
     assert (found["chi"], found["switch_above"], found["n_local"]) == (0.5, "inf", N)
     assert "rule" not in found
@@ -94,12 +86,12 @@ def simplex():
 
 
 def test_gibbs_and_gamma_processes(simplex):
-    allocate = MinibatchCategoricalGibbs(simplex["z"], batch_size=0.1, steps_per_draw=4, model=simplex)
+    allocate = pma.MinibatchCategoricalGibbs(simplex["z"], batch_size=0.1, steps_per_draw=4, model=simplex)
     assert allocate.configuration == {
         "step": "MinibatchCategoricalGibbs", "vars": ["z"], "batch_size": 200, "steps_per_draw": 4,
         "n_local": N,
     }  # fmt: skip
-    weights = SCIR(simplex["w"], step_size=3.0, counts=allocate, model=simplex)
+    weights = pma.SCIR(simplex["w"], step_size=3.0, counts=allocate, model=simplex)
     found = weights.configuration
     assert (found["step_size"], found["counts"], found["forms"]) == (
         3.0,
@@ -107,7 +99,7 @@ def test_gibbs_and_gamma_processes(simplex):
         {"w": "counts"},
     )
     assert found["n_local"] == N
-    slow = SCIR(simplex["w"], step_size=DecreasingStepSize(0.1, 100.0, 0.5), model=simplex)
+    slow = pma.SCIR(simplex["w"], step_size=pma.DecreasingStepSize(0.1, 100.0, 0.5), model=simplex)
     assert slow.configuration["step_size"] == {
         "name": "DecreasingStepSize",
         "h": 0.1,
@@ -129,11 +121,11 @@ def test_gibbs_and_gamma_processes(simplex):
         (np.zeros((5, 5)), "array of shape (5, 5)"),
         ({"a": (1, None)}, {"a": [1, None]}),
         (
-            Taylor(1, {"q": np.zeros(2)}, 5),
+            pma.Taylor(1, {"q": np.zeros(2)}, 5),
             {"name": "Taylor", "order": 1, "center": {"q": [0.0, 0.0]}, "exact_rows": 5},
         ),
         (drifting, "drifting"),
-        (RandomWalk, "RandomWalk"),
+        (pma.RandomWalk, "RandomWalk"),
         (np.random.default_rng(1), "Generator"),
     ],
     ids=[

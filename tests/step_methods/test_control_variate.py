@@ -18,6 +18,7 @@ from pymc_austerity.proposals import Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.testing.steps import move
+from tests.models import as_model
 from tests.step_methods.chains import plain_chain
 
 # Whether a chain has settled after so few draws is not the question here.
@@ -34,13 +35,12 @@ def logistic_data(n=N, n_dim=2):
     return x, (rng.random(n) < expit(x @ slope)).astype(float)
 
 
+@as_model
 def logistic_model(n=N, n_dim=2):
     x, y = logistic_data(n, n_dim)
-    with pm.Model() as model:
-        outcome = pm.Data("outcome", y)
-        beta = pm.Normal("beta", 0, 2, shape=n_dim)
-        pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=outcome)
-    return model
+    outcome = pm.Data("outcome", y)
+    beta = pm.Normal("beta", 0, 2, shape=n_dim)
+    pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=outcome)
 
 
 X, Y = logistic_data()
@@ -197,24 +197,22 @@ def test_a_function_bounds_the_remainders(model, near):
         move(step, {"beta": np.array([6.0, 0.0])}, 20)
 
 
+@as_model
 def mixture():
     """Two exchangeable components."""
     rng = np.random.default_rng(9)
     y = np.r_[rng.normal(-2, 1, N // 2), rng.normal(2, 1, N // 2)]
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 5, shape=2, initval=[-1.0, 1.0])
-        pm.NormalMixture("y", w=np.array([0.5, 0.5]), mu=mu, sigma=1.0, observed=y)
-    return model
+    mu = pm.Normal("mu", 0, 5, shape=2, initval=[-1.0, 1.0])
+    pm.NormalMixture("y", w=np.array([0.5, 0.5]), mu=mu, sigma=1.0, observed=y)
 
 
+@as_model
 def inverse_hyperbolic_sine():
     """A mean whose derivatives have no known bounds."""
     rng = np.random.default_rng(9)
     x = rng.normal(size=N)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 5, shape=2, initval=[0.0, 1.0])
-        pm.Normal("y", pt.arcsinh(beta[0] + beta[1] * x), 0.5, observed=np.arcsinh(x) + rng.normal(0, 0.5, N))
-    return model
+    beta = pm.Normal("beta", 0, 5, shape=2, initval=[0.0, 1.0])
+    pm.Normal("y", pt.arcsinh(beta[0] + beta[1] * x), 0.5, observed=np.arcsinh(x) + rng.normal(0, 0.5, N))
 
 
 def test_without_a_certificate_it_says_what_to_do():

@@ -4,18 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import (
-    AdaptiveRandomWalk,
-    AusterityMH,
-    FactorisationError,
-    Laplace,
-    MetropolisHastings,
-    MHSubLhd,
-    RandomWalk,
-    SubsamplingWarning,
-    Taylor,
-    probe,
-)
+import pymc_austerity as pma
 from pymc_austerity.diagnostics import data_usage_summary, effective_cost, stamp
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.testing.models import Solved
@@ -39,7 +28,7 @@ def groups():
 
 def steps_of(model, n=5, **options):
     with model:
-        step = MetropolisHastings(elementwise=True, rng=1, **options)
+        step = pma.MetropolisHastings(elementwise=True, rng=1, **options)
     point, stats = model.initial_point(), []
     for _ in range(n):
         point, (found,) = step.step(point)
@@ -68,7 +57,7 @@ def test_part_of_a_sweep():
 def test_small_groups_read_all_and_large_ones_do_not():
     model = groups().model
     with model:
-        step = AusterityMH(epsilon=0.4, batch_size=50, elementwise=True, rng=1, subsample="gather")
+        step = pma.AusterityMH(epsilon=0.4, batch_size=50, elementwise=True, rng=1, subsample="gather")
     point = model.initial_point()
     for _ in range(20):
         point, (stats,) = step.step(point)
@@ -81,7 +70,7 @@ def test_every_element_has_a_scale_of_its_own():
     solved = groups()
     idata = pm.sample(
         10, tune=800, chains=1, cores=1, random_seed=3, model=solved.model, **QUIET,
-        step=(step := MetropolisHastings(elementwise=True, model=solved.model)),
+        step=(step := pma.MetropolisHastings(elementwise=True, model=solved.model)),
     )  # fmt: skip
     assert idata.sample_stats.sizes["draw"] == 10
     ratio = step.proposal_state.scale / solved.sd["v"]
@@ -89,9 +78,9 @@ def test_every_element_has_a_scale_of_its_own():
 
 
 def test_a_given_scale():
-    step, _, _ = steps_of(groups().model, proposal=RandomWalk(np.linspace(0.1, 0.7, G)))
+    step, _, _ = steps_of(groups().model, proposal=pma.RandomWalk(np.linspace(0.1, 0.7, G)))
     np.testing.assert_array_equal(step.proposal_state.scale, np.linspace(0.1, 0.7, G))
-    step, _, _ = steps_of(groups().model, proposal=AdaptiveRandomWalk(target_accept=0.3))
+    step, _, _ = steps_of(groups().model, proposal=pma.AdaptiveRandomWalk(target_accept=0.3))
     assert step.proposal_state.target_accept[0] == 0.3
 
 
@@ -107,20 +96,25 @@ def with_a_number():
 
 
 REFUSED = [
-    (MetropolisHastings, {"control_variate": Taylor()}, ValueError, "moved faster by TunaMH, as a plate"),
     (
-        MetropolisHastings,
-        {"proposal": Laplace()},
+        pma.MetropolisHastings,
+        {"control_variate": pma.Taylor()},
+        ValueError,
+        "moved faster by TunaMH, as a plate",
+    ),
+    (
+        pma.MetropolisHastings,
+        {"proposal": pma.Laplace()},
         ValueError,
         r"AdaptiveRandomWalk\(\) or RandomWalk\(scale\)",
     ),
-    (MetropolisHastings, {"proposal": RandomWalk([0.1, 0.2])}, ValueError, "each of the 7 elements"),
-    (MetropolisHastings, {"proposal": RandomWalk(cov=np.eye(G))}, ValueError, r"RandomWalk\(scale\)"),
-    (MHSubLhd, {}, UnboundedError, 'range_bound="exact"'),
-    (MHSubLhd, {"range_bound": lambda q, q_new: 9.0, "subsample": "block"}, ValueError, "gather"),
-    (AusterityMH, {"threshold": 5}, ValueError, "threshold=5 has no meaning"),
-    (AusterityMH, {"elementwise": "yes"}, ValueError, "elementwise must be True or False, got 'yes'"),
-    (AusterityMH, {"steps_per_draw": 0}, ValueError, "steps_per_draw must be a positive integer, got 0"),
+    (pma.MetropolisHastings, {"proposal": pma.RandomWalk([0.1, 0.2])}, ValueError, "each of the 7 elements"),
+    (pma.MetropolisHastings, {"proposal": pma.RandomWalk(cov=np.eye(G))}, ValueError, r"RandomWalk\(scale\)"),
+    (pma.MHSubLhd, {}, UnboundedError, 'range_bound="exact"'),
+    (pma.MHSubLhd, {"range_bound": lambda q, q_new: 9.0, "subsample": "block"}, ValueError, "gather"),
+    (pma.AusterityMH, {"threshold": 5}, ValueError, "threshold=5 has no meaning"),
+    (pma.AusterityMH, {"elementwise": "yes"}, ValueError, "elementwise must be True or False, got 'yes'"),
+    (pma.AusterityMH, {"steps_per_draw": 0}, ValueError, "steps_per_draw must be a positive integer, got 0"),
 ]
 
 
@@ -132,35 +126,37 @@ def test_options_without_a_meaning(kind, options, error, message):
 
 
 def test_elements_that_are_too_small_for_a_test():
-    with pytest.warns(SubsamplingWarning, match="No element of v has more than 900 rows.* begins at 1,000"):
-        AusterityMH(elementwise=True, model=groups().model)
+    with pytest.warns(
+        pma.SubsamplingWarning, match="No element of v has more than 900 rows.* begins at 1,000"
+    ):
+        pma.AusterityMH(elementwise=True, model=groups().model)
 
 
 def test_blocks_are_for_many_rows():
     """One order of few rows would be the same error at each decision."""
     for subsample, block in ((None, 1), ("gather", 1), ("block", 25)):
         with groups().model as model:
-            step = AusterityMH(elementwise=True, batch_size=50, subsample=subsample, rng=1)
+            step = pma.AusterityMH(elementwise=True, batch_size=50, subsample=subsample, rng=1)
         step.step(model.initial_point())
         assert step.engine._made[2].block == block
 
 
 def test_a_number_has_no_elements():
     with pytest.raises(ValueError, match="'mu' is one number and has no elements"):
-        MetropolisHastings(elementwise=True, model=with_a_number())
+        pma.MetropolisHastings(elementwise=True, model=with_a_number())
 
 
 def test_a_dense_variable():
     with pm.Model() as model:
         b = pm.Normal("b", shape=3)
         pm.Normal("y", np.ones((N, 3)) @ b, 1.0, observed=SCORE)
-    with pytest.raises(FactorisationError, match="'b' cannot be moved element by element.*'y'"):
-        AusterityMH(elementwise=True, model=model)
+    with pytest.raises(pma.FactorisationError, match="'b' cannot be moved element by element.*'y'"):
+        pma.AusterityMH(elementwise=True, model=model)
 
 
 def test_all_rows_for_a_range():
-    with pytest.warns(SubsamplingWarning, match="range_bound="):
-        step = MHSubLhd(["v"], elementwise=True, range_bound="exact", model=groups().model, rng=1)
+    with pytest.warns(pma.SubsamplingWarning, match="range_bound="):
+        step = pma.MHSubLhd(["v"], elementwise=True, range_bound="exact", model=groups().model, rng=1)
     _, (stats,) = step.step(groups().model.initial_point())
     assert stats["n_used"] > 0
 
@@ -172,7 +168,7 @@ def test_rows_of_an_element_follow_what_another_step_moves(interpreted):
     with pm.Model() as model:
         z = pm.Categorical("z", [0.5, 0.5], shape=300)
         pm.Normal("x", pm.Normal("level", shape=2)[z], 1.0, observed=np.zeros(300))
-    step = MetropolisHastings(["level"], elementwise=True, steps_per_draw=1, model=model, rng=1)
+    step = pma.MetropolisHastings(["level"], elementwise=True, steps_per_draw=1, model=model, rng=1)
     for n in (150, 100):
         _, (stats,) = step.step({**model.initial_point(), "z": np.repeat([0, 1], [n, 300 - n])})
         assert stats["n_used"] in (n, 300 - n)
@@ -184,7 +180,7 @@ def test_other_data_and_groups():
         group, y = pm.Data("group", GROUP), pm.Data("score", SCORE)
         v = pm.Normal("v", 0.0, 2.0, shape=G)
         pm.Normal("y", v[group], 1.0, observed=y)
-        step = MetropolisHastings(elementwise=True)
+        step = pma.MetropolisHastings(elementwise=True)
         pm.sample(5, tune=5, chains=1, cores=1, step=step, **QUIET)
         half = np.arange(0, N, 2)
         pm.set_data({"group": GROUP[half], "score": SCORE[half]})
@@ -197,7 +193,7 @@ def test_other_data_and_groups():
 
 def test_cost_of_a_run():
     solved = groups()
-    step = MetropolisHastings(elementwise=True, model=solved.model)
+    step = pma.MetropolisHastings(elementwise=True, model=solved.model)
     idata = pm.sample(20, tune=5, chains=1, cores=1, step=step, model=solved.model, random_seed=1, **QUIET)
     stamp(idata, step)
     cost = effective_cost(idata)
@@ -208,6 +204,6 @@ def test_cost_of_a_run():
 
 def test_probe_refuses_single_elements():
     solved = groups()
-    step = AusterityMH(elementwise=True, batch_size=50, model=solved.model)
+    step = pma.AusterityMH(elementwise=True, batch_size=50, model=solved.model)
     with pytest.raises(TypeError, match="moves one element at a time"):
-        probe(solved.model, step)
+        pma.probe(solved.model, step)

@@ -9,25 +9,9 @@ import pymc as pm
 import pytest
 from pymc.step_methods import CompoundStep
 
-from pymc_austerity import (
-    SCIR,
-    SGLD,
-    AusterityMH,
-    MetropolisHastings,
-    MHSubLhd,
-    MinibatchBarker,
-    MinibatchCategoricalGibbs,
-    ParticleGibbs,
-    RandomWalk,
-    ReversibleJump,
-    SubsamplingWarning,
-    Surrogate,
-    Taylor,
-    TunaMH,
-    restricted_nuts,
-    restricted_slice,
-)
+import pymc_austerity as pma
 from pymc_austerity.testing.steps import require_same_path
+from tests.models import as_model
 
 from .conftest import line_data
 
@@ -42,101 +26,94 @@ pytestmark = [
 ]
 N, GROUPS = 1200, 12
 X, Y = line_data(4 * N)
-WALK = RandomWalk(scale=0.02)
-REPLACED = pytest.warns(SubsamplingWarning, match="'y' were replaced .* while a chain ran")
+WALK = pma.RandomWalk(scale=0.02)
+REPLACED = pytest.warns(pma.SubsamplingWarning, match="'y' were replaced .* while a chain ran")
 # Draws before which the state is stored: none, some, and after tuning, which ends before draw number 12.
 STORED, TUNE = (0, 7, 16), 12
 
 
+@as_model
 def line(n=N):
-    with pm.Model() as model:
-        y = pm.Data("y", Y[:n])
-        beta = pm.Normal("beta", 0, 10, shape=2)
-        pm.Normal("outcome", beta[0] + beta[1] * X[:n], pm.HalfNormal("sigma", 10, initval=1.0), observed=y)
-    return model
+    y = pm.Data("y", Y[:n])
+    beta = pm.Normal("beta", 0, 10, shape=2)
+    pm.Normal("outcome", beta[0] + beta[1] * X[:n], pm.HalfNormal("sigma", 10, initval=1.0), observed=y)
 
 
+@as_model
 def groups(n=N):
-    with pm.Model() as model:
-        y = pm.Data("y", Y[:n])
-        tau = pm.HalfNormal("tau")
-        effect = pm.Normal("effect", 0, tau, shape=GROUPS)
-        pm.Normal("outcome", effect[np.arange(n) % GROUPS], 1.0, observed=y)
-    return model
+    y = pm.Data("y", Y[:n])
+    tau = pm.HalfNormal("tau")
+    effect = pm.Normal("effect", 0, tau, shape=GROUPS)
+    pm.Normal("outcome", effect[np.arange(n) % GROUPS], 1.0, observed=y)
 
 
+@as_model
 def selection(n=N):
-    with pm.Model() as model:
-        y = pm.Data("y", Y[:n])
-        gamma, beta = pm.Bernoulli("gamma", 0.5, shape=2), pm.Normal("beta", shape=2)
-        pm.Normal("outcome", np.c_[X, X**2][:n] @ (gamma * beta), 1.0, observed=y)
-    return model
+    y = pm.Data("y", Y[:n])
+    gamma, beta = pm.Bernoulli("gamma", 0.5, shape=2), pm.Normal("beta", shape=2)
+    pm.Normal("outcome", np.c_[X, X**2][:n] @ (gamma * beta), 1.0, observed=y)
 
 
+@as_model
 def precision(n=N):
-    with pm.Model() as model:
-        y = pm.Data("y", Y[:n])
-        mu = pm.Normal("mu")
-        pm.Normal("outcome", mu, tau=pm.Gamma("precision", 2.0, 2.0), observed=y)
-    return model
+    y = pm.Data("y", Y[:n])
+    mu = pm.Normal("mu")
+    pm.Normal("outcome", mu, tau=pm.Gamma("precision", 2.0, 2.0), observed=y)
 
 
+@as_model
 def rate(n=N):
     """Its shape depends on the data."""
-    with pm.Model() as model:
-        y, b = pm.Data("y", Y[:n]), pm.Normal("b")
-        rate = pm.Gamma("rate", 2.0, 2.0)
-        pm.Potential("outcome", y**2 * pm.math.log(rate) - rate * pm.math.exp(b + X[:n]))
-    return model
+    y, b = pm.Data("y", Y[:n]), pm.Normal("b")
+    rate = pm.Gamma("rate", 2.0, 2.0)
+    pm.Potential("outcome", y**2 * pm.math.log(rate) - rate * pm.math.exp(b + X[:n]))
 
 
+@as_model
 def mixture(n=60):
-    with pm.Model() as model:
-        y = pm.Data("y", Y[:n])
-        z = pm.Categorical("z", pm.Dirichlet("w", np.ones(3)), shape=n)
-        pm.Normal("outcome", pm.math.stack([-2.0, 0.0, 2.0])[z], 1.0, observed=y)
-    return model
+    y = pm.Data("y", Y[:n])
+    z = pm.Categorical("z", pm.Dirichlet("w", np.ones(3)), shape=n)
+    pm.Normal("outcome", pm.math.stack([-2.0, 0.0, 2.0])[z], 1.0, observed=y)
 
 
-def states(n=30):
-    with pm.Model() as model:
-        y = pm.Data("y", Y[:n])
-        h = pm.AR("h", rho=[0.9], sigma=0.5, init_dist=pm.Normal.dist(0, 1), shape=n)
-        pm.Normal("outcome", h, 1.0, observed=y)
-    return model
+@as_model
+def states(n=16):
+    y = pm.Data("y", Y[:n])
+    h = pm.AR("h", rho=[0.9], sigma=0.5, init_dist=pm.Normal.dist(0, 1), shape=n)
+    pm.Normal("outcome", h, 1.0, observed=y)
 
 
 def of_anchor(**options):
-    return SCIR(["rate"], batch_size=100, control_variate="anchor", refresh=5, **options)
+    return pma.SCIR(["rate"], batch_size=100, control_variate="anchor", refresh=5, **options)
 
 
 STEPS = {
-    "AusterityMH": (line, AusterityMH),
-    "MetropolisHastings": (line, partial(MetropolisHastings, proposal=WALK)),
-    "MHSubLhd": (line, partial(MHSubLhd, ["beta"], range_bound="exact", proposal=WALK)),
-    "MinibatchBarker": (line, partial(MinibatchBarker, proposal=WALK)),
-    "remainders": (line, partial(AusterityMH, control_variate=Taylor())),
-    "Surrogate": (line, partial(AusterityMH, control_variate=Taylor(), proposal=Surrogate())),
-    "TunaMH": (line, partial(TunaMH, switch_above=np.inf)),
-    "elements": (groups, partial(MetropolisHastings, ["effect"], elementwise=True)),
-    "jumps": (selection, ReversibleJump),
-    "SGLD": (line, partial(SGLD, step_size=1e-4, batch_size=100)),
-    "SCIR": (precision, partial(SCIR, ["precision"])),
+    "AusterityMH": (line, pma.AusterityMH),
+    "MetropolisHastings": (line, partial(pma.MetropolisHastings, proposal=WALK)),
+    "MHSubLhd": (line, partial(pma.MHSubLhd, ["beta"], range_bound="exact", proposal=WALK)),
+    "MinibatchBarker": (line, partial(pma.MinibatchBarker, proposal=WALK)),
+    "remainders": (line, partial(pma.AusterityMH, control_variate=pma.Taylor())),
+    "Surrogate": (line, partial(pma.AusterityMH, control_variate=pma.Taylor(), proposal=pma.Surrogate())),
+    "TunaMH": (line, partial(pma.TunaMH, switch_above=np.inf)),
+    "elements": (groups, partial(pma.MetropolisHastings, ["effect"], elementwise=True)),
+    "jumps": (selection, pma.ReversibleJump),
+    "SGLD": (line, partial(pma.SGLD, step_size=1e-4, batch_size=100)),
+    "SCIR": (precision, partial(pma.SCIR, ["precision"])),
     "anchor": (rate, of_anchor),
-    "allocations": (mixture, partial(MinibatchCategoricalGibbs, ["z"], batch_size=20)),
-    "states": (states, partial(ParticleGibbs, ["h"])),
+    "allocations": (mixture, partial(pma.MinibatchCategoricalGibbs, ["z"], batch_size=20)),
+    "states": (states, partial(pma.ParticleGibbs, ["h"])),
 }
 
 
 def counted(model, rng):
-    allocate = MinibatchCategoricalGibbs(["z"], batch_size=20, model=model, rng=rng)
-    return CompoundStep([allocate, SCIR(["w"], counts=allocate, model=model, rng=2)])
+    allocate = pma.MinibatchCategoricalGibbs(["z"], batch_size=20, model=model, rng=rng)
+    return CompoundStep([allocate, pma.SCIR(["w"], counts=allocate, model=model, rng=2)])
 
 
 BESIDE = {
     "SCIR beside allocations": (mixture, counted),
-    "restricted_nuts": (line, partial(restricted_nuts, ["beta"])),
-    "restricted_slice": (line, partial(restricted_slice, ["beta"], blocked=True)),
+    "restricted_nuts": (line, partial(pma.restricted_nuts, ["beta"])),
+    "restricted_slice": (line, partial(pma.restricted_slice, ["beta"], blocked=True)),
 }
 
 
@@ -164,7 +141,7 @@ def test_a_chain_goes_on_from_its_state(name):
     check_that_it_goes_on(model, make(model=model, rng=1), make(model=model, rng=1))
 
 
-def check_that_it_goes_on(model, step, fresh, n=8):
+def check_that_it_goes_on(model, step, fresh, n=6):
     """Two steps that are built alike: draws after each state that is stored."""
     unpickled = cloudpickle.loads(cloudpickle.dumps(step))  # of a step that was never moved
     step.setup_chain(np.random.default_rng(5), TUNE, 20)
@@ -223,7 +200,7 @@ def test_pickles_and_states_do_not_grow_with_the_data(name):
 # Other data ----------------------------------------------------------------------------------------
 
 
-def draw(step, point, n=10):
+def draw(step, point, n=6):
     """Draws from a point with the same random numbers."""
     step.rng = np.random.default_rng(7)
     drawn = []
@@ -264,7 +241,7 @@ def test_other_data(name):
     require_same_path("A rebuilt step", *paths, "It has kept something of the old data.")
 
 
-@pytest.mark.parametrize("make", [restricted_nuts, restricted_slice])
+@pytest.mark.parametrize("make", [pma.restricted_nuts, pma.restricted_slice])
 def test_steps_of_pymc_have_it_in_their_functions(make):
     model = line()
     step, point = make(["beta"], model=model, blocked=True), model.initial_point()
@@ -276,7 +253,7 @@ def test_steps_of_pymc_have_it_in_their_functions(make):
 def test_equal_data_are_no_others():
     """They are compared once, and what was built stays."""
     model = precision()
-    step, point = SCIR(["precision"], model=model), model.initial_point()
+    step, point = pma.SCIR(["precision"], model=model), model.initial_point()
     likelihood = step._chains[0].conjugacy
     set_y(model, np.copy)
     for _ in range(2):
@@ -287,7 +264,7 @@ def test_equal_data_are_no_others():
 
 def test_it_is_told_once_in_a_chain():
     model = precision()
-    step, point = SCIR(["precision"], model=model), model.initial_point()
+    step, point = pma.SCIR(["precision"], model=model), model.initial_point()
     for number in range(2):
         step.setup_chain(np.random.default_rng(number), 0, 10)
         set_y(model, lambda y: y + 1.0)
@@ -304,7 +281,7 @@ def test_a_point_of_other_shapes_is_refused():
         y = pm.Data("y", Y[:N])
         level = pm.Gamma("level", 2.0, 2.0, shape=y.shape[0])
         pm.Poisson("outcome", level, observed=pm.math.floor(pm.math.abs(y)).astype("int64"))
-    step, point = SCIR(["level"], model=model), model.initial_point()
+    step, point = pma.SCIR(["level"], model=model), model.initial_point()
     set_y(model, lambda y: y[:-1])
     with pytest.raises(ValueError, match=r"'y' were replaced .*'level_log__' has the shape \(1199,\)"):
         step.step(point)
@@ -315,7 +292,7 @@ def test_data_of_a_prior():
     with pm.Model() as model:
         alpha = pm.Data("alpha", np.array([1.0, 1.0]))
         pm.Dirichlet("w", alpha)
-    step, point = SCIR(["w"], model=model, step_size=50.0, rng=1), model.initial_point()
+    step, point = pma.SCIR(["w"], model=model, step_size=50.0, rng=1), model.initial_point()
     point, _ = step.step(point)
     with model:
         pm.set_data({"alpha": np.array([2000.0, 8000.0])})

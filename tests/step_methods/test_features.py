@@ -14,7 +14,7 @@ from pymc_austerity.control_variates import Taylor
 from pymc_austerity.kernels.log_ratio_range import certified_remainder_range
 from pymc_austerity.mode.fit import feature_factors
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.model.factorise import factorise
+from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals import Laplace, Surrogate

@@ -6,6 +6,7 @@ import pytest
 from scipy.special import gammaln
 
 from pymc_austerity import TunaMH
+from tests.sampling import sampled
 from tests.statistical.errors import LIMIT, z_of_mean, z_of_sd
 
 N, D = 2000, 3
@@ -36,10 +37,7 @@ def test_the_posterior_is_that_of_the_closed_form():
     """A few rows are read, and none is larger than its bound."""
     with regression():
         step = TunaMH(debug=True)
-        idata = pm.sample(
-            4000, tune=500, step=step, chains=1, cores=1, random_seed=5, progressbar=False, quiet=True,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = sampled(4000, step, tune=500, chains=1, random_seed=5)
     for name, (mean, sd) in closed_form().items():
         draws = idata["posterior"][name].to_numpy()[0].reshape(4000, -1)
         for x, m, s in zip(draws.T, np.atleast_1d(mean), np.atleast_1d(sd), strict=True):

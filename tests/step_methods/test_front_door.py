@@ -8,26 +8,14 @@ import pymc as pm
 import pytensor
 import pytest
 
-from pymc_austerity import (
-    SCIR,
-    AusterityMH,
-    MetropolisHastings,
-    MHSubLhd,
-    MinibatchBarker,
-    MinibatchCategoricalGibbs,
-    TunaMH,
-    factorise,
-    find_mode,
-    recommend,
-    restricted_nuts,
-    restricted_slice,
-)
+import pymc_austerity as pma
 from pymc_austerity.step_methods.base import keywords_of
+from tests.models import as_model
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
-METROPOLIS = [TunaMH, AusterityMH, MHSubLhd, MetropolisHastings, MinibatchBarker]
-STEPS = [*METROPOLIS, SCIR, MinibatchCategoricalGibbs]
+METROPOLIS = [pma.TunaMH, pma.AusterityMH, pma.MHSubLhd, pma.MetropolisHastings, pma.MinibatchBarker]
+STEPS = [*METROPOLIS, pma.SCIR, pma.MinibatchCategoricalGibbs]
 N = 1200
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=N)
@@ -35,29 +23,26 @@ COUNTS = RNG.poisson(np.exp(0.5 + 0.3 * X))
 GROUP = RNG.integers(0, 40, N)
 
 
+@as_model
 def poisson(x=X, counts=COUNTS):
-    with pm.Model() as model:
-        level, slope = pm.Normal("level"), pm.Normal("slope")
-        pm.Deterministic("total", level + slope)
-        pm.Data("x", X)
-        pm.Poisson("y", pm.math.exp(level + slope * pm.math.constant(x)), observed=counts)
-    return model
+    level, slope = pm.Normal("level"), pm.Normal("slope")
+    pm.Deterministic("total", level + slope)
+    pm.Data("x", X)
+    pm.Poisson("y", pm.math.exp(level + slope * pm.math.constant(x)), observed=counts)
 
 
+@as_model
 def groups(group=GROUP, counts=COUNTS, x=X):
-    with pm.Model() as model:
-        mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
-        effect = pm.Normal("effect", mu, tau, shape=40)
-        pm.Poisson("y", pm.math.exp(effect[group] + pm.Normal("slope") * x), observed=counts)
-    return model
+    mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
+    effect = pm.Normal("effect", mu, tau, shape=40)
+    pm.Poisson("y", pm.math.exp(effect[group] + pm.Normal("slope") * x), observed=counts)
 
 
+@as_model
 def mixture():
-    with pm.Model() as model:
-        w = pm.Dirichlet("w", np.ones(3))
-        z = pm.Categorical("z", p=w, shape=N)
-        pm.Normal("score", pm.math.constant([-3.0, 0.0, 3.0])[z], 1, observed=X)
-    return model
+    w = pm.Dirichlet("w", np.ones(3))
+    z = pm.Categorical("z", p=w, shape=N)
+    pm.Normal("score", pm.math.constant([-3.0, 0.0, 3.0])[z], 1, observed=X)
 
 
 def but(values, position, wrong):
@@ -79,22 +64,22 @@ def test_names(step):
 @pytest.mark.slow("samples in several processes")
 def test_names_of_other_steps():
     model = mixture()
-    assert [v.name for v in SCIR("w", model=model).vars] == ["w_simplex__"]
-    assert [v.name for v in MinibatchCategoricalGibbs("z", model=model).vars] == ["z"]
-    assert [v.name for v in restricted_nuts("w", model=model).vars] == ["w_simplex__"]
-    assert len(restricted_slice(["level", "slope"], model=poisson()).methods) == 2
+    assert [v.name for v in pma.SCIR("w", model=model).vars] == ["w_simplex__"]
+    assert [v.name for v in pma.MinibatchCategoricalGibbs("z", model=model).vars] == ["z"]
+    assert [v.name for v in pma.restricted_nuts("w", model=model).vars] == ["w_simplex__"]
+    assert len(pma.restricted_slice(["level", "slope"], model=poisson()).methods) == 2
 
 
 def test_names_in_functions():
     model = poisson()
-    assert factorise(model, ["level"]).var_names == ("level",)
-    assert set(find_mode(model, "slope")) == {"level", "slope"}
-    assert recommend(model, ["level", "slope"]).recommendation.vars == ("level", "slope")
+    assert pma.factorise(model, ["level"]).var_names == ("level",)
+    assert set(pma.find_mode(model, "slope")) == {"level", "slope"}
+    assert pma.recommend(model, ["level", "slope"]).recommendation.vars == ("level", "slope")
 
 
 def test_the_name_of_a_value_variable():
     """Messages have these names."""
-    assert factorise(groups(), ["tau_log__", "mu"]).var_names == ("tau_log__", "mu")
+    assert pma.factorise(groups(), ["tau_log__", "mu"]).var_names == ("tau_log__", "mu")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +91,7 @@ def test_the_name_of_a_value_variable():
         ("x", "it is data"),
     ],
 )
-@pytest.mark.parametrize("make", [*METROPOLIS, recommend, find_mode, factorise])
+@pytest.mark.parametrize("make", [*METROPOLIS, pma.recommend, pma.find_mode, pma.factorise])
 def test_wrong_names(make, given, said):
     with pytest.raises(ValueError, match=f"^'{given}' is not a free variable of the model: {said}"):
         make(vars=[given], model=poisson())
@@ -127,9 +112,9 @@ def test_an_option_of_another_step():
     with pytest.raises(
         TypeError, match=r"^TunaMH has no option 'epsilon'. Its options: vars, control_variate, chi"
     ):
-        TunaMH(epsilon=0.1, model=poisson())
+        pma.TunaMH(epsilon=0.1, model=poisson())
     with pytest.raises(TypeError, match="^AusterityMH has no option 'acceptance'"):
-        AusterityMH(acceptance=None, model=poisson())
+        pma.AusterityMH(acceptance=None, model=poisson())
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -139,7 +124,7 @@ def test_options_that_all_steps_have(step):
 
 
 def test_steps_of_users():
-    class Mine(AusterityMH):
+    class Mine(pma.AusterityMH):
         def __init__(self, vars=None, *, colour="red", **options):
             super().__init__(vars, **options)
 
@@ -157,7 +142,7 @@ def test_steps_of_users():
 
 @pytest.mark.parametrize("other", [groups, poisson], ids=["other names", "the same names"])
 def test_a_step_of_another_model(other):
-    step = AusterityMH(model=poisson())
+    step = pma.AusterityMH(model=poisson())
     with (
         other(),
         pytest.raises(ValueError, match="^This AusterityMH was made for level, slope of another model"),
@@ -182,7 +167,7 @@ SAMPLING = {
 @pytest.mark.covering(1)
 def test_one_variable_in_two_steps(chains):
     model = poisson()
-    first, second = TunaMH(model=model), AusterityMH(["slope"], model=model)
+    first, second = pma.TunaMH(model=model), pma.AusterityMH(["slope"], model=model)
     with (
         model,
         pytest.raises(ValueError, match="^'slope' would be moved by two steps, TunaMH and AusterityMH"),
@@ -194,12 +179,12 @@ def test_each_variable_in_one_step():
     """Also where steps of the same variables were used before, with the same seed."""
     model = poisson()
     for order in (["slope", "level"], ["level", "slope"]):
-        steps = [AusterityMH([name], model=model) for name in order]
+        steps = [pma.AusterityMH([name], model=model) for name in order]
         for _ in range(2):
             with model:
                 pm.sample(step=steps, chains=2, cores=1, **SAMPLING)
         with model:
-            pm.sample(step=AusterityMH(model=model), chains=1, cores=1, **SAMPLING)
+            pm.sample(step=pma.AusterityMH(model=model), chains=1, cores=1, **SAMPLING)
 
 
 @pytest.mark.slow("builds and compiles several steps")
@@ -207,7 +192,7 @@ def test_the_same_steps_made_again():
     """With one seed, as when a cell of a notebook is run again: the old steps are still there."""
     model, kept = mixture(), []
     for _ in range(3):
-        kept.append([SCIR(["w"], model=model), MinibatchCategoricalGibbs(["z"], model=model)])
+        kept.append([pma.SCIR(["w"], model=model), pma.MinibatchCategoricalGibbs(["z"], model=model)])
         with model:
             pm.sample(step=kept[-1], chains=1, cores=1, **SAMPLING)
 
@@ -246,11 +231,14 @@ WRONG = {
 
 # What every step refuses.
 EVERYWHERE = ("no data", "large shared count")
-OTHERS = [*METROPOLIS[1:], *(partial(make, ["level"]) for make in (restricted_nuts, restricted_slice))]
+OTHERS = [
+    *METROPOLIS[1:],
+    *(partial(make, ["level"]) for make in (pma.restricted_nuts, pma.restricted_slice)),
+]
 
 
 @pytest.mark.parametrize(
-    ("case", "make"), [*product(WRONG, [TunaMH]), *product(EVERYWHERE, [recommend, *OTHERS])]
+    ("case", "make"), [*product(WRONG, [pma.TunaMH]), *product(EVERYWHERE, [pma.recommend, *OTHERS])]
 )
 @pytest.mark.covering(12)
 def test_wrong_data(case, make):
@@ -263,7 +251,7 @@ def test_wrong_data(case, make):
 def test_a_covariate_that_is_missing_is_named_where_nothing_is_fitted(wrong):
     """Such a step looks at the data where a chain starts."""
     with poisson(but(X, 9, wrong)) as model:
-        step = AusterityMH()
+        step = pma.AusterityMH()
         with pytest.raises(ValueError, match=r"a covariate \(array of shape \(\d+,\)\) is \w+ in row 9\."):
             step.step(model.initial_point())
 
@@ -277,7 +265,7 @@ def test_data_that_separate_the_responses_of_a_plate():
         eta = effect[group] + pm.Flat("slope") * x + pm.Normal("level")
         pm.Bernoulli("y", logit_p=eta, observed=(x > 0).astype(int))
         with pytest.raises(ValueError, match="slope went furthest.*separate the responses perfectly"):
-            TunaMH()
+            pma.TunaMH()
 
 
 def test_an_index_that_is_data():
@@ -287,17 +275,17 @@ def test_an_index_that_is_data():
     with pytest.raises(
         ValueError, match="^The index 'group' in row 9 of the term 'y' is 40, and .*'effect' has 40"
     ):
-        AusterityMH(model=model)
+        pma.AusterityMH(model=model)
 
 
 def test_indices_from_the_end_are_fine():
-    assert type(TunaMH(model=poisson(), vars=["level", "slope"])) is TunaMH
-    factorise(groups(but(GROUP, 9, -1)))
+    assert type(pma.TunaMH(model=poisson(), vars=["level", "slope"])) is pma.TunaMH
+    pma.factorise(groups(but(GROUP, 9, -1)))
 
 
 @pytest.mark.parametrize("n", [5])
 def test_few_rows(n):
     model = poisson(X[:n], COUNTS[:n])
-    assert isinstance(recommend(model), pm.NUTS)
+    assert isinstance(pma.recommend(model), pm.NUTS)
     with pytest.raises(ValueError, match="There is nothing to subsample.*'y' with 5 rows"):
-        TunaMH(model=model)
+        pma.TunaMH(model=model)

@@ -9,20 +9,7 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 from scipy.special import expit
 
-from pymc_austerity import (
-    AusterityMH,
-    Laplace,
-    MetropolisHastings,
-    MHSubLhd,
-    MinibatchBarker,
-    MinibatchCategoricalGibbs,
-    RandomWalk,
-    ReversibleJump,
-    Surrogate,
-    Taylor,
-    TunaMH,
-    restricted_nuts,
-)
+import pymc_austerity as pma
 from pymc_austerity.acceptance import ExactBarker, TTest
 from pymc_austerity.model.compile.backend import NUMBA, PYTHON, interpreted
 from pymc_austerity.testing.steps import fresh, move
@@ -30,7 +17,7 @@ from tests.model.features import model_of, simplex
 
 N = 1500
 N_DRAWS = 20
-WALK = RandomWalk(0.05)
+WALK = pma.RandomWalk(0.05)
 
 
 @cache
@@ -60,18 +47,26 @@ def weights():
 
 
 CASES = {
-    "t-test": (logistic, AusterityMH, {"proposal": WALK}),
-    "t-test, Laplace": (logistic, AusterityMH, {"control_variate": Taylor(), "proposal": Laplace()}),
-    "t-test, Surrogate": (logistic, AusterityMH, {"control_variate": Taylor(), "proposal": Surrogate()}),
-    "concentration": (logistic, MHSubLhd, {"proposal": WALK}),
-    "concentration, Taylor": (logistic, MHSubLhd, {"control_variate": Taylor()}),
-    "Barker": (logistic, MinibatchBarker, {"proposal": WALK}),
-    "exact": (logistic, MetropolisHastings, {"proposal": WALK}),
-    "jumps": (selection, ReversibleJump, {"acceptance": TTest(0.05, 200)}),
-    "exact Barker": (logistic, MetropolisHastings, {"proposal": WALK, "acceptance": ExactBarker()}),
-    "TunaMH": (logistic, TunaMH, {}),
-    "TunaMH, Surrogate": (logistic, TunaMH, {"proposal": Surrogate()}),
-    "TunaMH, features": (weights, TunaMH, {"switch_above": np.inf, "proposal": WALK}),
+    "t-test": (logistic, pma.AusterityMH, {"proposal": WALK}),
+    "t-test, Laplace": (
+        logistic,
+        pma.AusterityMH,
+        {"control_variate": pma.Taylor(), "proposal": pma.Laplace()},
+    ),
+    "t-test, Surrogate": (
+        logistic,
+        pma.AusterityMH,
+        {"control_variate": pma.Taylor(), "proposal": pma.Surrogate()},
+    ),
+    "concentration": (logistic, pma.MHSubLhd, {"proposal": WALK}),
+    "concentration, Taylor": (logistic, pma.MHSubLhd, {"control_variate": pma.Taylor()}),
+    "Barker": (logistic, pma.MinibatchBarker, {"proposal": WALK}),
+    "exact": (logistic, pma.MetropolisHastings, {"proposal": WALK}),
+    "jumps": (selection, pma.ReversibleJump, {"acceptance": TTest(0.05, 200)}),
+    "exact Barker": (logistic, pma.MetropolisHastings, {"proposal": WALK, "acceptance": ExactBarker()}),
+    "TunaMH": (logistic, pma.TunaMH, {}),
+    "TunaMH, Surrogate": (logistic, pma.TunaMH, {"proposal": pma.Surrogate()}),
+    "TunaMH, features": (weights, pma.TunaMH, {"switch_above": np.inf, "proposal": WALK}),
 }
 
 
@@ -115,12 +110,12 @@ def no_numba(monkeypatch):
 
 def test_the_compiler_is_noticed(no_numba):
     with pytest.raises(AssertionError, match="is compiled"):
-        AusterityMH(model=logistic(), proposal=RandomWalk(np.array([0.03, 0.07])), growth=3.0)
+        pma.AusterityMH(model=logistic(), proposal=pma.RandomWalk(np.array([0.03, 0.07])), growth=3.0)
 
 
-@pytest.mark.parametrize("options", [{}, {"control_variate": Taylor()}], ids=["plain", "Taylor"])
+@pytest.mark.parametrize("options", [{}, {"control_variate": pma.Taylor()}], ids=["plain", "Taylor"])
 def test_nothing_is_compiled(no_numba, interpreted, options):
-    step = AusterityMH(model=logistic(), **options)
+    step = pma.AusterityMH(model=logistic(), **options)
     step.step(logistic().initial_point())
 
 
@@ -130,7 +125,7 @@ def test_nothing_is_compiled_for_allocations_and_nuts(no_numba, interpreted):
         w = pm.Dirichlet("w", np.ones(2))
         z = pm.Categorical("z", w, shape=30)
         pm.Normal("y", 3.0 * z, 1.0, observed=np.arange(30.0) % 4)
-        steps = [MinibatchCategoricalGibbs([z]), restricted_nuts([w])]
+        steps = [pma.MinibatchCategoricalGibbs([z]), pma.restricted_nuts([w])]
     point = model.initial_point()
     for step in steps:
         point, _ = step.step(point)
@@ -142,14 +137,14 @@ def test_what_numba_cannot_compile_is_not_told_of(interpreted):
     def propose(q, rng):
         return q + dict(scale=0.05)["scale"] * rng.standard_normal(2), 0.0
 
-    step = AusterityMH(model=logistic(), proposal=propose, rng=1)
+    step = pma.AusterityMH(model=logistic(), proposal=propose, rng=1)
     assert any(s["accepted"] for s in move(step, logistic().initial_point(), N_DRAWS)[1])
 
 
 @pytest.mark.slow("compiles each kernel")
 def test_a_pickle_is_compiled_as_usual():
     with interpreted():
-        step = AusterityMH(model=logistic(), proposal=WALK, rng=1)
+        step = pma.AusterityMH(model=logistic(), proposal=WALK, rng=1)
         again = cloudpickle.loads(cloudpickle.dumps(step))
         again.step(logistic().initial_point())
     other = cloudpickle.loads(cloudpickle.dumps(step))

@@ -14,16 +14,9 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import (
-    SCIR,
-    AusterityMH,
-    MetropolisHastings,
-    MHSubLhd,
-    MinibatchBarker,
-    MinibatchCategoricalGibbs,
-    TunaMH,
-)
+import pymc_austerity as pma
 from pymc_austerity.model.compile import native
+from tests.models import as_model
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
 
@@ -38,15 +31,15 @@ SAMPLING = {
 }
 # Enough transitions for a draw that most of the time is spent in machine code.
 METROPOLIS = {
-    "AusterityMH": lambda model: AusterityMH(epsilon=0.05, steps_per_draw=50, model=model),
-    "MHSubLhd": lambda model: MHSubLhd(steps_per_draw=50, model=model),
-    "MinibatchBarker": lambda model: MinibatchBarker(steps_per_draw=50, model=model),
-    "MetropolisHastings": lambda model: MetropolisHastings(steps_per_draw=50, model=model),
-    "TunaMH": lambda model: TunaMH(steps_per_draw=500, model=model),
+    "AusterityMH": lambda model: pma.AusterityMH(epsilon=0.05, steps_per_draw=50, model=model),
+    "MHSubLhd": lambda model: pma.MHSubLhd(steps_per_draw=50, model=model),
+    "MinibatchBarker": lambda model: pma.MinibatchBarker(steps_per_draw=50, model=model),
+    "MetropolisHastings": lambda model: pma.MetropolisHastings(steps_per_draw=50, model=model),
+    "TunaMH": lambda model: pma.TunaMH(steps_per_draw=500, model=model),
 }
 SIMPLEX = {
-    "SCIR": lambda model: SCIR([model["w"]], steps_per_draw=20, model=model),
-    "SCIR of minibatches": lambda model: SCIR(
+    "SCIR": lambda model: pma.SCIR([model["w"]], steps_per_draw=20, model=model),
+    "SCIR of minibatches": lambda model: pma.SCIR(
         [model["w"]], batch_size=100, step_size=0.001, steps_per_draw=20, model=model
     ),
 }
@@ -54,33 +47,30 @@ STEPS = [*METROPOLIS, *SIMPLEX, "MinibatchCategoricalGibbs"]
 
 
 @cache
+@as_model
 def logistic():
     rng = np.random.default_rng(1)
     x = rng.normal(size=N)
-    with pm.Model() as model:
-        b = pm.Normal("b")
-        pm.Bernoulli("y", logit_p=b * x, observed=rng.random(N) < 1.0 / (1.0 + np.exp(-x)))
-    return model
+    b = pm.Normal("b")
+    pm.Bernoulli("y", logit_p=b * x, observed=rng.random(N) < 1.0 / (1.0 + np.exp(-x)))
 
 
 @cache
+@as_model
 def choices():
     counts = np.random.default_rng(1).multinomial(1, np.full(300, 1 / 300), size=N)
-    with pm.Model() as model:
-        w = pm.Dirichlet("w", np.ones(300))
-        pm.Multinomial("choice", n=1, p=w, observed=counts)
-    return model
+    w = pm.Dirichlet("w", np.ones(300))
+    pm.Multinomial("choice", n=1, p=w, observed=counts)
 
 
 @cache
+@as_model
 def mixture():
     centers = np.array([-2.0, 0.0, 2.0])
     rng = np.random.default_rng(1)
-    with pm.Model() as model:
-        z = pm.Categorical("z", p=np.ones(3) / 3, shape=N)
-        mean = pm.math.constant(centers)[z]
-        pm.Normal("y", mean, 1, observed=rng.normal(centers[rng.integers(3, size=N)]))
-    return model
+    z = pm.Categorical("z", p=np.ones(3) / 3, shape=N)
+    mean = pm.math.constant(centers)[z]
+    pm.Normal("y", mean, 1, observed=rng.normal(centers[rng.integers(3, size=N)]))
 
 
 @cache
@@ -89,7 +79,7 @@ def built(name):
         return logistic(), METROPOLIS[name](logistic())
     if name in SIMPLEX:
         return choices(), SIMPLEX[name](choices())
-    return mixture(), MinibatchCategoricalGibbs(steps_per_draw=5, model=mixture())
+    return mixture(), pma.MinibatchCategoricalGibbs(steps_per_draw=5, model=mixture())
 
 
 def sample(name, draws, callback=None):
@@ -206,7 +196,7 @@ def test_an_interrupt_inside_machine_code_is_raised_after_it(ctrl_c):
             interrupt(number)
         return q + 0.01 * rng.standard_normal(q.shape[0]), 0.0
 
-    step = AusterityMH(model=logistic(), proposal=propose, rng=1)
+    step = pma.AusterityMH(model=logistic(), proposal=propose, rng=1)
     near, far = {"b": np.array(1.0)}, {"b": np.array(60.0)}
     step.setup_chain(np.random.default_rng(8), 0, 10)
     expected = [step.step(near)[0]["b"] for _ in range(3)]

@@ -20,9 +20,7 @@ from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
 from tests.statistical.errors import LIMIT, error_of_mean
 
-# The process is multi-threaded, says Python 3.12 when it forks.
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-INTERPRETED = pytest.mark.usefixtures("interpreted")
+pytestmark = INTERPRETED = pytest.mark.usefixtures("interpreted")
 
 N, K = 60, 3
 CENTRES = np.array([-2.0, 0.0, 2.5])

@@ -11,6 +11,7 @@ import pytest
 
 from pymc_austerity import SubsamplingWarning, TunaMH, recommend
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, mixing_of
+from tests.sampling import sampled
 from tests.step_methods.chains import autoregression
 
 
@@ -100,10 +101,7 @@ class TestGroups:
         assert step.plate is not None
         assert "independent ones of tau" in step.recommendation.reason
         assert "mixing" in str(step.recommendation)
-        idata = pm.sample(
-            2000, tune=100, chains=4, cores=1, step=step, model=nine_groups(0.0), random_seed=1,
-            progressbar=False, compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = sampled(2000, step, tune=100, chains=4, model=nine_groups(0.0), random_seed=1)
         again = cloudpickle.loads(cloudpickle.dumps(step))  # as in a worker process
         assert not again.is_built
         point, _ = again.step(nine_groups(0.0).initial_point())
@@ -127,7 +125,4 @@ class TestGroups:
         """The planted fault: an announcement that is made without a look at the chain."""
         monkeypatch.setattr(poor, "mixing", Mixing(0.9, 0, 4000))
         with pytest.warns(SubsamplingWarning, match="far worse than was announced.* ones of tau"):
-            pm.sample(
-                4000, tune=1000, chains=2, cores=1, step=poor, model=nine_groups(0.0), random_seed=1,
-                progressbar=False, compute_convergence_checks=False,
-            )  # fmt: skip
+            sampled(4000, poor, tune=1000, chains=2, model=nine_groups(0.0), random_seed=1)

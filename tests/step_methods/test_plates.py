@@ -30,8 +30,7 @@ from pymc_austerity.testing.steps import require_same_path
 from .test_every_step import check_that_it_goes_on, path
 
 N, G = 1500, 32
-INTERPRETED = pytest.mark.usefixtures("interpreted")
-FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def rows(n=N, n_groups=G, seed=51):
@@ -89,7 +88,6 @@ def short_pilots(monkeypatch):
 PURE = np.where(GROUPS == 3, 0, np.where(GROUPS == 5, 1, Y))
 
 
-@INTERPRETED
 @pytest.mark.parametrize(
     "groups",
     [
@@ -110,7 +108,6 @@ def test_groups(groups):
     assert mean(found, "n_used") < 0.1 * N
 
 
-@INTERPRETED
 @pytest.mark.slow("builds a step several times")
 def test_equal_groups_of_other_labels_have_equal_chains(short_pilots):
     """Whether an index is counted from the front or from the back, and of which type, is the same."""
@@ -121,7 +118,6 @@ def test_equal_groups_of_other_labels_have_equal_chains(short_pilots):
     require_same_path("Of negative bytes", found[1], found[0], "Indices mean the same.")
 
 
-@INTERPRETED
 @pytest.mark.slow("builds and compiles several steps")
 def test_an_empty_group_has_its_prior(short_pilots):
     """eps of a group without rows is that of the effect, in units of tau."""
@@ -131,7 +127,6 @@ def test_an_empty_group_has_its_prior(short_pilots):
     assert stats.kstest(z, "norm").pvalue > 1e-4
 
 
-@INTERPRETED
 def test_fewer_than_thirty_groups_are_coefficients():
     with pm.Model() as model:
         u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=12)
@@ -139,7 +134,6 @@ def test_fewer_than_thirty_groups_are_coefficients():
     assert not isinstance(TunaMH(model=model, rng=1).recipe, PlateRecipe)
 
 
-@INTERPRETED
 @pytest.mark.parametrize("group", [G, -G - 1])
 def test_index_out_of_range(group):
     groups = GROUPS.copy()
@@ -148,7 +142,6 @@ def test_index_out_of_range(group):
         TunaMH(model=model_of(groups=groups))
 
 
-@INTERPRETED
 @pytest.mark.slow("builds and compiles several steps")
 def test_few_rows(short_pilots):
     """Below the threshold there is nothing to subsample, in the words that other models get."""
@@ -176,7 +169,6 @@ def inverse_gamma():
     return pm.InverseGamma("tau", 2.0, 1.0)
 
 
-@INTERPRETED
 @pytest.mark.parametrize("tau", [improper, within_an_interval, inverse_gamma], ids=lambda f: f.__name__)
 @pytest.mark.covering(1)
 def test_priors_of_the_scale(short_pilots, tau):
@@ -187,7 +179,6 @@ def test_priors_of_the_scale(short_pilots, tau):
     assert mean(found, "accepted") > 0.3
 
 
-@INTERPRETED
 def test_a_posterior_without_a_mode_is_a_named_error():
     """Flat coefficients, of which no row depends on one."""
     x = np.c_[X[:, 0], np.zeros(N)]
@@ -228,8 +219,7 @@ def test_a_pilot_counts_what_groups_cost(built):
 @pytest.mark.slow("builds and compiles several steps")
 def test_several_sweeps_for_a_draw(short_pilots):
     model = model_of()
-    with without_compilation():
-        one, three = (TunaMH(model=model, rng=1, steps_per_draw=k) for k in (1, 3))
+    one, three = (TunaMH(model=model, rng=1, steps_per_draw=k) for k in (1, 3))
     expected, single = drawn(one, model, n=9)
     points, found = drawn(three, model, n=3)
     for k, point in enumerate(points):
@@ -261,12 +251,10 @@ def test_pickles_have_no_rows(built):
 
 
 def test_a_chain_goes_on_from_its_state(built):
-    with without_compilation():
-        check_that_it_goes_on(built._model, deepcopy(built), deepcopy(built), n=5)
+    check_that_it_goes_on(built._model, deepcopy(built), deepcopy(built), n=5)
 
 
 @pytest.mark.slow("interpreted pilots over many groups")
-@INTERPRETED
 def test_poor_acceptance_is_told(monkeypatch):
     """Four events: moves of theta are hardly accepted, as a third of a pilot says too."""
     monkeypatch.setattr(plate_pilot, "_SETTLE", 14)
@@ -303,7 +291,6 @@ def slopes(groups=GROUPS, x=COVARIATE, y=Y, *, correlated=False):
     return model
 
 
-@INTERPRETED
 @pytest.mark.parametrize(
     ("groups", "x"),
     [
@@ -325,7 +312,6 @@ def test_odd_groups_and_covariates(short_pilots, groups, x):
     assert mean(found, "plate_acceptance") > 0.3
 
 
-@INTERPRETED
 @pytest.mark.slow("reads all rows, interpreted, hundreds of times")
 def test_all_rows_of_slopes(short_pilots):
     model = slopes(correlated=True)
@@ -333,7 +319,6 @@ def test_all_rows_of_slopes(short_pilots):
     assert mean(found, "n_used") == 2 * N
 
 
-@INTERPRETED
 def test_a_covariate_of_groups_is_refused():
     model = slopes(x=np.linspace(-1.0, 1.0, G)[GROUPS])
     with pytest.raises(UnsuitableError, match="put the covariate of the groups into the location"):
@@ -345,7 +330,6 @@ def test_a_covariate_of_groups_is_refused():
 TESTED = {"control_variate": Taylor(), "rng": 1}
 
 
-@INTERPRETED
 @pytest.mark.parametrize("step", [AusterityMH, MinibatchBarker])
 @pytest.mark.covering(1)
 def test_theta_is_tested_and_small_groups_are_read(step, short_pilots):
@@ -363,7 +347,6 @@ def test_theta_is_tested_and_small_groups_are_read(step, short_pilots):
         probe(model, step)
 
 
-@INTERPRETED
 def test_decisions_after_a_pilot(short_pilots):
     """Rows of the pilot are counted, and decisions whose variance was cut."""
     model = model_of()
@@ -374,7 +357,6 @@ def test_decisions_after_a_pilot(short_pilots):
     assert 0.0 <= mean(found, "clipped") < 0.5
 
 
-@INTERPRETED
 def test_without_a_tolerance_all_rows_are_read(short_pilots):
     model = model_of()
     step = AusterityMH(epsilon=0, model=model, **TESTED)
@@ -385,8 +367,7 @@ def test_without_a_tolerance_all_rows_are_read(short_pilots):
 
 def test_a_rule_that_needs_the_range_moves_the_block():
     """Bounds on the range of remainders are those of the block."""
-    with without_compilation():
-        step = MHSubLhd(model=model_of(), **TESTED)
+    step = MHSubLhd(model=model_of(), **TESTED)
     assert not isinstance(step.recipe, PlateRecipe)
     assert step.recipe.mode_fit is not None
 
@@ -397,7 +378,6 @@ OTHER = dict(zip(("x", "groups", "outcome"), rows(1800, seed=54), strict=True))
 OF_SLOPES = {"groups": (7 * GROUPS) % G, "x": X[::-1, 1].copy(), "outcome": 1 - Y}
 
 
-@INTERPRETED
 @pytest.mark.parametrize(
     ("define", "make", "new"),
     [
@@ -424,7 +404,6 @@ def test_other_data(short_pilots, define, make, new):
     assert any((a[u] != b[u]).any() for a, b in zip(before[0], after[0], strict=True) for u in a)
 
 
-@INTERPRETED
 @pytest.mark.slow("builds a step several times")
 def test_data_out_of_range_after_a_run(short_pilots):
     model = model_of()
@@ -444,9 +423,7 @@ def test_a_part_of_the_trace(draw):
     model = model_of()
     with model:
         pm.Deterministic("largest", model["u"].max())
-    with without_compilation():
-        step = TunaMH(model=model)
-    found = draw(model, step, var_names=["beta", "tau", "largest"])
+    found = draw(model, TunaMH(model=model), var_names=["beta", "tau", "largest"])
     assert set(found.posterior.data_vars) == {"beta", "tau", "largest"}
     assert {"plate_acceptance", "shared_n_used", "plate_n_used"} <= set(found.sample_stats.data_vars)
 
@@ -466,6 +443,7 @@ def hierarchical(sampled):
     return model, [model[name] for name in sampled]
 
 
+@pytest.mark.compiled
 @pytest.mark.slow("samples twice, for some seconds")
 @pytest.mark.filterwarnings("ignore:The number of samples")
 def test_another_step_moves_a_scale_of_the_prior():
@@ -495,7 +473,7 @@ def score(one, other):
     return np.max(np.abs((a - b) / np.hypot(s, t)))
 
 
-@FORK
+@pytest.mark.compiled
 @pytest.mark.slow("samples in processes, which build the step again")
 def test_draws_are_equal_in_other_processes(draw, same):
     model = model_of(is_centered=False)

@@ -7,6 +7,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import TunaMH
+from tests.sampling import sampled
 from tests.statistical.plates.joint import p_of_means, p_of_variances
 
 N, G, H = 6000, 40, 8
@@ -38,10 +39,7 @@ def built(is_centered):
 
 def draws_of(is_centered, n, seed):
     model, step = built(is_centered)
-    idata = pm.sample(
-        n, tune=100, chains=2, cores=1, step=step, model=model, random_seed=seed, progressbar=False,
-        quiet=True, compute_convergence_checks=False,
-    )  # fmt: skip
+    idata = sampled(n, step, tune=100, chains=2, model=model, random_seed=seed)
     parts = [np.asarray(idata.posterior[name]).reshape(2, n, -1) for name in NAMES]
     return np.concatenate([*parts[:2], np.log(parts[2]), np.log(parts[3]), *parts[4:]], axis=-1)
 

@@ -14,31 +14,20 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from scipy.special import expit
 
-from pymc_austerity import (
-    AusterityMH,
-    FactorisationError,
-    Laplace,
-    MetropolisHastings,
-    SubsamplingWarning,
-    Surrogate,
-    TunaMH,
-    find_mode,
-    recommend,
-)
+import pymc_austerity as pma
 from pymc_austerity.exceptions import SelfCheckError, warn
 from pymc_austerity.mode import mode_fit
 from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.recommendation import choice, evidence
-from pymc_austerity.recommendation.evidence import as_clause, first_sentence
+from pymc_austerity.recommendation import choice
+from pymc_austerity.recommendation.choice import as_clause, first_sentence
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine
 from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
 from pymc_austerity.step_methods.recommendation import Recommendation
+from tests.models import as_model
 
-# The process is multi-threaded, says Python 3.12 when it forks.
-FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 # Whether a chain has settled after so few draws is not the question here.
 pytestmark = [pytest.mark.filterwarnings("ignore:Tuning ended"), pytest.mark.usefixtures("interpreted")]
 
@@ -47,72 +36,66 @@ APPROXIMATE = "AusterityMH was chosen, which is approximate"
 
 
 @cache
+@as_model
 def logistic():
     """Many rows, and a discrete variable beside them."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=(20_000, 2))
     y = (rng.random(20_000) < expit(x @ [0.5, -1.0])).astype(float)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 2, shape=2)
-        pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=y)
-        count = pm.Poisson("count", 3.0)
-        pm.Normal("few", count, 1.0, observed=[2.0, 3.0])
-    return model
+    beta = pm.Normal("beta", 0, 2, shape=2)
+    pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=y)
+    count = pm.Poisson("count", 3.0)
+    pm.Normal("few", count, 1.0, observed=[2.0, 3.0])
 
 
 @cache
+@as_model
 def overdispersed():
     rng = np.random.default_rng(2)
     x = rng.normal(size=1000)
     y = rng.poisson(rng.gamma(2.0, np.exp(1.0 + 0.3 * x) / 2.0))
-    with pm.Model() as model:
-        a, b, alpha = pm.Normal("a", 0, 2), pm.Normal("b", 0, 2), pm.HalfNormal("alpha", 5)
-        pm.NegativeBinomial("y", mu=pm.math.exp(a + b * x), alpha=alpha, observed=y)
-    return model
+    a, b, alpha = pm.Normal("a", 0, 2), pm.Normal("b", 0, 2), pm.HalfNormal("alpha", 5)
+    pm.NegativeBinomial("y", mu=pm.math.exp(a + b * x), alpha=alpha, observed=y)
 
 
 @cache
+@as_model
 def waiting():
     """Waiting times of a gamma distribution, of some of which a lower limit is known: it has no bound."""
     rng = np.random.default_rng(2)
     x, limit = rng.normal(size=1000), rng.gamma(2.5, 3.0, size=1000)
     time = rng.gamma(2.5, np.exp(1.0 + 0.3 * x) / 2.5)
     seen, is_seen = np.minimum(time, limit), time < limit
-    with pm.Model() as model:
-        unit = pm.math.exp(pm.Normal("a", 0, 2) + pm.Normal("b", 0, 2) * x) / 2.5
-        density = pm.logp(pm.Gamma.dist(2.5, 1.0 / unit), seen)
-        pm.Potential("y", pt.where(is_seen, density, pt.log(pt.gammaincc(2.5, seen / unit))))
-    return model
+    unit = pm.math.exp(pm.Normal("a", 0, 2) + pm.Normal("b", 0, 2) * x) / 2.5
+    density = pm.logp(pm.Gamma.dist(2.5, 1.0 / unit), seen)
+    pm.Potential("y", pt.where(is_seen, density, pt.log(pt.gammaincc(2.5, seen / unit))))
 
 
+@as_model
 def rare(positives, n_dim):
     """3,000 rows, almost all of them negative."""
     rng = np.random.default_rng(1)
     x = np.column_stack([np.ones(3000), rng.normal(size=(3000, n_dim - 1))])
     y = np.zeros(3000)
     y[rng.choice(3000, positives, replace=False)] = 1.0
-    with pm.Model() as model:
-        pm.Bernoulli("y", logit_p=pm.math.dot(x, pm.Normal("beta", 0, 2, shape=n_dim)), observed=y)
-    return model
+    pm.Bernoulli("y", logit_p=pm.math.dot(x, pm.Normal("beta", 0, 2, shape=n_dim)), observed=y)
 
 
 @cache
+@as_model
 def groups():
     """Centred effects, and a scale that is not in the likelihood."""
     rng = np.random.default_rng(3)
     group = rng.integers(0, 8, 10_000)
     y = (rng.random(10_000) < expit(rng.normal(0, 0.5, 8)[group] - 1)).astype(float)
-    with pm.Model() as model:
-        effect = pm.Normal("effect", pm.Normal("mu", 0, 2), pm.HalfNormal("tau", 1), shape=8)
-        pm.Bernoulli("y", logit_p=effect[group], observed=y)
-    return model
+    effect = pm.Normal("effect", pm.Normal("mu", 0, 2), pm.HalfNormal("tau", 1), shape=8)
+    pm.Bernoulli("y", logit_p=effect[group], observed=y)
 
 
 @cache
+@as_model
 def short():
-    with pm.Model() as model:
-        pm.Normal("y", pm.Normal("mu"), 1.0, observed=ROWS[:50])
-    return model
+    pm.Normal("y", pm.Normal("mu"), 1.0, observed=ROWS[:50])
 
 
 def process():
@@ -140,24 +123,23 @@ def change():
     pm.Normal("y", mean, 1.0, observed=ROWS[:1500])
 
 
+@as_model
 def model_with(*parts):
-    with pm.Model() as model:
-        for part in parts:
-            part()
-    return model
+    for part in parts:
+        part()
 
 
 @pytest.fixture(scope="module")
 def tuna():
     """Not to be moved."""
     with interpreted():
-        return recommend(logistic())
+        return pma.recommend(logistic())
 
 
 @pytest.fixture(scope="module")
 def compiled():
     with logistic():
-        return recommend()
+        return pma.recommend()
 
 
 def said(step):
@@ -170,7 +152,7 @@ def said(step):
 
 
 def test_few_rows_decide(tuna):
-    assert type(tuna) is TunaMH
+    assert type(tuna) is pma.TunaMH
     assert isinstance(tuna._engine, TunaEngine)
     why = tuna.recommendation
     assert why.step == "TunaMH()"
@@ -181,7 +163,7 @@ def test_few_rows_decide(tuna):
 
 
 def test_it_is_as_if_it_had_been_built_by_hand(tuna):
-    by_hand = TunaMH([logistic()["beta"]], model=logistic())
+    by_hand = pma.TunaMH([logistic()["beta"]], model=logistic())
     assert vars(tuna).keys() == vars(by_hand).keys() | {"recommendation"}
     for name in ("whiten", "unwhiten", "exact", "certificate", "rounding"):
         np.testing.assert_equal(getattr(tuna.recipe.mode_fit, name), getattr(by_hand.recipe.mode_fit, name))
@@ -197,8 +179,8 @@ def told(caplog):
 
 
 def test_no_bound_is_known(told, draw):
-    exact, (line,) = recommend(waiting()), told()
-    assert type(exact) is MetropolisHastings
+    exact, (line,) = pma.recommend(waiting()), told()
+    assert type(exact) is pma.MetropolisHastings
     assert isinstance(exact._engine, RuleEngine)
     why = exact.recommendation
     assert why.step == "MetropolisHastings(proposal=Laplace())"
@@ -215,11 +197,11 @@ def test_no_bound_is_known(told, draw):
 
 
 def test_an_approximate_step_has_to_be_asked_for():
-    with pytest.warns(SubsamplingWarning, match=APPROXIMATE) as caught:
-        step = recommend(waiting(), approximate=True)
+    with pytest.warns(pma.SubsamplingWarning, match=APPROXIMATE) as caught:
+        step = pma.recommend(waiting(), approximate=True)
     assert len(caught) == 1
     assert caught[0].filename == __file__
-    assert type(step) is AusterityMH
+    assert type(step) is pma.AusterityMH
     assert step.recommendation.rows == 150
     assert step.recommendation.guarantee.startswith("none")
     assert len(step.recipe.mode_fit.exact) == 100
@@ -227,19 +209,19 @@ def test_an_approximate_step_has_to_be_asked_for():
 
 
 def test_an_exact_step_is_preferred():
-    assert type(recommend(rare(34, 3), approximate=True)) is TunaMH
+    assert type(pma.recommend(rare(34, 3), approximate=True)) is pma.TunaMH
 
 
 def test_too_many_rows():
     """34 positives for 13 coefficients: loose bounds, though the normal law is not bad."""
     model = rare(34, 13)
-    step = recommend(model)
-    assert type(step) is MetropolisHastings
+    step = pma.recommend(model)
+    assert type(step) is pma.MetropolisHastings
     why = step.recommendation
     assert re.search("TunaMH would draw about .* of 3,000 rows", why.reason)
     assert "function of 1 predictor of each row, by interval arithmetic" in why.certificate
     assert "more data for each dimension" in why.otherwise
-    by_hand = MetropolisHastings(model=model, proposal=Laplace())
+    by_hand = pma.MetropolisHastings(model=model, proposal=pma.Laplace())
     assert vars(step).keys() == vars(by_hand).keys() | {"recommendation"}
     np.testing.assert_array_equal(step.recipe.mode_fit.proxy.mode, by_hand.recipe.mode_fit.proxy.mode)
     assert step.recipe.mode_fit.expansion is by_hand.recipe.mode_fit.expansion is None
@@ -247,17 +229,17 @@ def test_too_many_rows():
 
 
 def test_a_hierarchy():
-    step = recommend(groups())
-    assert type(step) is TunaMH
-    assert isinstance(step.recipe.proposal, Surrogate)
+    step = pma.recommend(groups())
+    assert type(step) is pma.TunaMH
+    assert isinstance(step.recipe.proposal, pma.Surrogate)
     assert isinstance(step.proposal_state, SurrogateState)
 
 
 def test_a_hierarchy_with_too_many_rows(monkeypatch):
-    monkeypatch.setattr(evidence, "MOST_ROWS", 1e-6)
-    step = recommend(groups())
-    assert type(step) is MetropolisHastings
-    assert isinstance(step.recipe.proposal, Surrogate)
+    monkeypatch.setattr(choice, "MOST_ROWS", 1e-6)
+    step = pma.recommend(groups())
+    assert type(step) is pma.MetropolisHastings
+    assert isinstance(step.recipe.proposal, pma.Surrogate)
     assert step.control_variate.exact_rows == 0
     assert step.recipe.mode_fit.expansion is not None
     assert "proposal=Surrogate()" in step.recommendation.step
@@ -323,7 +305,7 @@ NUTPIE = 'pm.sample(nuts_sampler="nutpie") without step= is faster than pm.NUTS'
 @pytest.mark.covering(2)
 def test_nuts(define, told):
     reason, n_local, better = NUTS[define]
-    step = recommend(model_with(define))
+    step = pma.recommend(model_with(define))
     assert isinstance(step, pm.NUTS)
     why, (line,) = step.recommendation, told()
     assert why.step == "pm.NUTS()"
@@ -340,20 +322,19 @@ def test_nuts(define, told):
     assert bool(takes_all) == (define is not change)
 
 
+@as_model
 def plate(column):
     """Effects of 40 groups, and a coefficient without a proper prior."""
     rng = np.random.default_rng(102)
-    with pm.Model() as model:
-        u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=40)
-        eta = column * pm.Flat("b") + u[rng.integers(0, 40, 1200)]
-        pm.Normal("y", eta, pm.HalfNormal("sigma"), observed=rng.normal(size=1200))
-    return model
+    u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=40)
+    eta = column * pm.Flat("b") + u[rng.integers(0, 40, 1200)]
+    pm.Normal("y", eta, pm.HalfNormal("sigma"), observed=rng.normal(size=1200))
 
 
 @pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_plate_without_a_mode():
     """No row depends on the coefficient."""
-    step = recommend(plate(np.zeros(1200)))
+    step = pma.recommend(plate(np.zeros(1200)))
     assert isinstance(step, pm.NUTS)
     assert step.recommendation.reason.startswith("The shared variables of the groups of 'y' have no mode: ")
     assert "no plate" not in step.recommendation.reason
@@ -364,13 +345,13 @@ def test_a_plate_that_mixes_slowly(monkeypatch):
     """NUTS promises more."""
     monkeypatch.setattr(choice, "_WELL", 2.0)
     monkeypatch.setattr(choice, "_OF_NUTS", 1e-9)
-    step = recommend(plate(ROWS[:1200]))
+    step = pma.recommend(plate(ROWS[:1200]))
     assert isinstance(step, pm.NUTS)
     assert "moves of what the 40 groups share would be accepted at a rate" in step.recommendation.reason
 
 
 def test_nothing_to_subsample():
-    why = recommend(short()).recommendation
+    why = pma.recommend(short()).recommendation
     assert why.reason == (
         "There is nothing to subsample: the longest term that contains mu is 'y' with 50 rows, fewer than "
         "threshold=1000"
@@ -380,14 +361,14 @@ def test_nothing_to_subsample():
 
 def test_a_poor_fit_is_told_but_not_warned_of():
     """What is said of a step that is not taken stays unsaid: a warning would be an error here."""
-    step = recommend(rare(3, 15))
+    step = pma.recommend(rare(3, 15))
     assert isinstance(step, pm.NUTS)
     assert "independent draws would be accepted at a rate of" in step.recommendation.reason
     assert step.recommendation.fit.remainder_sd > 3.0
 
 
 def test_a_part_of_the_likelihood():
-    step = recommend(overdispersed(), overdispersed()["a"])
+    step = pma.recommend(overdispersed(), overdispersed()["a"])
     assert isinstance(step, pm.NUTS)
     assert step.recommendation.reason.endswith("b, alpha_log__ would be moved by another step")
     assert step.recommendation.vars == ("a",)
@@ -400,17 +381,17 @@ def test_warnings_of_the_chosen_step_are_given(monkeypatch):
         return fit_mode(*args, **options)
 
     monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.fit_mode", telling)
-    with pytest.warns(SubsamplingWarning, match="Told.") as caught:
-        recommend(logistic())
+    with pytest.warns(pma.SubsamplingWarning, match="Told.") as caught:
+        pma.recommend(logistic())
     assert [w.filename for w in caught] == [__file__]
 
 
 def test_a_second_search_tells_once(monkeypatch, interpreted):
     """`AusterityMH` searches anew, for the rows that it reads always: the first search is not told of."""
     monkeypatch.setattr(mode_fit, "_POOR_ACCEPTANCE", 2.0)
-    with pytest.warns(SubsamplingWarning) as caught:
-        step = recommend(rare(34, 13), approximate=True)
-    assert type(step) is AusterityMH
+    with pytest.warns(pma.SubsamplingWarning) as caught:
+        step = pma.recommend(rare(34, 13), approximate=True)
+    assert type(step) is pma.AusterityMH
     assert sum("The posterior is far from the normal" in str(w.message) for w in caught) == 1
 
 
@@ -423,7 +404,7 @@ def test_stack_traces_are_not_kept(monkeypatch, interpreted):
         original(self, *args, **kwargs)
 
     monkeypatch.setattr(CompiledTarget, "__init__", looking)
-    recommend(rare(900, 2))
+    pma.recommend(rare(900, 2))
     assert set(limits) == {0}
 
 
@@ -434,17 +415,17 @@ def test_no_continuous_variable():
     with pm.Model() as model:
         pm.Poisson("count", 3.0)
     with pytest.raises(ValueError, match="no continuous free variable"):
-        recommend(model)
+        pma.recommend(model)
 
 
 def test_a_discrete_variable():
     with pytest.raises(ValueError, match="discrete: count"):
-        recommend(logistic(), [logistic()["count"]])
+        pma.recommend(logistic(), [logistic()["count"]])
 
 
 def test_approximate_is_true_or_false():
     with pytest.raises(ValueError, match="approximate must be True or False"):
-        recommend(logistic(), approximate="yes")
+        pma.recommend(logistic(), approximate="yes")
 
 
 def test_random_draws():
@@ -452,8 +433,8 @@ def test_random_draws():
     with pm.Model() as model:
         batch = pm.Minibatch(ROWS, batch_size=1200)
         pm.Normal("y", pm.Normal("mu"), 1.0, observed=batch, total_size=len(ROWS))
-    with pytest.raises(FactorisationError, match="total_size"):
-        recommend(model)
+    with pytest.raises(pma.FactorisationError, match="total_size"):
+        pma.recommend(model)
 
 
 class Square(Op):
@@ -470,7 +451,7 @@ def test_no_gradient():
     with pm.Model() as model:
         pm.Normal("y", Square()(pm.Normal("mu")), 1.0, observed=ROWS[:1500])
     with pytest.raises(ValueError, match=r"cannot be differentiated twice.*needs a gradient"):
-        recommend(model)
+        pma.recommend(model)
 
 
 def test_a_name_at_the_beginning_of_a_reason_is_kept():
@@ -502,7 +483,7 @@ def test_internal_errors_are_not_reasons(where, kind, monkeypatch):
 
     monkeypatch.setattr(where, fails)
     with pytest.raises(kind, match="planted") as error:
-        recommend(rare(900, 2))
+        pma.recommend(rare(900, 2))
     assert (type(error.value), error.value.args) == (kind, ("planted",))
 
 
@@ -512,14 +493,14 @@ def test_an_error_of_the_factorisation_names_the_term(monkeypatch):
 
     monkeypatch.setattr(DEEP[0], fails)
     with pytest.raises(TypeError, match="planted") as error:
-        recommend(rare(900, 2))
+        pma.recommend(rare(900, 2))
     assert "while the term 'y' was taken apart" in error.value.__notes__[0]
 
 
 def test_a_failed_self_check_is_not_a_reason(monkeypatch):
     monkeypatch.setattr("pymc_austerity.model.self_check._same", lambda *args: False)
     with pytest.raises(SelfCheckError, match="Self-check failed for the term 'y'"):
-        recommend(rare(900, 2))
+        pma.recommend(rare(900, 2))
 
 
 def tabulated_prior():
@@ -531,7 +512,7 @@ def tabulated_prior():
 @pytest.mark.filterwarnings("ignore:SplineWrapper should implement:FutureWarning")
 def test_a_prior_that_is_not_smooth_is_a_reason():
     """An error of PyTensor, of the kind that is meant."""
-    step = recommend(model_with(tabulated_prior))
+    step = pma.recommend(model_with(tabulated_prior))
     assert isinstance(step, pm.NUTS)
     assert "one of the short terms ('mu'), cannot be differentiated twice" in step.recommendation.reason
 
@@ -581,14 +562,14 @@ def test_impossible_data_are_refused_before_anything_is_compiled(define, said, m
     monkeypatch.setattr(pm, "NUTS", compiles)
     monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.BlockPlan.compile", compiles)
     with pytest.raises(ValueError, match=said):
-        recommend(model_with(define))
+        pma.recommend(model_with(define))
 
 
 def test_a_start_that_is_not_finite_is_a_reason_where_chains_can_start_nearby():
     def uniform():
         pm.Uniform("y", 0.0, pm.HalfNormal("upper"), observed=np.linspace(0.1, 1.2, 1500))
 
-    why = recommend(model_with(uniform)).recommendation
+    why = pma.recommend(model_with(uniform)).recommendation
     assert why.step == "pm.NUTS()"
     assert "'y' is -inf in rows" in why.reason
 
@@ -617,7 +598,7 @@ def test_the_text_of_tuna(tuna):
 
 
 def test_the_text_of_nuts():
-    text = said(recommend(short()))
+    text = said(pma.recommend(short()))
     for fact in (
         "pm.NUTS() for mu",
         "size N = 50 rows, D = 1 dimensions",
@@ -629,7 +610,7 @@ def test_the_text_of_nuts():
 
 
 def test_few_rows_are_announced(told):
-    recommend(rare(900, 2))
+    pma.recommend(rare(900, 2))
     (line,) = told()
     assert re.fullmatch(r"recommend: TunaMH for beta: [0-9.]+ of 3,000 rows a draw", line)
 
@@ -638,12 +619,12 @@ def test_many_variables_are_counted(told):
     def regression():
         pm.Normal("y", sum(pm.Normal(f"b{k}") for k in range(8)), 1.0, observed=ROWS)
 
-    recommend(model_with(regression))
+    pma.recommend(model_with(regression))
     assert told()[0].startswith("recommend: TunaMH for b0, b1, b2, b3, b4 and 3 others: ")
 
 
 def test_nothing_is_announced(told):
-    step = recommend(short(), verbose=False)
+    step = pma.recommend(short(), verbose=False)
     assert told() == []
     assert step.recommendation.otherwise
 
@@ -651,11 +632,11 @@ def test_nothing_is_announced(told):
 @pytest.mark.parametrize("name", ["verbose", "progressbar"])
 def test_keywords_that_are_true_or_false(name):
     with pytest.raises(ValueError, match=f"{name} must be True or False"):
-        recommend(short(), **{name: "no"})
+        pma.recommend(short(), **{name: "no"})
 
 
 def test_what_would_do_better_for_a_part(told):
-    recommend(overdispersed(), "a")
+    pma.recommend(overdispersed(), "a")
     line = told()[0]
     assert line.startswith("recommend: pm.NUTS for a, because")
     assert line.endswith("Update 'b' and 'alpha' in the same step: recommend(vars=['a', 'alpha', 'b']).")
@@ -663,13 +644,13 @@ def test_what_would_do_better_for_a_part(told):
 
 def test_the_advice_is_followed(told):
     """What is said to help does: the step that is named is `TunaMH` then."""
-    step = recommend(model_with(part_of_the_model_is_coupled), vars=["b"])
-    assert type(step) is TunaMH
+    step = pma.recommend(model_with(part_of_the_model_is_coupled), vars=["b"])
+    assert type(step) is pma.TunaMH
 
     def without_the_rare():
         pm.Bernoulli("y", logit_p=pm.Normal("level"), observed=np.tile([0, 1], 1500))
 
-    assert type(recommend(model_with(without_the_rare))) is TunaMH
+    assert type(pma.recommend(model_with(without_the_rare))) is pma.TunaMH
 
 
 # Copies, and sampling ------------------------------------------------------------------------------
@@ -677,26 +658,24 @@ def test_the_advice_is_followed(told):
 
 @pytest.mark.parametrize("copier", [deepcopy, lambda s: cloudpickle.loads(cloudpickle.dumps(s))])
 def test_copies_keep_the_recommendation(tuna, copier):
-    for step in (tuna, recommend(short())):
+    for step in (tuna, pma.recommend(short())):
         other = copier(step)
         assert type(other) is type(step)
         assert other.recommendation == step.recommendation
 
 
-@FORK
 @pytest.mark.parametrize("cores", [1, 2])
 def test_nuts_in_pm_sample(draw, cores):
-    idata = draw(short(), recommend(short()), cores=cores, tune=50, draws=50)
+    idata = draw(short(), pma.recommend(short()), cores=cores, tune=50, draws=50)
     assert idata.posterior["mu"].shape == (2, 50)
     assert abs(float(idata.posterior["mu"].mean())) < 1.0
 
 
-@FORK
 @pytest.mark.slow("builds and compiles several steps")
 def test_a_whole_story(draw, tuna, compiled):
     """The model of the context, and all its continuous variables; PyMC has a step for the discrete one."""
     model, step = logistic(), compiled
-    mode = find_mode(model, vars=[model["beta"]])["beta"]
+    mode = pma.find_mode(model, vars=[model["beta"]])["beta"]
     idata = draw(model, step, draws=300, tune=100)
     sd = idata.posterior["beta"].std(("chain", "draw")).values
     assert np.all(np.abs(idata.posterior["beta"].mean(("chain", "draw")).values - mode) < sd)
@@ -716,11 +695,11 @@ def test_effects_that_are_no_plate_can_be_moved_one_at_a_time(told):
         pm.Normal("y", effect[group], 3.0, observed=rng.normal(size=len(group)))
 
     model = model_with(two_kinds_of_groups)
-    recommend(model)
+    pma.recommend(model)
     line = told()[0]
     assert "pm.NUTS for all variables" in line or "pm.NUTS for effect" in line
     assert "Or try MetropolisHastings(['effect'], elementwise=True), which moves one of its 600" in line
-    step = MetropolisHastings(["effect"], elementwise=True, model=model)
+    step = pma.MetropolisHastings(["effect"], elementwise=True, model=model)
     assert step.steps_per_draw == 600
 
 

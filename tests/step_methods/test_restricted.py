@@ -16,6 +16,7 @@ from pytensor.graph.basic import Constant
 
 import pymc_austerity.step_methods.restricted as view
 from pymc_austerity import AusterityMH, RandomWalk, restricted_nuts, restricted_slice
+from tests.models import as_model
 
 from .conftest import N, line_data
 
@@ -40,41 +41,38 @@ def groups():
     return model
 
 
+@as_model
 def correlated():
-    with pm.Model() as model:
-        sd = pm.Exponential.dist(1, shape=3)
-        start = np.array([1.0, 0.1, 1.0, 0.2, -0.1, 1.0])  # saves PyMC a loop to find one
-        chol, _, _ = pm.LKJCholeskyCov("chol", n=3, eta=2, sd_dist=sd, initval=start)
-        z = pm.MvNormal("z", 0, chol=chol, shape=(4, 3))
-        u = pm.Uniform("u", 0, 2)
-        pm.Poisson("y", pm.math.exp(u * z.sum()), observed=[1, 0, 2])
-    return model
+    sd = pm.Exponential.dist(1, shape=3)
+    start = np.array([1.0, 0.1, 1.0, 0.2, -0.1, 1.0])  # saves PyMC a loop to find one
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=3, eta=2, sd_dist=sd, initval=start)
+    z = pm.MvNormal("z", 0, chol=chol, shape=(4, 3))
+    u = pm.Uniform("u", 0, 2)
+    pm.Poisson("y", pm.math.exp(u * z.sum()), observed=[1, 0, 2])
 
 
+@as_model
 def custom():
     """A custom density, missing values, a discrete variable, and one without a prior."""
     rng = np.random.default_rng(1)
-    with pm.Model() as model:
-        free = pm.Flat("free")
-        nu = pm.Gamma("nu", 2, 1)
-        k = pm.Poisson("k", nu)
-        pm.CustomDist(
-            "c", free, nu, logp=lambda x, m, s: -(((x - m) / s) ** 2) - pt.log(s), observed=rng.random(9)
-        )
-        cells = np.ma.masked_greater(rng.normal(size=(6, 2)), 0.3)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
-            pm.Normal("cells", k + free, nu, observed=cells)
-    return model
+    free = pm.Flat("free")
+    nu = pm.Gamma("nu", 2, 1)
+    k = pm.Poisson("k", nu)
+    pm.CustomDist(
+        "c", free, nu, logp=lambda x, m, s: -(((x - m) / s) ** 2) - pt.log(s), observed=rng.random(9)
+    )
+    cells = np.ma.masked_greater(rng.normal(size=(6, 2)), 0.3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
+        pm.Normal("cells", k + free, nu, observed=cells)
 
 
+@as_model
 def summed():
     """One term that is a sum; only some of its parts contain tau."""
-    with pm.Model() as model:
-        tau = pm.Uniform("tau", 0, 5)
-        b = pm.Flat("b")
-        pm.Potential("posterior", -0.5 * (b - Y).clip(-9, 9).sum() + (-0.5 * (b / tau) ** 2 - pt.log(tau)))
-    return model
+    tau = pm.Uniform("tau", 0, 5)
+    b = pm.Flat("b")
+    pm.Potential("posterior", -0.5 * (b - Y).clip(-9, 9).sum() + (-0.5 * (b / tau) ** 2 - pt.log(tau)))
 
 
 MODELS = {"groups": groups, "correlated": correlated, "custom": custom, "summed": summed}

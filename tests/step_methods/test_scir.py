@@ -18,8 +18,10 @@ from pymc_austerity.step_methods.step_size import DecreasingStepSize
 from pymc_austerity.testing.steps import fresh, move
 
 # Small batches are told of; see `test_minibatches_that_widen_the_law_are_told_of`.
-pytestmark = pytest.mark.filterwarnings("ignore:Minibatches of:pymc_austerity.SubsamplingWarning")
-INTERPRETED = pytest.mark.usefixtures("interpreted")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Minibatches of:pymc_austerity.SubsamplingWarning"),
+    pytest.mark.usefixtures("interpreted"),
+]
 N, K = 1500, 4
 _rng = np.random.default_rng(3)
 Z = _rng.choice(K, N, p=[0.6, 0.3, 0.1, 0.0])
@@ -74,7 +76,6 @@ def steps(model):
     return make
 
 
-@INTERPRETED
 @pytest.mark.slow("builds and compiles several steps")
 def test_sample_statistics(model, steps, draw):
     found = draw(model, [deepcopy(steps("minibatch")), _slice(model)], draws=10).sample_stats
@@ -92,7 +93,6 @@ def _slice(model):
         return pm.Slice([model["mu"]])
 
 
-@INTERPRETED
 def test_exact_statistics_read_data_once(model, steps):
     step = fresh(steps("exact"))
     _, found = move(step, model.initial_point(), 3)
@@ -100,7 +100,6 @@ def test_exact_statistics_read_data_once(model, steps):
     assert [stat["variance_inflation"] for stat in found] == [1.0] * 3
 
 
-@INTERPRETED
 def test_step_sizes_decrease():
     with pm.Model() as small:
         step = SCIR([pm.Gamma("x", 2.0, 1.0)], step_size=DecreasingStepSize(0.5, 10.0, 0.5))
@@ -111,7 +110,6 @@ def test_step_sizes_decrease():
     assert step.step(small.initial_point())[1][0]["step_size"] == 0.5
 
 
-@INTERPRETED
 def test_values_of_other_steps_are_taken_up(model, steps):
     """A simplex that somebody else moved keeps its components and gets another total."""
     step, point = fresh(steps("exact")), model.initial_point()
@@ -126,7 +124,6 @@ def test_values_of_other_steps_are_taken_up(model, steps):
     assert abs(np.log(np.exp(step.log_theta[0]).sum()) - total) > 1e-6
 
 
-@INTERPRETED
 @pytest.mark.slow("builds and compiles several steps")
 def test_total_begins_at_a_gamma_variable(model, steps):
     """Gamma(sum of a_hat on all data)."""
@@ -140,7 +137,6 @@ def test_total_begins_at_a_gamma_variable(model, steps):
     assert stats.kstest(totals, stats.gamma(N + K * 0.05).cdf).pvalue > 1e-3
 
 
-@INTERPRETED
 @pytest.mark.parametrize("observed", [False, True])
 @pytest.mark.covering(1)
 def test_total_is_drawn_anew_where_its_law_depends_on_other_variables(observed):
@@ -160,7 +156,6 @@ def test_total_is_drawn_anew_where_its_law_depends_on_other_variables(observed):
     assert np.all(totals > 1e6 if observed else totals < 200)
 
 
-@INTERPRETED
 def test_components_far_below_the_smallest_number(draw):
     with pm.Model() as model:
         w = pm.Dirichlet("w", np.array([0.0005, 1.0, 1.0]))
@@ -177,7 +172,6 @@ def test_components_far_below_the_smallest_number(draw):
     assert np.all(np.isfinite(found.posterior["w"]))
 
 
-@INTERPRETED
 def test_several_steps_unless_blocked(model):
     with model:
         step = SCIR([model["w"], model["rate"]], blocked=False)
@@ -194,7 +188,6 @@ class Counts:
         return self.factor * np.bincount(point[self.vars[0].name], minlength=3)
 
 
-@INTERPRETED
 def test_counts_of_another_step():
     """No row is read, and draws are those of exact statistics."""
     with pm.Model() as model:
@@ -222,7 +215,6 @@ def test_counts_of_another_step():
 # Bad input --------------------------------------------------------------------------------
 
 
-@INTERPRETED
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -248,20 +240,17 @@ def test_bad_options(model, options, message):
         SCIR([model["w"]], **options)
 
 
-@INTERPRETED
 @pytest.mark.parametrize("kwargs", [{"h": 0.0}, {"h": 1.0, "tau": -1.0}, {"h": 1.0, "kappa": 2.0}])
 def test_bad_schedules(kwargs):
     with pytest.raises(ValueError, match="of DecreasingStepSize must be"):
         DecreasingStepSize(**kwargs)
 
 
-@INTERPRETED
 def test_no_gamma_type_prior(model):
     with model, pytest.raises(ValueError, match="The prior of 'mu' is .*pm.NUTS"):
         SCIR([model["w"], model["mu"]])
 
 
-@INTERPRETED
 def test_alpha_with_zeros():
     with pm.Model():
         w = pm.Dirichlet("w", np.array([1.0, 0.0, 1.0]))
@@ -270,7 +259,6 @@ def test_alpha_with_zeros():
             SCIR([w])
 
 
-@INTERPRETED
 def test_nothing_to_draw_rows_from():
     with pm.Model():
         w = pm.Dirichlet("w", np.ones(3))
@@ -281,7 +269,6 @@ def test_nothing_to_draw_rows_from():
             SCIR([w], batch_size=4)
 
 
-@INTERPRETED
 def test_twenty_rows_are_enough():
     with pm.Model() as model:
         w = pm.Dirichlet("w", np.ones(3))
@@ -290,17 +277,6 @@ def test_twenty_rows_are_enough():
     assert step.step(model.initial_point())[1][0]["n_used"] == 5
 
 
-@INTERPRETED
-def test_terms_that_are_coupled():
-    with pm.Model() as model:
-        w = pm.Gamma("w", 1.0, 1.0)
-        mu = pm.Normal("mu", 0.0, 1.0, shape=N)
-        pm.Normal("y", pt.cumsum(mu * w), 1.0, observed=Y)
-        with pytest.raises(FactorisationError, match="'y'"):
-            SCIR([model["w"]], batch_size=10)
-
-
-@INTERPRETED
 def test_drift_that_is_frozen_is_warned_of_once(draw):
     with pm.Model() as model:
         w = pm.Gamma("w", 1.0, 1.0)
@@ -314,7 +290,6 @@ def test_drift_that_is_frozen_is_warned_of_once(draw):
     draw(model, step)
 
 
-@INTERPRETED
 def test_a_shape_that_is_not_positive():
     """Too few exposures in the initial point's favour: theta dl/dtheta = -20 theta^2 + ... below zero."""
     with pm.Model() as model:
@@ -329,7 +304,6 @@ def test_a_shape_that_is_not_positive():
     shifted.step(model.initial_point())
 
 
-@INTERPRETED
 def test_an_anchor_that_is_too_old():
     """Counts from an anchor may be negative: an error, not a clipped count."""
     with pm.Model() as model:
@@ -346,7 +320,6 @@ def test_an_anchor_that_is_too_old():
         go_on(point)
 
 
-@INTERPRETED
 def test_a_minibatched_rate_is_told_of(model):
     with (
         model,
@@ -358,7 +331,6 @@ def test_a_minibatched_rate_is_told_of(model):
     assert len(told) == 1
 
 
-@INTERPRETED
 @pytest.mark.parametrize(
     ("name", "options", "told"),
     [
@@ -377,14 +349,12 @@ def test_an_option_without_a_use_is_told_of(model, name, options, told):
     assert len(record) == 1
 
 
-@INTERPRETED
 def test_a_start_outside_the_support(model, steps):
     step = fresh(steps("exact"))
     with pytest.raises(ValueError, match="'rate' is zero or infinite"):
         step.step({**model.initial_point(), "rate_log__": np.array(-np.inf)})
 
 
-@INTERPRETED
 @pytest.mark.filterwarnings("error")
 def test_minibatches_that_widen_the_law_are_told_of(model):
     with model, pytest.warns(SubsamplingWarning, match=rf"of {N:,} rows .*'rate' about .* times too large"):
@@ -404,7 +374,6 @@ def told_factor(model, name, **options):
     return step, float(factor)
 
 
-@INTERPRETED
 def test_the_factor_that_is_told_is_the_true_one():
     """That of a stationary process, in closed form."""
     n_rows, n = 5000, 100
@@ -416,7 +385,6 @@ def test_the_factor_that_is_told_is_the_true_one():
     assert told == pytest.approx(np.sqrt(1 + np.tanh(0.5) * noise / (2 + y.sum())), rel=0.1)
 
 
-@INTERPRETED
 @pytest.mark.filterwarnings("ignore:The likelihood is not linear:pymc_austerity.SubsamplingWarning")
 def test_the_factor_that_is_told_is_that_of_the_statistic():
     """With a drift that is frozen its shape has M in it."""
@@ -433,7 +401,6 @@ def test_the_factor_that_is_told_is_that_of_the_statistic():
 # Likelihoods that depend on other variables where the step was not built ------------------------------
 
 
-@INTERPRETED
 def test_a_rate_that_is_estimated_must_not_move():
     """Time would be measured by the rate where the step was built."""
     with pm.Model() as model:
@@ -453,7 +420,6 @@ def conditional(model, step, point, name, draws=1500):
     return np.array(found)
 
 
-@INTERPRETED
 def test_statistics_follow_other_variables_that_jump():
     """A change point: small moves of it change nothing."""
     t, y = np.arange(20) + 0.5, np.array([8] * 5 + [2] * 15)
@@ -467,7 +433,6 @@ def test_statistics_follow_other_variables_that_jump():
     assert stats.kstest(draws, stats.gamma(2 + 40, scale=1 / (0.5 + 5)).cdf).pvalue > 1e-3
 
 
-@INTERPRETED
 def test_statistics_far_from_where_the_step_was_built():
     """Exposures that grow by twelve powers of ten."""
     with pm.Model() as model:
@@ -480,7 +445,6 @@ def test_statistics_far_from_where_the_step_was_built():
     assert stats.kstest(draws, stats.gamma(1 + N, scale=1 / (1 + X.sum() * np.exp(27.6))).cdf).pvalue > 1e-3
 
 
-@INTERPRETED
 def test_rates_of_minibatches_are_those_of_the_present_allocations():
     """All allocations are zero where the chain begins, and so is the rate."""
     with pm.Model() as model:
@@ -496,7 +460,6 @@ def test_rates_of_minibatches_are_those_of_the_present_allocations():
     assert abs(np.mean(values) - mean) < 0.02
 
 
-@INTERPRETED
 @pytest.mark.parametrize("start", ["other", "zero"])
 def test_sums_of_rates_are_not_conjugate_wherever_allocations_begin(start):
     with pm.Model():
@@ -508,7 +471,6 @@ def test_sums_of_rates_are_not_conjugate_wherever_allocations_begin(start):
     assert step.forms == {"w": "frozen"}
 
 
-@INTERPRETED
 def test_a_form_is_verified_once_more_where_the_chain_has_come_to():
     """Far beyond what is tried when the step is built the rate has a second part."""
     with pm.Model() as model:
@@ -521,7 +483,6 @@ def test_a_form_is_verified_once_more_where_the_chain_has_come_to():
         step.step({**model.initial_point(), "b": np.array(60.0)})
 
 
-@INTERPRETED
 @pytest.mark.slow("builds a step several times")
 def test_counts_after_other_data(draw):
     """Whichever of the two steps comes first."""

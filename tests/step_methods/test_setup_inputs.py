@@ -1,7 +1,5 @@
 """Data that a set-up may meet: of other types and layouts, on disk, degenerate, impossible in one row."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymc as pm
 import pytest

@@ -1,7 +1,5 @@
 """What a set-up reads: at most six passes over all rows, whatever the number of them."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -10,25 +10,15 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_austerity import (
-    SGLD,
-    DecreasingStepSize,
-    Laplace,
-    SubsamplingWarning,
-    Taylor,
-    UniformStiefel,
-    restricted_nuts,
-)
+import pymc_austerity as pma
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.testing.steps import fresh, move
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:SGLD accepts every move:pymc_austerity.SubsamplingWarning"),
-    # The process is multi-threaded, says Python 3.12 when it forks.
-    pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),
+    pytest.mark.usefixtures("interpreted"),
 ]
 N = 2000
-INTERPRETED = pytest.mark.usefixtures("interpreted")
 
 
 def build_model(n=N):
@@ -52,8 +42,8 @@ def model():
 def step(model):
     """For some variables, by name; the others are moved by NUTS."""
     with model, warnings.catch_warnings():
-        warnings.simplefilter("ignore", SubsamplingWarning)
-        return SGLD(["beta"], step_size=DecreasingStepSize(2e-5, 10, 0.5), steps_per_draw=3)
+        warnings.simplefilter("ignore", pma.SubsamplingWarning)
+        return pma.SGLD(["beta"], step_size=pma.DecreasingStepSize(2e-5, 10, 0.5), steps_per_draw=3)
 
 
 def sample(model, step, **options):
@@ -64,10 +54,11 @@ def sample(model, step, **options):
         )  # fmt: skip
 
 
+@pytest.mark.compiled
 @pytest.mark.slow("compiles NUTS, too")
 def test_with_nuts_beside_it(model, step):
     with model:
-        nuts = restricted_nuts(["sigma"])
+        nuts = pma.restricted_nuts(["sigma"])
     one = sample(model, [step, nuts], cores=1)
     assert one.posterior["beta"].dims == ("chain", "draw", "term")
     sizes = one.sample_stats["step_size"].to_numpy()
@@ -75,6 +66,7 @@ def test_with_nuts_beside_it(model, step):
     assert np.any(np.all(np.diff(sizes[0], axis=0) < 0, axis=0))  # of SGLD, without an end at that of tuning
 
 
+@pytest.mark.compiled
 @pytest.mark.slow("builds and compiles several steps")
 def test_statistics(step, model):
     point, (stats,) = fresh(step).step(model.initial_point())
@@ -85,45 +77,40 @@ def test_statistics(step, model):
     assert "sigma_log__" in point
 
 
-@INTERPRETED
 def test_interpreted_draws_are_those_of_compiled_ones(step, model):
     with model:
-        slow = SGLD(["beta"], step_size=DecreasingStepSize(2e-5, 10, 0.5), steps_per_draw=3)
+        slow = pma.SGLD(["beta"], step_size=pma.DecreasingStepSize(2e-5, 10, 0.5), steps_per_draw=3)
     one, other = (move(fresh(each), model.initial_point(), 5)[0][-1] for each in (slow, step))
     np.testing.assert_allclose(one["beta"], other["beta"], rtol=1e-9)
 
 
-@INTERPRETED
 def test_it_warns_once_and_says_how_wide(model):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        step = SGLD([model["beta"]], model=model, step_size=2e-5)
+        step = pma.SGLD([model["beta"]], model=model, step_size=2e-5)
         step.setup_chain(np.random.default_rng(1), 0, 3)
         move(step, model.initial_point(), 3)
     (warning,) = told
-    assert warning.category is SubsamplingWarning
+    assert warning.category is pma.SubsamplingWarning
     assert re.search(r"accepts every move.*up to [\d.]+ times too large", str(warning.message))
 
 
-@INTERPRETED
 def test_without_a_mode_there_is_no_prediction(caplog):
     with pm.Model():
         mu = pm.Normal("mu")
         pm.Potential("p", -pt.sqrt(pt.abs(mu - np.linspace(-1, 1, N))))
         with caplog.at_level(logging.INFO, logger="pymc_austerity"):
-            step = SGLD(step_size=1e-5)
+            step = pma.SGLD(step_size=1e-5)
         _, (stats,) = step.step({"mu": np.array(0.3)})
     assert math.isnan(stats["sd_inflation"])
 
 
-@INTERPRETED
 @pytest.mark.parametrize("size", [0, 0.0, -1e-3, math.inf, math.nan, "a", True, None])
 def test_bad_step_size(model, size):
     with model, pytest.raises(ValueError, match="^step_size must be a positive number or DecreasingStepSize"):
-        SGLD(["beta"], step_size=size)
+        pma.SGLD(["beta"], step_size=size)
 
 
-@INTERPRETED
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -132,67 +119,68 @@ def test_bad_step_size(model, size):
         ({"step_size": 1e-5, "steps_per_draw": 0}, ValueError, "steps_per_draw must be a positive integer"),
         ({"step_size": 1e-5, "preconditioner": "mode"}, ValueError, "preconditioner must be None or Laplace"),
         (
-            {"step_size": 1e-5, "preconditioner": Laplace("pcn")},
+            {"step_size": 1e-5, "preconditioner": pma.Laplace("pcn")},
             ValueError,
             "its parameters are for proposals",
         ),
         ({"step_size": 1e-5, "control_variate": 2}, TypeError, "control_variate must be None or Taylor"),
         (
-            {"step_size": 1e-5, "control_variate": Taylor(exact_rows=5)},
+            {"step_size": 1e-5, "control_variate": pma.Taylor(exact_rows=5)},
             ValueError,
             "exact_rows=5 is for steps",
         ),
         ({"step_size": 1e-5, "epsilon": 0.1}, TypeError, "SGLD has no option 'epsilon'"),
         ({}, TypeError, "step_size"),
-        ({"step_size": 4.0, "preconditioner": Laplace()}, ValueError, r"The largest stable step size is 4\."),
+        (
+            {"step_size": 4.0, "preconditioner": pma.Laplace()},
+            ValueError,
+            r"The largest stable step size is 4\.",
+        ),
         (
             {"step_size": 1.0},
             ValueError,
             r"step_size=1 is unstable for beta: .* largest stable step size is 0.000",
         ),
-        ({"step_size": DecreasingStepSize(1.0)}, ValueError, "step_size=1 is unstable"),
+        ({"step_size": pma.DecreasingStepSize(1.0)}, ValueError, "step_size=1 is unstable"),
         ({"step_size": 1e-5, "threshold": 10**6}, ValueError, "nothing to subsample"),
     ],
 )
 @pytest.mark.covering(8)
 def test_bad_options(model, options, error, message):
     with model, pytest.raises(error, match=message):
-        SGLD(["beta"], **options)
+        pma.SGLD(["beta"], **options)
 
 
-@INTERPRETED
 def test_other_variables(model):
     with (
         model,
         pytest.raises(ValueError, match="sigma_log__, which it contains|would be moved by another step"),
     ):
-        SGLD(["beta"], step_size=1e-5, control_variate=Taylor())
+        pma.SGLD(["beta"], step_size=1e-5, control_variate=pma.Taylor())
     with pm.Model():
         k = pm.Poisson("k", 3.0)
-        W = UniformStiefel("W", 2)
+        W = pma.UniformStiefel("W", 2)
         pm.Normal("y", k * W[0, 0], 1.0, observed=np.zeros(N))
         with pytest.raises(ValueError, match="Only continuous variables can be updated; discrete: k"):
-            SGLD([k], step_size=1e-5)
+            pma.SGLD([k], step_size=1e-5)
         with pytest.raises(ValueError, match=r"W has orthonormal columns.*proposal=StiefelWalk"):
-            SGLD([W], step_size=1e-5)
+            pma.SGLD([W], step_size=1e-5)
 
 
-@INTERPRETED
 def test_a_share_of_the_rows_and_a_few_transitions_of_each_draw(model):
     with model:
-        step = SGLD(["beta"], step_size=1e-5, batch_size=0.1, steps_per_draw=2)
+        step = pma.SGLD(["beta"], step_size=1e-5, batch_size=0.1, steps_per_draw=2)
     _, (stats,) = step.step(model.initial_point())
     assert stats["n_used"] == 400
     assert step.configuration["batch_size"] == 400
 
 
-@INTERPRETED
 def test_a_state_that_is_not_finite_is_an_error():
     """The curvature grows without bound away from the mode."""
     with pm.Model() as model:
         mu = pm.Normal("mu", shape=2)
         pm.Potential("p", -((mu[0] + mu[1] - np.linspace(-1, 1, N)) ** 4))
-        step = SGLD(step_size=1e-4)
+        step = pma.SGLD(step_size=1e-4)
     point = {"mu": np.array([50.0, 0.0])}
     with pytest.raises(
         ValueError, match=r"^The state of mu\[[01]\] is no longer finite after a step of size 0.0001"
@@ -201,14 +189,14 @@ def test_a_state_that_is_not_finite_is_an_error():
     assert model
 
 
-@INTERPRETED
 def test_a_start_outside_the_support(model):
     with model:
-        step = SGLD(["beta"], step_size=1e-5)
+        step = pma.SGLD(["beta"], step_size=1e-5)
     with pytest.raises(ValueError, match="log density of the term"):
         step.step({**model.initial_point(), "beta": np.array([np.nan, 0.0])})
 
 
+@pytest.mark.compiled
 def test_interpreted_needs_no_compiler(model):
     with interpreted(), model:
-        assert SGLD(["beta"], step_size=1e-5).is_built
+        assert pma.SGLD(["beta"], step_size=1e-5).is_built

@@ -14,9 +14,7 @@ from .conftest import N, line_data
 
 WALK = RandomWalk(scale=0.02)
 X, Y = line_data(N)
-# The process is multi-threaded, says Python 3.12 when it forks.
-FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-INTERPRETED = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def regression():
@@ -47,14 +45,12 @@ def check(draw, same, model, change, **kwargs):
     assert not same(before, after)
 
 
-@INTERPRETED
 @pytest.mark.parametrize("name", NEW)
 @pytest.mark.covering(1)
 def test_new_data(draw, same, name):
     check(draw, same, regression(), lambda: pm.set_data(NEW[name]))
 
 
-@INTERPRETED
 @pytest.mark.slow("builds a step several times")
 def test_data_changed_in_place(draw, same):
     model = regression()
@@ -65,7 +61,6 @@ def test_data_changed_in_place(draw, same):
     check(draw, same, model, change)
 
 
-@INTERPRETED
 def test_data_are_not_changed_by_sampling(draw):
     model = regression()
     draw(model, AusterityMH(model=model, proposal=WALK))
@@ -73,7 +68,6 @@ def test_data_are_not_changed_by_sampling(draw):
     np.testing.assert_array_equal(model["outcome"].get_value(), Y)
 
 
-@INTERPRETED
 @pytest.mark.slow("builds a step several times")
 def test_a_pickled_step_with_other_data_begins_its_chain_afresh():
     """What its proposal was fitted to is of the old data."""
@@ -90,7 +84,6 @@ def test_a_pickled_step_with_other_data_begins_its_chain_afresh():
     np.testing.assert_allclose(other.proposal_state.mode, 0.5 * old + [3.0, 0.0], atol=0.01)
 
 
-@INTERPRETED
 @pytest.mark.parametrize(
     ("before", "after"),
     [(np.array(2), np.array(5)), (np.array([2.0]), np.array([5.0]))],
@@ -105,7 +98,6 @@ def test_short_data(draw, same, before, after):
     check(draw, same, model, lambda: pm.set_data({"factor": after}))
 
 
-@INTERPRETED
 @pytest.mark.slow("builds a step several times")
 def test_lengths_given_by_dims(draw, same):
     with pm.Model(coords={"row": np.arange(N)}) as model:
@@ -126,21 +118,19 @@ def latent():
     return model
 
 
-@INTERPRETED
 @pytest.mark.slow("builds a step several times")
 def test_a_latent_vector_that_changes_its_length(draw, same):
     """The block itself has another dimension afterwards."""
     check(draw, same, latent(), lambda: pm.set_data({"outcome": Y[:1500]}))
 
 
+@pytest.mark.compiled
 @pytest.mark.slow("workers compile a step of another dimension")
-@FORK
 def test_a_latent_vector_that_changes_its_length_in_workers(draw, same):
     change = lambda: pm.set_data({"outcome": Y[:1500]})  # noqa: E731
     check(draw, same, latent(), change, cores=2, mp_ctx="forkserver")
 
 
-@INTERPRETED
 @pytest.mark.slow("builds a step several times")
 def test_a_latent_vector_outside_the_block_that_changes_its_length(draw):
     model = latent()
@@ -166,7 +156,6 @@ def with_other_data(values, **options):
 MISSING = np.where(np.arange(N) == 17, np.nan, Y)
 
 
-@INTERPRETED
 @pytest.mark.parametrize(
     ("values", "options", "error", "said"),
     [
@@ -183,7 +172,6 @@ def test_data_that_are_refused(draw, values, options, error, said):
         draw(model, step)
 
 
-@INTERPRETED
 @pytest.mark.slow("builds a step several times")
 def test_a_failed_rebuild_is_tried_again(draw, same):
     """Once the data are good again the step works, with the new data."""
@@ -197,6 +185,7 @@ def test_a_failed_rebuild_is_tried_again(draw, same):
     assert same(draw(model, step), fresh)
 
 
+@pytest.mark.compiled
 def test_other_data_make_no_machine_code(monkeypatch):
     """numba never forgets any, so that a process would grow."""
     model, made, make = regression(), [], native.compile_numba_function_src

@@ -9,6 +9,7 @@ import pytest
 
 from pymc_austerity import RowStore, TunaMH, recommend, stored_data
 from pymc_austerity.exceptions import RowsOnDiskError
+from tests.sampling import sampled
 
 N, G = 3000, 30
 RNG = np.random.default_rng(11)
@@ -59,10 +60,7 @@ def store(tmp_path_factory):
 def drawn(model):
     with model:
         step = TunaMH(progressbar=False)
-        return step, pm.sample(
-            50, tune=10, chains=2, cores=1, step=step, random_seed=5, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        return step, sampled(50, step, tune=10, chains=2, random_seed=5)
 
 
 def in_memory(slopes):

@@ -6,13 +6,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import (
-    AusterityMH,
-    MetropolisHastings,
-    MinibatchBarker,
-    RandomWalk,
-    SubsamplingWarning,
-)
+import pymc_austerity as pma
 from tests.step_methods.chains import plain_chain
 
 TEMPERATURE = 40.0
@@ -59,9 +53,9 @@ def test_an_exact_chain_is_a_plain_chain_on_the_tempered_density(model):
     }
     scale = 0.02 * math.sqrt(TEMPERATURE)
     with model:
-        step = MetropolisHastings(
+        step = pma.MetropolisHastings(
             [model["slope"], model["sigma"]],
-            proposal=RandomWalk(scale),
+            proposal=pma.RandomWalk(scale),
             temperature=TEMPERATURE,
             rng=np.random.default_rng(3),
         )
@@ -74,11 +68,14 @@ def test_an_exact_chain_is_a_plain_chain_on_the_tempered_density(model):
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, math.nan, "2", True])
 def test_bad_temperatures_are_named(model, temperature):
-    for step in (AusterityMH, MinibatchBarker, MetropolisHastings):
+    for step in (pma.AusterityMH, pma.MinibatchBarker, pma.MetropolisHastings):
         with model, pytest.raises(ValueError, match="temperature must be a positive number, got"):
             step([model["slope"]], temperature=temperature)
 
 
 def test_steps_without_the_temperature_are_named(model):
-    with model, pytest.warns(SubsamplingWarning, match=r"temperature applies to this step only.*sigma_log__"):
-        MetropolisHastings([model["slope"]], temperature=2.0)
+    with (
+        model,
+        pytest.warns(pma.SubsamplingWarning, match=r"temperature applies to this step only.*sigma_log__"),
+    ):
+        pma.MetropolisHastings([model["slope"]], temperature=2.0)

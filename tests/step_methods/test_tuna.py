@@ -34,12 +34,11 @@ from pymc_austerity.testing.steps import (
     move,
     require_same_path,
 )
+from tests.models import as_model
 from tests.statistical.errors import LIMIT, error_of_mean, z_of_mean
 
 # Whether a chain has settled after so few draws is not the question here.
-pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended")
-# For all but chains of thousands of transitions, and workers.
-INTERPRETED = pytest.mark.usefixtures("interpreted")
+pytestmark = [pytest.mark.filterwarnings("ignore:Tuning ended"), pytest.mark.usefixtures("interpreted")]
 
 N = 3000
 
@@ -49,15 +48,14 @@ def design(n, n_dim, seed=1):
     return rng, np.c_[np.ones(n), rng.normal(size=(n, n_dim - 1))]
 
 
+@as_model
 def logistic_model(n=N, n_dim=3, intercept=0.3, seed=1):
     rng, x = design(n, n_dim, seed)
     slope = np.r_[intercept, rng.normal(size=n_dim - 1) / math.sqrt(n_dim)]
     y = (rng.random(n) < expit(x @ slope)).astype(float)
-    with pm.Model() as model:
-        outcome = pm.Data("outcome", y)
-        beta = pm.Normal("beta", 0, 1, shape=n_dim)
-        pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=outcome)
-    return model
+    outcome = pm.Data("outcome", y)
+    beta = pm.Normal("beta", 0, 1, shape=n_dim)
+    pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=outcome)
 
 
 def rare_model():
@@ -127,7 +125,6 @@ def test_it_reads_a_handful_of_rows(step, near):
         assert math.isnan(s["log_ratio_se"])
 
 
-@INTERPRETED
 def test_an_unpickled_step_does_not_search_or_predict_again(step, near, monkeypatch):
     other = cloudpickle.loads(cloudpickle.dumps(step))
     monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.fit_mode", None)
@@ -168,7 +165,6 @@ WRONG_OPTIONS = [
 ]
 
 
-@INTERPRETED
 @pytest.mark.parametrize(("options", "error", "said"), WRONG_OPTIONS)
 @pytest.mark.covering(13)
 def test_wrong_options_are_refused(model, options, error, said):
@@ -176,7 +172,6 @@ def test_wrong_options_are_refused(model, options, error, said):
         TunaMH(model=model, **options)
 
 
-@INTERPRETED
 @pytest.mark.parametrize(
     "wrong",
     [lambda low, high, rows: 1.0, lambda low, high, rows: -np.ones(len(low))],
@@ -189,7 +184,6 @@ def test_wrong_curvatures_are_refused(model, wrong):
         TunaMH(model=model, curvature={"y": wrong})
 
 
-@INTERPRETED
 @pytest.mark.parametrize(
     "options",
     [
@@ -219,7 +213,6 @@ def test_the_default_is_without_exact_rows(built):
     assert (tuna.chi, tuna.switch_above, tuna.debug, tuna.curvature) == (0.0, 0.25, False, {})
 
 
-@INTERPRETED
 @pytest.mark.slow("builds and compiles several steps")
 def test_the_default_proposal(model):
     step = TunaMH(model=model)
@@ -264,7 +257,6 @@ def smooth(low, high, rows):
     return np.full(len(low), 1 / (6 * math.sqrt(3)))
 
 
-@INTERPRETED
 def test_a_users_curvature_is_used(model, near):
     step = TunaMH(model=model, curvature={"y": smooth}, rng=1)
     _, stats_ = move(fresh(step), near, 300)
@@ -279,7 +271,6 @@ def too_small(low, high, rows):
     return smooth(low, high, rows) / 200
 
 
-@INTERPRETED
 def test_a_wrong_curvature_is_an_error_while_sampling(model, near):
     """Planted fault: a curvature that is too small."""
     step = TunaMH(model=model, curvature={"y": too_small}, rng=1)
@@ -297,7 +288,6 @@ def test_a_wrong_curvature_is_an_error_while_sampling(model, near):
         move(copy, near, 50)
 
 
-@INTERPRETED
 @pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_wrong_curvature_is_counted_in_debug_mode(model, near):
     """Planted fault: a curvature that is too small."""
@@ -306,7 +296,6 @@ def test_a_wrong_curvature_is_counted_in_debug_mode(model, near):
     assert 0 < total(stats_, "bound_violations") <= 100 * total(stats_, "n_used")
 
 
-@INTERPRETED
 def test_a_wrong_bound_is_an_error(model, near, monkeypatch):
     """Planted fault: bounds that are too small."""
     right = BoundsByJets.constants
@@ -336,13 +325,11 @@ def five_predictors():
     pm.Potential("y", -sum(pt.softplus(pm.math.dot(x, pm.Normal(f"b{k}", shape=2))) for k in range(5)))
 
 
+@as_model
 def without_bound(make):
-    with pm.Model() as model:
-        make()
-    return model
+    make()
 
 
-@INTERPRETED
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -371,14 +358,12 @@ def test_without_a_bound_it_says_what_to_do(make, said):
     assert (fixed in text) == (make is five_predictors)
 
 
-@INTERPRETED
 def test_a_kink_within_reach_is_told():
     with pytest.warns(SubsamplingWarning, match="exact test on all data is used instead.*a kink or a pole"):
         step = TunaMH(model=without_bound(huber))
     assert step.reads_all
 
 
-@INTERPRETED
 @pytest.mark.slow("builds and compiles several steps")
 def test_a_bound_of_the_user_has_precedence(model, built):
     """Over derived bounds, and where there are none for a kink."""
@@ -408,6 +393,7 @@ PROPOSALS = {
 }
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(("proposal", "chi"), [*((name, 0.0) for name in PROPOSALS), ("independence", 0.2)])
 @pytest.mark.covering(1)
 def test_the_prediction_comes_true(model, built, near, proposal, chi):
@@ -431,6 +417,7 @@ def test_the_prediction_in_words(built):
     assert str(p) == f"{few_digits(p.terms)} rows for a transition (C = {p.total:.3g}, M = {p.size:.3g})"
 
 
+@pytest.mark.compiled
 @pytest.mark.slow("builds and compiles several steps")
 def test_more_rows_accept_more_often(built, model, near):
     """With chi, on a model where it matters."""
@@ -455,7 +442,6 @@ def rare():
     return rare_model()
 
 
-@INTERPRETED
 @FAR
 def test_few_positives_are_decided_on_all_rows(rare, draw):
     with pytest.warns(
@@ -484,7 +470,6 @@ def test_few_positives_are_decided_on_all_rows(rare, draw):
     assert np.all(idata["sample_stats"]["n_used"] == N)
 
 
-@INTERPRETED
 @FAR
 def test_a_surrogate_on_all_rows(rare):
     with pytest.warns(SubsamplingWarning, match="exact test on all data"):
@@ -495,7 +480,6 @@ def test_a_surrogate_on_all_rows(rare):
     assert all(math.isnan(s["bound_violations"]) for s in stats_)
 
 
-@INTERPRETED
 @FAR
 def test_it_is_never_switched_if_nobody_wants_it(rare):
     step = TunaMH(model=rare, switch_above=math.inf)
@@ -509,7 +493,6 @@ def test_it_is_never_switched_if_nobody_wants_it(rare):
 WITHOUT_SCREEN = "pymc_austerity.step_methods.metropolis.tuna_plan._MANY_DIMENSIONS"
 
 
-@INTERPRETED
 def test_many_dimensions(monkeypatch):
     """Of terms that cannot be screened, as those of several predictors."""
     monkeypatch.setattr(WITHOUT_SCREEN, 1000)
@@ -520,18 +503,16 @@ def test_many_dimensions(monkeypatch):
     assert any("AusterityMH(control_variate=Taylor()) would read some 150 rows" in str(x.message) for x in w)
 
 
-@INTERPRETED
 def test_loose_bounds_are_told_where_they_pay_too(monkeypatch):
     monkeypatch.setattr(WITHOUT_SCREEN, 1000)
     monkeypatch.setattr(
-        "pymc_austerity.step_methods.metropolis.prediction._MANY_TIMES", 1
+        "pymc_austerity.step_methods.metropolis.tuna_plan._MANY_TIMES", 1
     )  # else for more rows
     with pytest.warns(SubsamplingWarning, match=r"TunaMH draws about .*loose in 62 dimensions.*AusterityMH"):
         step = TunaMH(model=logistic_model(n_dim=62, seed=0), switch_above=np.inf)
     assert not step.reads_all
 
 
-@INTERPRETED
 def test_few_rows(model):
     with pytest.warns(SubsamplingWarning, match=r"3,000 rows are few for 3 dimensions.*AusterityMH"):
         TunaMH(model=model, switch_above=1e-6)
@@ -541,14 +522,12 @@ def nowhere(low, high, rows):
     return np.where(rows == 5, np.inf, 1.0)
 
 
-@INTERPRETED
 def test_no_finite_bound(model):
     with pytest.warns(SubsamplingWarning, match="no finite bound near the mode"):
         step = TunaMH(model=model, curvature={"y": nowhere})
     assert step.reads_all
 
 
-@INTERPRETED
 @pytest.mark.slow("reads all rows of a model at every interpreted transition")
 def test_without_a_finite_bound_all_rows_are_read_even_if_never_switched(model, near):
     step = TunaMH(model=model, curvature={"y": nowhere}, switch_above=math.inf, rng=1)
@@ -615,6 +594,7 @@ def test_several_terms(several):
     np.testing.assert_allclose(q.std(axis=0), sd, rtol=0.1)
 
 
+@pytest.mark.compiled
 @pytest.mark.slow("a planted fault that compiles a kernel of its own")
 def test_rows_of_another_term_are_noticed(several, monkeypatch):
     """A planted fault: the terms come in the other order than their bounds."""
@@ -630,15 +610,14 @@ def test_rows_of_another_term_are_noticed(several, monkeypatch):
 # Other blocks, and other proposals --------------------------------------------------------------------
 
 
+@as_model
 def hierarchy():
     """Logistic coefficients with an unknown scale."""
     rng, x = design(N, 4, seed=5)
     y = (rng.random(N) < expit(x @ [0.3, -0.8, 0.5, 0.1])).astype(float)
-    with pm.Model() as model:
-        tau = pm.HalfNormal("tau", 1.0)
-        beta = pm.Normal("beta", 0.0, tau, shape=4)
-        pm.Bernoulli("y", logit_p=x @ beta, observed=y)
-    return model
+    tau = pm.HalfNormal("tau", 1.0)
+    beta = pm.Normal("beta", 0.0, tau, shape=4)
+    pm.Bernoulli("y", logit_p=x @ beta, observed=y)
 
 
 @register_jitable
@@ -655,6 +634,7 @@ def truth(model, built):
 
 
 # Others are compared in `tests/statistical/test_tuna.py`.
+@pytest.mark.compiled
 @pytest.mark.parametrize("proposal", [AdaptiveRandomWalk(), shift], ids=["AdaptiveRandomWalk", "user"])
 @pytest.mark.slow("builds and compiles several steps")
 def test_other_proposals(model, near, truth, proposal):
@@ -672,6 +652,7 @@ def test_other_proposals(model, near, truth, proposal):
     np.testing.assert_allclose(q.std(axis=0), truth.std(axis=0), rtol=0.1)
 
 
+@pytest.mark.compiled
 def test_a_proposal_that_cannot_be_compiled(model, near):
     def fancy(q, rng):
         options = dict(scale=0.04)
@@ -684,6 +665,7 @@ def test_a_proposal_that_cannot_be_compiled(model, near):
     assert total(stats_, "bound_violations") == 0.0
 
 
+@pytest.mark.compiled
 @pytest.mark.slow("compiles an engine")
 def test_temperature(model, built, near):
     """The likelihood to the power of 1 / T; variances grow about T times."""
@@ -698,15 +680,13 @@ def test_temperature(model, built, near):
 # Far from the center ----------------------------------------------------------------------------------
 
 
+@as_model
 def counts_model():
     rng, x = design(N, 2, seed=7)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 5, shape=2)
-        pm.Poisson("y", pm.math.exp(x @ beta), observed=rng.poisson(np.exp(x @ [1.0, 0.3])))
-    return model
+    beta = pm.Normal("beta", 0, 5, shape=2)
+    pm.Poisson("y", pm.math.exp(x @ beta), observed=rng.poisson(np.exp(x @ [1.0, 0.3])))
 
 
-@INTERPRETED
 def test_far_away_counts_are_decided_on_all_rows():
     """Nothing is known of exponentials there; a walk finds its way back."""
     step = TunaMH(model=counts_model(), proposal=RandomWalk(0.05), steps_per_draw=10, rng=1)
@@ -719,7 +699,6 @@ def test_far_away_counts_are_decided_on_all_rows():
     np.testing.assert_allclose(points[-1]["beta"], [1.0, 0.3], atol=0.1)
 
 
-@INTERPRETED
 def test_normal_terms_have_no_remainders():
     """The polynomial is the likelihood, and no row is ever read."""
     rng, x = design(N, 2, seed=8)

@@ -240,6 +240,8 @@ def _by_precision(one: Innovation, n: int, first: int, features: Features) -> Co
     phi, matrix = one.precision[0]
     if any(m is None for _, m in one.precision):
         raise NoField(f"the sum of {one.name!r} is nearly zero, which ties all of them to each other")
+    if any(m.shape != (n, n) for _, m in one.precision):
+        raise NoField(f"{one.name!r} are several fields of areas")
     graph = features.graph
     location = np.zeros(one.value.type.shape) if one.location is None else one.location
     if matrix.nnz == 0:  # no prior

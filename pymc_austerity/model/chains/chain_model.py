@@ -6,38 +6,38 @@ integrates to depends on the state before, and is a weight of that state.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.tensor.type import TensorType
 
 from pymc_austerity.exceptions import FactorisationError
-from pymc_austerity.model.chains.found import FoundChain
-from pymc_austerity.model.chains.site_terms import SiteGraphs, SiteTerm, data_leaf
+from pymc_austerity.model.chains.found import FoundChain, SiteTerm, replaced
 from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.compile.native import interruptible
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import Leaf, extract_given
+from pymc_austerity.model.graph.rewrite import depends_on, rebuild
+from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.model.self_check import check_change, jittered
+from pymc_austerity.target import Index
 
 _SEED = 24
 # Differences that are rounding errors, beside the numbers that they are differences of.
 _ROUNDING = 1e-12
 
 
-class LinearTable(NamedTuple):
-    """Transitions to all sites, as `kernels.particle_gibbs.LinearMoves`; ones and zeros for first states."""
-
-    mean: np.ndarray
-    slope: np.ndarray
-    root: np.ndarray
-    weight: np.ndarray
-    curvature: np.ndarray
+# Transitions to all sites, the fields of `kernels.particle_gibbs.LinearMoves` in their order: mean, slope,
+# root, weight, curvature. Ones and zeros for first states.
+type LinearTable = tuple[np.ndarray, ...]
 
 
 class ChainModel(CompiledTarget):
@@ -60,8 +60,8 @@ class ChainModel(CompiledTarget):
         tables: list[Leaf] = []
         graphs = [SiteGraphs(self._index, self.weighted, self._columns() * 2, tables).total(others)]
         n, first = found.layout.n_components, found.layout.is_first()
-        graphs.append(self._at_zero(_only(normal, first), first, n, tables))
-        later, transitions = ~first, _only(normal, ~first)
+        graphs.append(self._at_zero(_only(normal, first, n), first, n, tables))
+        later, transitions = ~first, _only(normal, ~first, n)
         # Whether the mean of each state is a linear function of the one before, and its variance the same for
         # all. All transitions are then known before the particles are.
         self.is_linear = self._is_linear(transitions, later)
@@ -120,21 +120,148 @@ class ChainModel(CompiledTarget):
         `FactorisationError` is raised if a state has no normal distribution.
         """
         values = self._moves(*args[: len(self._args)])
-        first = first_moves(self.found, np.asarray(values[0]))
+        layout = self.found.layout
+        n = layout.n_components
+        gradient, hessian = as_tables(np.asarray(values[0]), len(layout.starts) - 1, n)
+        root = _roots(self.found, layout.starts[:-1], -hessian)
+        mean = np.linalg.solve(-hessian, gradient[..., None])[..., 0]
+        first = np.ascontiguousarray(mean), np.ascontiguousarray(root)
         if self.is_linear:
             return first, *linear_table(self.found, np.asarray(values[1]))
-        n = self.found.layout.n_components
         vectors, matrices = np.empty((0, n)), np.empty((0, n, n))
-        return first, LinearTable(vectors, matrices, matrices, vectors, matrices), True
+        return first, (vectors, matrices, matrices, vectors, matrices), True
 
     def interpreted_functions(self) -> dict[str, Any]:
         """The functions of the target, of states, sites and arguments; nothing is compiled."""
         return {name: function_of(self._inputs[name], [out]) for name, out in self._outputs.items()}
 
 
-def _only(terms: list[SiteTerm], among: np.ndarray) -> list[SiteTerm]:
-    """The parts of terms that belong to some sites."""
-    return [part for term in terms if (part := term.only(among)) is not None]
+def _only(terms: list[SiteTerm], among: np.ndarray, n: int) -> list[SiteTerm]:
+    """The parts of terms that belong to some sites, given as a mask; states have n components."""
+    found = []
+    for term in terms:
+        rows = np.where(among[:, None], term.rows, -1)
+        used = np.unique(rows[rows >= 0])
+        if len(used):
+            found.append(replace(term, rows=rows, links=bool((term.roles[used] >= n).any())))
+    return found
+
+
+# Terms as functions of the states of two neighbouring sites -------------------------------------------------
+
+
+class SiteGraphs:
+    """Sums of terms at some sites, and their derivatives in the states.
+
+    `sites` are numbers of sites, an integer vector of any length m. `among`, of shape (n_sites,), says which
+    sites are asked for: only for these it matters whether rows are missing. `states` has m numbers for each
+    component: the states there, and after all components those at the sites before. Data that the graphs
+    read, whose `source` are constants, are added to `tables`.
+    """
+
+    def __init__(
+        self, sites: Variable, among: np.ndarray, states: Sequence[Variable], tables: list[Leaf]
+    ) -> None:
+        self._sites, self._among = sites, among
+        self._states, self._tables = list(states), tables
+
+    def total(self, terms: Sequence[SiteTerm]) -> Variable:
+        """Sum of the rows of terms at each site, (m,)."""
+        return self._sum([self._entries(term, 0)[0] for term in terms])
+
+    def expansion(self, terms: Sequence[SiteTerm], n: int) -> tuple[Variable, list[Variable], list[Variable]]:
+        """Sums at each site with gradient and Hessian in the first n numbers of the states, by entry.
+
+        One of `NO_GRADIENT` is raised if a term has no derivatives.
+        """
+        entries = [self._entries(term, n) for term in terms]
+        sums = [self._sum([own[k] for own in entries]) for k in range(1 + n + n * n)]
+        return sums[0], sums[1 : 1 + n], sums[1 + n :]
+
+    def is_quadratic(self, term: SiteTerm, n: int) -> bool:
+        """Is each row a quadratic function of the first n numbers, as the graph of its Hessian shows?"""
+        rows, _, unknown = self._rows(term)
+        try:
+            _, hessian = _derivatives(rows, unknown[:n])
+        except NO_GRADIENT:
+            return False
+        simple = rewrite_graph(hessian, include=("canonicalize", "stabilize", "specialize"), clone=True)
+        depends = depends_on(simple, unknown[:n])
+        return not any(depends.get(second, False) for second in simple)
+
+    def _sum(self, parts: list[Variable]) -> Variable:
+        if len(parts) == 1:
+            return parts[0]
+        return pt.add(*parts) if parts else pt.zeros_like(self._sites, dtype="float64")
+
+    def _entries(self, term: SiteTerm, n: int) -> list[Variable]:
+        """A term at each site, and its derivatives in the first n numbers of the states."""
+        rows, number, unknown = self._rows(term)
+        entries = [rows]
+        if n:
+            gradient, hessian = _derivatives(rows, unknown[:n])
+            entries += [*gradient, *hessian]
+        n_rows = term.rows.shape[1]
+        columns = [pt.repeat(column, n_rows) for column in self._states] if n_rows > 1 else self._states
+        entries = rebuild(entries, dict(zip(unknown, columns, strict=True)))
+        if bool((term.rows[self._among] < 0).any()):
+            there = pt.ge(number, 0)
+            entries = [pt.switch(there, entry, 0.0) for entry in entries]
+        return [e.reshape((-1, n_rows)).sum(axis=1) for e in entries] if n_rows > 1 else entries
+
+    def _rows(self, term: SiteTerm) -> tuple[Variable, Variable, list[Variable]]:
+        """The rows of a term at the sites, one after the other; their numbers; the states that they take."""
+        number = self._row_numbers(term.rows)
+        index = pt.maximum(number, 0) if bool((term.rows[self._among] < 0).any()) else number
+        unknown = [pt.vector(f"state{k}") for k in range(len(self._states))]
+        values = [self._by_role(roles, index, unknown) for roles in term.roles.T]
+        (rows,) = rebuild([replaced(term.reading, values)], {term.reading.term.index: index})
+        return rows, number, unknown
+
+    def _row_numbers(self, rows: Index) -> Variable:
+        """Numbers of rows of the sites, one site after the other; -1 where there is none."""
+        if rows.shape[1] > 1:
+            return data_leaf(rows, self._tables)[self._sites].flatten()
+        numbers = np.flatnonzero(self._among)
+        shift = rows[numbers, 0] - numbers
+        if (shift == shift[0]).all():  # they are in the same order
+            return self._sites + int(shift[0]) if shift[0] else self._sites
+        return data_leaf(rows[:, 0], self._tables)[self._sites]
+
+    def _by_role(self, roles: Index, index: Variable, columns: list[Variable]) -> Variable:
+        """The number that each row takes in one of its places."""
+        different = np.unique(roles)
+        result = columns[different[0]]
+        if len(different) > 1:
+            role = data_leaf(roles, self._tables)[index]
+            for number in different[1:]:
+                result = pt.switch(pt.eq(role, int(number)), columns[number], result)
+        return result
+
+
+def data_leaf(values: np.ndarray, leaves: list[Leaf]) -> Variable:
+    """Whole numbers as an argument of functions; added to `leaves`."""
+    table = pt.constant(np.ascontiguousarray(values, dtype=np.int64))
+    leaves.append(Leaf(TensorType("int64", (None,) * table.type.ndim)(name=f"table{len(leaves)}"), table))
+    return leaves[-1].placeholder
+
+
+def _derivatives(rows: Variable, columns: Sequence[Variable]) -> tuple[list[Variable], list[Variable]]:
+    """Gradient and Hessian of each row in its own numbers: n and n * n entries, (m,) each.
+
+    Row i of `rows` (m,) depends on number i of each of `columns`, n vectors (m,). One of `NO_GRADIENT` is
+    raised if an operation has no gradient.
+    """
+    gradient = _slopes(rows, columns)
+    n = len(columns)
+    upper = {
+        (a, b): second for a in range(n) for b, second in enumerate(_slopes(gradient[a], columns[a:]), a)
+    }
+    return gradient, [upper[min(a, b), max(a, b)] for a in range(n) for b in range(n)]
+
+
+def _slopes(rows: Variable, columns: Sequence[Variable]) -> list[Variable]:
+    return [pt.as_tensor(x) for x in grad(rows.sum(), list(columns), disconnected_inputs="ignore")]
 
 
 # Normal proposals of states: which terms are part of them, and which are weights ----------------------------
@@ -188,22 +315,11 @@ def _is_normal(found: FoundChain, term: SiteTerm) -> bool:
     return bool((curvature <= 0.0).all() and (curvature < 0.0).any())
 
 
-def first_moves(found: FoundChain, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means, and Cholesky factors of precisions, of first states; `FactorisationError` if a series has none.
-
-    `values` are gradients at zero and Hessians of the log density, entry by entry, for all series each.
-    """
-    layout = found.layout
-    gradient, hessian = as_tables(values, len(layout.starts) - 1, layout.n_components)
-    root = _roots(found, layout.starts[:-1], -hessian)
-    mean = np.linalg.solve(-hessian, gradient[..., None])[..., 0]
-    return np.ascontiguousarray(mean), np.ascontiguousarray(root)
-
-
 def linear_table(found: FoundChain, values: np.ndarray) -> tuple[LinearTable, bool]:
     """Transitions to all sites but the first of each series, and whether they come with weights.
 
-    `values` are those of `first_moves`, of the log density in a state and the one before, for all sites each.
+    `values` are gradients at zero and Hessians of the log density in a state and the one before, entry by
+    entry, for all sites each.
     `FactorisationError` is raised if a state has no normal distribution given the one before.
     """
     layout = found.layout
@@ -220,14 +336,10 @@ def linear_table(found: FoundChain, values: np.ndarray) -> tuple[LinearTable, bo
     from_slope = np.einsum("mba,mbc->mac", cross, slope)
     weight, curvature = gradient[:, n:] + from_mean, hessian[:, n:, n:] + from_slope
     has_weights = not (_is_rounding(weight, from_mean) and _is_rounding(curvature, from_slope))
-    table = LinearTable(
-        np.zeros((layout.n_sites, n)),
-        np.zeros((layout.n_sites, n, n)),
-        np.broadcast_to(np.eye(n), (layout.n_sites, n, n)).copy(),
-        np.zeros((layout.n_sites, n)),
-        np.zeros((layout.n_sites, n, n)),
-    )
-    for whole, part in zip(table, (mean, slope, root, weight, 0.5 * curvature), strict=True):
+    parts = mean, slope, root, weight, 0.5 * curvature
+    table = tuple(np.zeros((layout.n_sites, *part.shape[1:])) for part in parts)
+    table[2][:] = np.eye(n)
+    for whole, part in zip(table, parts, strict=True):
         whole[later] = part
     return table, has_weights
 
@@ -296,10 +408,11 @@ def _log_density_of_path(chain: ChainModel, point: Mapping[str, np.ndarray], sta
             total += target["log_terms"](states[weighted].T.ravel(), weighted, *args)[0].sum()
         before = states[later - 1]
         if chain.is_linear:
-            mean = linear.mean[later] + np.einsum("mab,mb->ma", linear.slope[later], before)
-            curved = np.einsum("mab,mb->ma", linear.curvature[later], before)
-            total += ((linear.weight[later] + curved) * before).sum()
-            return float(total + _log_normal(states[later], mean, linear.root[later]).sum())
+            mean, slope, root, weight, curvature = (part[later] for part in linear)
+            mean = mean + np.einsum("mab,mb->ma", slope, before)
+            curved = np.einsum("mab,mb->ma", curvature, before)
+            total += ((weight + curved) * before).sum()
+            return float(total + _log_normal(states[later], mean, root).sum())
         found = target["transitions"](before.T.ravel(), later, *args)[0]
     m = len(later)
     gradient, precision = as_tables(found[m:], m, layout.n_components)

@@ -78,7 +78,7 @@ class NativeKernel:
     `engine` is compiled from the source that `numba_backend.engine_source` returns. `kernel` returns a
     NamedTuple of numbers, of which the first may be the state q: that array is written over. `own` has the
     names of what it is called with. `table_of` makes what the engine gets in place of the tuple `args`: see
-    `target_table.TableMaker`.
+    `numba_backend.TableMaker`.
     """
 
     def __init__(

@@ -1,10 +1,18 @@
 """Functions of the model, and the kernel that calls them, as native functions that are kept on disk.
 
-Each function of the target is compiled on its own. The kernel, with its rule and its proposal, is compiled
-once for all models: it is handed the functions in a table (`target_table`). Private internals of PyTensor and
-numba live in these two modules and in `native`. A few lines of source are generated: each function of the
-target, as `target_table` calls it; the constructor of each record; and `engine`, which calls the kernel with
-them.
+Functions of a model and their arguments (values of other variables, data) have types of their own. If a
+kernel were compiled around them, each model would compile all of it anew. So the functions are compiled
+apart, each with a fixed signature, and the kernel, with its rule and its proposal, once for all models. It
+gets a *table*: one array of the addresses of the functions, then for each argument the address of its numbers
+and its shape. In compiled code `TARGET` calls a function of a table with that table, and the function makes
+its arguments from it (`array_at`). A kernel only hands the table through.
+
+No Python code runs on the way (`native`). What a function raises is raised by the kernel. A table is valid as
+long as the functions and the arrays exist; its `TableMaker` keeps both.
+
+Private internals of PyTensor and numba live in this module and in `native`. A few lines of source are
+generated: each function of the target, as `TARGET` calls it; the constructor of each record; and `engine`,
+which calls the kernel with them.
 """
 
 import inspect
@@ -14,14 +22,23 @@ from functools import partial
 from typing import Any, cast
 
 import numpy as np
+from numba.core import cgutils, types
+from numba.core.errors import TypingError
+from numba.core.imputils import impl_ret_borrowed
 from numba.core.typing.templates import Signature
+from numba.extending import intrinsic, overload
+from numba.np.arrayobj import make_array, populate_array
+from numba.np.numpy_support import from_dtype
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import HasInnerGraph, Op
+from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.model.compile.cache_key import is_of_package, key_of
 from pymc_austerity.model.compile.native import (
+    Addresses,
     NativeKernel,
     from_source,
     generator_at,
@@ -37,20 +54,211 @@ from pymc_austerity.model.compile.records import (
     functions_of,
     open_fields,
 )
-from pymc_austerity.model.compile.target_table import (
-    TARGET,
-    Kind,
-    TableMaker,
-    array_at,
-    as_vector,
-    places_of,
-    signature_of,
-)
 from pymc_austerity.model.graph.functions import Kept, structure_of, with_own_constants
-from pymc_austerity.target import TARGET_PARAMETERS
+from pymc_austerity.target import TARGET_PARAMETERS, Target, Vector
 
 # Of equal graphs, which a model has again if it is given other data.
 _functions, _targets = Kept(), Kept()
+VECTOR = types.Array(types.float64, 1, "C")
+INTEGERS = types.Array(types.int64, 1, "C")
+TABLE = types.Array(types.uintp, 1, "C")
+# A state is a vector of either; functions of the two have places of their own in a table.
+_STATES: dict[Any, int] = {VECTOR: 0, INTEGERS: len(Target._fields)}
+FIRST_ARRAY = len(Target._fields) * len(_STATES)
+
+Kind = tuple[str, int]
+
+
+def signature_of(name: str, state: str, *, is_number: bool) -> Signature:
+    """The signature of a function of a `Target`, for states of numbers of the type `state`."""
+    states = types.Array(from_dtype(np.dtype(state)), 1, "C")
+    return Signature(types.float64 if is_number else VECTOR, _parameters(name, states), None)
+
+
+def _parameters(name: str, states: types.Array) -> tuple[types.Type, ...]:
+    of = {"index": INTEGERS, "args": TABLE}
+    return tuple(of.get(parameter, states) for parameter in TARGET_PARAMETERS[name])
+
+
+def places_of(kinds: Sequence[Kind]) -> list[int]:
+    """Positions in a table at which arrays of these types and dimensions begin."""
+    steps = [1 + n_dim for _, n_dim in kinds]
+    return [int(place) for place in FIRST_ARRAY + np.cumsum([0, *steps])[:-1]]
+
+
+class TableMaker:
+    """Makes the tables of one model.
+
+    `functions` are dispatchers of the target, with the signature of each: they are compiled, or loaded from
+    the disk, for the first table. `kinds` has the type of the numbers and the dimensions of each argument.
+    """
+
+    def __init__(self, functions: Mapping[str, tuple[Any, Signature]], kinds: Sequence[Kind]) -> None:
+        self._functions = functions
+        places = places_of(kinds)
+        self._kinds = [(np.dtype(dtype), place) for (dtype, _), place in zip(kinds, places, strict=True)]
+        self._size = FIRST_ARRAY + sum(1 + n_dim for _, n_dim in kinds)
+        self._made: tuple[list[Any], Addresses] | None = None
+
+    def __call__(self, args: tuple[np.ndarray, ...]) -> Addresses:
+        """The table for these arguments, which are kept until the next is made."""
+        if self._made is None:
+            self._made = [None] * len(self._kinds), self._of_functions()
+        kept, table = self._made
+        others = [k for k, (a, b) in enumerate(zip(args, kept, strict=True)) if a is not b]
+        if not others:
+            return table
+        kept, table = kept.copy(), table.copy()
+        for k in others:
+            dtype, place = self._kinds[k]
+            array = kept[k] = np.require(args[k], dtype, ["C", "A"])
+            table[place] = array.ctypes.data
+            table[place + 1 : place + 1 + array.ndim] = array.shape
+        self._made = kept, table
+        return table
+
+    def _of_functions(self) -> Addresses:
+        table = np.zeros(self._size, dtype=np.uintp)
+        for name, (function, signature) in self._functions.items():
+            function.compile(signature)
+            compiled = function.overloads[signature.args]
+            address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+            if address == 0:  # kernels would take it for a function that this target has not
+                raise RuntimeError(f"numba has made no machine code of the function {name!r} of a target.")
+            table[_place(name, signature.args[0])] = address
+        return table
+
+
+def _place(name: str, state: Any) -> int:
+    return Target._fields.index(name) + _STATES[state]
+
+
+# In compiled code -----------------------------------------------------------------------------------------
+
+
+@intrinsic(prefer_literal=True)
+def array_at(typing_context: Any, table: Any, place: Any, dtype: Any, n_dim: Any) -> Any:
+    """The array whose address and shape are at `place` of a table. It is the caller's; nothing is counted."""
+    if not all(isinstance(each, types.Literal) for each in (place, dtype, n_dim)):
+        raise TypingError("Place, type and dimensions have to be literals.")
+    kind = types.Array(from_dtype(np.dtype(dtype.literal_value)), n_dim.literal_value, "C")
+    first = place.literal_value
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        numbers = make_array(TABLE)(context, builder, arguments[0]).data
+        load = [_number(context, builder, numbers, first + k) for k in range(1 + kind.ndim)]
+        shape = load[1:]
+        result = make_array(kind)(context, builder)
+        size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+        strides = [size] * kind.ndim
+        for k in range(kind.ndim - 1, 0, -1):
+            strides[k - 1] = builder.mul(strides[k], shape[k])
+        data = builder.inttoptr(load[0], result.data.type)
+        populate_array(result, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
+        return result._getvalue()
+
+    return kind(table, place, dtype, n_dim), generate
+
+
+def _number(context: Any, builder: Any, numbers: Any, k: int) -> Any:
+    return builder.load(builder.gep(numbers, [context.get_constant(types.intp, k)]))
+
+
+def as_vector(array: np.ndarray) -> Vector:
+    """The numbers of an array as a `VECTOR`, in compiled code; copied if they are not in one piece."""
+    raise NotImplementedError
+
+
+@intrinsic
+def _as_contiguous(typing_context: Any, array: Any) -> Any:
+    """The array with a type that says it is contiguous."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return impl_ret_borrowed(context, builder, VECTOR, arguments[0])
+
+    return VECTOR(array), generate
+
+
+# numba compares parameters and their annotations with those of the implementation.
+@overload(as_vector)
+def _as_vector(array):  # type: ignore[no-untyped-def]
+    def itself(array):  # type: ignore[no-untyped-def]
+        return array
+
+    def contiguous(array):  # type: ignore[no-untyped-def]
+        if array.strides[0] == array.itemsize:
+            return _as_contiguous(array)  # type: ignore[call-arg]
+        return _copied(array)
+
+    if array == VECTOR:
+        return itself
+    return contiguous if array == VECTOR.copy(layout="A") else _copied
+
+
+@jitable
+def _copied(array):  # type: ignore[no-untyped-def]
+    result = np.empty(array.shape[0])
+    for i in range(array.shape[0]):
+        result[i] = array[i]
+    return result
+
+
+def _call(name: str, result: Any) -> Callable[..., Any]:
+    """An intrinsic that calls a function of the table, which is the last of its arguments."""
+
+    @intrinsic
+    def call(typing_context: Any, arguments: Any) -> Any:
+        given = arguments.types
+        state = given[0]
+        if state not in _STATES or given != _parameters(name, state):
+            raise TypingError(f"{name} takes contiguous vectors and a table, not {given}.")
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            parts = cgutils.unpack_tuple(builder, values[0])
+            numbers = make_array(TABLE)(context, builder, parts[-1]).data
+            address = _number(context, builder, numbers, _place(name, state))
+            with cgutils.if_unlikely(builder, cgutils.is_null(builder, address)):
+                message = f"This target has no {name}."
+                context.call_conv.return_user_exc(builder, NotImplementedError, (message,))
+            kind = context.call_conv.get_function_type(result, given).as_pointer()
+            function = builder.inttoptr(address, kind)
+            status, value = context.call_conv.call_function(builder, function, result, given, parts)
+            with cgutils.if_unlikely(builder, status.is_error):
+                context.call_conv.return_status_propagate(builder, status)
+            return value
+
+        return result(arguments), generate
+
+    return call
+
+
+# The functions of a `Target`, with a table in place of its arguments.
+
+
+def _with_table(name: str) -> Any:
+    """A function that calls that of a table."""
+    own = ", ".join(TARGET_PARAMETERS[name][:-1])
+    source = f"def {name}({own}, table):\n    return call(({own}, table))"
+    call = _call(name, types.float64 if name == "global_log_ratio" else VECTOR)
+    return jitable(compile_numba_function_src(source, name, {"__name__": __name__, "call": call}, {}))
+
+
+_call_features = _call("features", VECTOR)
+_FEATURES = Target._fields.index("features")
+
+
+@jitable
+def _features(q: Vector, table: Any) -> Vector:
+    """The state itself if the target has no features."""
+    return _call_features((q, table)) if table[_FEATURES] != 0 else q
+
+
+TARGET = Target(
+    **{name: _with_table(name) for name in Target._fields if name != "features"}, features=_features
+)
+
+
+# The backend ------------------------------------------------------------------------------------------------
 
 
 def _array_sources(kinds: Sequence[Kind]) -> list[str]:
@@ -156,22 +364,17 @@ def _table_maker(functions: Mapping[str, Any]) -> TableMaker:
     for name, function in functions.items():
         if isinstance(function, WrittenFunction):
             kinds = function.kinds
-            made[name] = _from_source(name, function)
+            source = cast(str, function.source(_array_sources(kinds).__getitem__))
+            environment = {"__name__": __name__, "array_at": array_at, "math": math, "np": np}
+            options: dict[str, Any] = {"from_python": False, "error_model": "numpy"}
+            written = from_source(source, name, environment, key_of([source], [TableMaker]), **options)
+            made[name] = written, signature_of(name, "float64", is_number=False)
             continue
         graph = function.maker.fgraph
         given = [variable.type for variable in graph.inputs[len(TARGET_PARAMETERS[name]) - 1 :]]
         kinds = [(kind.dtype, kind.ndim) for kind in given]
         made[name] = _targets.get((name, graph), partial(_target_function, name, graph, kinds))
     return TableMaker(made, kinds)
-
-
-def _from_source(name: str, function: WrittenFunction) -> tuple[Any, Signature]:
-    """A function of a `Target` that is written, and its signature."""
-    source = cast(str, function.source(_array_sources(function.kinds).__getitem__))
-    key = key_of([source], [TableMaker])
-    environment = {"__name__": TableMaker.__module__, "array_at": array_at, "math": math, "np": np}
-    signature = signature_of(name, "float64", is_number=False)
-    return from_source(source, name, environment, key, from_python=False, error_model="numpy"), signature
 
 
 def _target_function(name: str, graph: FunctionGraph, kinds: Sequence[Kind]) -> tuple[Any, Signature]:
@@ -183,7 +386,7 @@ def _target_function(name: str, graph: FunctionGraph, kinds: Sequence[Kind]) -> 
     operations = sorted(set(_own_operations(graph)), key=repr)
     key = key_of([graph_key, source], [TableMaker, *operations])
     environment = {
-        "__name__": TableMaker.__module__,
+        "__name__": __name__,
         f"{name}_function": built,
         "array_at": array_at,
         "as_vector": as_vector,

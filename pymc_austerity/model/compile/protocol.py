@@ -7,7 +7,7 @@ import pytensor
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.model.compile.records import Records
-from pymc_austerity.model.graph.functions import kept_function
+from pymc_austerity.model.graph.functions import function_of
 
 
 def exact_arithmetic() -> Any:
@@ -22,7 +22,7 @@ def exact_arithmetic() -> Any:
 def pytensor_function(inputs: Sequence[Variable], outputs: Sequence[Variable], mode: Any) -> Any:
     """A PyTensor function of some graphs. It takes arrays as they are, without a look at them."""
     with exact_arithmetic():
-        return kept_function(inputs, outputs, mode=mode, trust_input=True)
+        return function_of(inputs, outputs, mode, data_inside=True, trust_input=True)
 
 
 class WrittenFunction(NamedTuple):

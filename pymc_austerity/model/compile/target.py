@@ -18,7 +18,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_austerity.exceptions import UnsuitableError
-from pymc_austerity.model.compile.backend import InterpretedKernel, current_backend, target_function
+from pymc_austerity.model.compile.backend import current_backend, target_function
 from pymc_austerity.model.compile.native import interruptible
 from pymc_austerity.model.compile.protocol import ReadyKernel, WrittenFunction
 from pymc_austerity.model.compile.records import Records
@@ -206,15 +206,12 @@ class CompiledTarget:
 
     def interpreted(self) -> Target:
         """The target as functions that Python can call; each is made when it is first called."""
-        return Target(**{name: self._called_from_python(name) for name in Target._fields if self._has(name)})
 
-    def _called_from_python(self, name: str) -> Callable[..., Any]:
-        entry = cache(lambda: self.backend.entry(self._function(name)))
-        return target_function(lambda *args: entry()(*args))
+        def called(name: str) -> Callable[..., Any]:
+            entry = cache(lambda: self.backend.entry(self._function(name)))
+            return target_function(lambda *args: entry()(*args))
 
-    def interpret(self, kernel: Callable[..., Any], records: Records) -> InterpretedKernel:
-        """Let Python run `kernel` around this target; parameters as of `compile`."""
-        return InterpretedKernel(kernel, {**records, "target": self.interpreted()})
+        return Target(**{name: called(name) for name in Target._fields if self._has(name)})
 
     def compile(
         self, kernel: Callable[..., Any], records: Records, target_functions: Iterable[str]

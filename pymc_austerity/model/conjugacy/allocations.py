@@ -61,10 +61,7 @@ def number_of_categories(model: pm.Model, value: Variable, point: Mapping[str, A
             f"The variable {rv.name!r} must be a vector of at least 3 allocations, got shape {shape}. Use "
             "pm.CategoricalGibbsMetropolis, or write a table as one long vector."
         )
-    n_categories = length_of_categories(model, rv, point)
-    if n_categories < 2:
-        raise ValueError(f"The variable {rv.name!r} has {n_categories} category: there is nothing to draw.")
-    return n_categories
+    return length_of_categories(model, rv, point)
 
 
 class Allocations(CompiledTarget):
@@ -113,8 +110,7 @@ class Allocations(CompiledTarget):
 
     @cached_property
     def _interpreted_terms(self) -> Any:
-        inputs, output = self._inputs["log_terms"], self._outputs["log_terms"]
-        return function_of(inputs, output)
+        return function_of(self._inputs["log_terms"], self._outputs["log_terms"])
 
     def _as_function_of_category(self, term: LocalTerm, z: Variable) -> Variable:
         """Rows of a term with ``z[index]`` replaced by the categories; refused if z is needed otherwise."""

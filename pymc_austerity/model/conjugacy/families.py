@@ -1,25 +1,215 @@
-"""Families of variables that are made of gamma variables.
+"""Variables whose prior makes them of gamma variables, and forms of a likelihood in one of them.
 
-Whoever adds one puts it into `FAMILIES`; nothing else knows which there are.
+    Gamma, Exponential, ChiSquared   theta itself
+    InverseGamma                     1 / theta
+    Beta                             theta_1 / (theta_1 + theta_2)
+    Dirichlet                        theta_j / sum of theta, in every row
+
+with independent theta_j ~ Gamma(alpha_j, rate). PyMC's point holds a transformed value (`tau_log__`,
+`p_logodds__`, `w_simplex__`), which is computed from log theta directly: theta itself may be far below the
+smallest floating-point number. Whoever adds a family puts it into `FAMILIES`; nothing else knows which there
+are.
+
+A form is told by derivatives; three are conjugate, and there is any other. With G = dl/d(natural value), from
+`recognise`:
+
+    counts   Dirichlet w, l = sum of s_j log w_j           G = s, whatever w is
+    affine   beta or Dirichlet w, the same on the simplex  G, centred, = s - M w with M = sum of s_j
+    rate     gamma theta, l = s log theta - t theta        G = s - t theta
+    frozen   any other: G where the process is now
+
+In the first three s and t follow from G at one or two fixed references, where nothing is ever zero or
+infinite. `recognise` decides by numbers which form a likelihood has.
 """
 
-from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pymc as pm
 import pytensor.tensor as pt
 from pymc.logprob.transforms import LogOddsTransform, LogTransform, SimplexTransform
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import BetaRV, DirichletRV, ExponentialRV, GammaRV, InvGammaRV
 from scipy.special import log_expit, logsumexp
 
-from pymc_austerity.model.conjugacy.forms import AFFINE, COUNTS, RATE, ConjugateForm, GammaFamily
+from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.target import Array
 
+# See above; the attribute `forms` of a step calls them so.
+LikelihoodForm = Literal["counts", "affine", "rate", "frozen"]
+# What is left of zero after cancellation, relative to what was cancelled.
+_ROUNDING = 1e-11
 # Half of the distance over which log x is differentiated by log theta.
 _SMALL = 1e-4
+
+
+class Totals(NamedTuple):
+    """Statistics of a likelihood: s of shape (n_rows, n_parts), and t of shape (n_rows, 1).
+
+    There may be one more axis in front.
+    """
+
+    s: Array
+    t: Array
+
+    def plus(self, other: Totals, weight: float = 1.0) -> Totals:
+        """The sum, the second with a weight."""
+        return Totals(self.s + weight * other.s, self.t + weight * other.t)
+
+
+class GammaFamily(ABC):
+    """How a variable is made of a table of independent gamma variables theta_ij ~ Gamma(alpha_ij, rate_i).
+
+    `PositiveFamily` and `SimplexFamily` define most of it. Tables have the shape (n_rows, n_parts), and
+    natural values, by which likelihoods are differentiated, are flat: (n_rows * width,).
+    """
+
+    distributions: ClassVar[tuple[type, ...]]  # PyTensor's random variables of this family
+    pymc_names: ClassVar[tuple[str, ...]]  # What PyMC calls their distributions
+    transform: ClassVar[type]  # PyMC's default transform
+    # Forms of likelihood that are conjugate, in the order in which they are tried
+    forms: ClassVar[tuple[LikelihoodForm, ...]]
+    # Whether only the ratios within a row matter: its total is then a number of the chain, not of a point
+    carries_total: ClassVar[bool]
+
+    array_shape: tuple[int, ...]  # Of the variable
+    # Of the table: the elements, times 1 for positive variables and 2 for beta variables; the rows and the K
+    # components of Dirichlet variables
+    n_rows: int
+    n_parts: int
+    width: int  # Natural values in a row
+    transformed: bool  # Whether a point holds the value under `transform`, or the variable itself
+
+    def __init__(self, value_shape: tuple[int, ...], transformed: bool) -> None:
+        self.array_shape, self.transformed = value_shape, transformed
+        self.n_rows, self.width = int(np.prod(value_shape)), 1
+        self.n_parts = 2 if self.carries_total else 1
+
+    # The prior ----------------------------------------------------------------------------------
+
+    def parameter_graphs(self, parameters: Sequence[Variable]) -> list[Variable]:
+        """Graphs of the numbers that `alpha_and_rate` takes, from the parameters of the distribution."""
+        return list(parameters)
+
+    @abstractmethod
+    def alpha_and_rate(self, parameters: Sequence[Array]) -> tuple[Array, Array]:
+        """Shapes alpha, (n_rows, n_parts), and rates, (n_rows, 1), of the gamma variables."""
+
+    # Points -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def log_gammas(self, value: npt.ArrayLike) -> Array:
+        """Logarithms of theta, or of the components of a simplex, at a point's value; (n_rows, n_parts)."""
+
+    @abstractmethod
+    def value(self, log_theta: Array) -> Array:
+        """A point's value, from logarithms of theta, (n_rows, n_parts); of a simplex up to a factor."""
+
+    @abstractmethod
+    def log_density(self, log_theta: Array, alpha: Array, rate: Array) -> Array:
+        """Log density of what a point holds, `value(log_theta)`, in each row; up to a constant."""
+
+    # Natural values -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def natural(self, log_gammas: Array) -> Array:
+        """Natural values of a table of logarithms of gamma variables."""
+
+    @abstractmethod
+    def from_natural(self, natural: Variable) -> Variable:
+        """The variable as a graph of its natural values, which have its shape."""
+
+    @abstractmethod
+    def reference_pair(self, near: Array) -> tuple[Array, Array]:
+        """Two natural values whose weights differ in every row; near `near` unless they are bounded."""
+
+    def random_natural(self, near: Array, rng: np.random.Generator) -> Array:
+        """Random natural values, at which forms are verified."""
+        return near + rng.uniform(-1.0, 1.0, near.shape)
+
+    @abstractmethod
+    def weights(self, natural: Array) -> Array:
+        """Theta or w, (n_rows, n_parts)."""
+
+    def table(self, derivatives: Array) -> Array:
+        """Derivatives by natural values, flat, as a table of `n_rows` rows."""
+        return derivatives.reshape(*derivatives.shape[:-1], self.n_rows, self.width)
+
+    @abstractmethod
+    def tangent(self, table: Array, weights: Array) -> Array:
+        """Derivatives along the values that the variable can take, (n_rows, n_parts)."""
+
+    def default_shift(self, derivatives: Array, n_terms: int) -> float:
+        """M of a drift that is frozen, from derivatives of all terms at the initial point."""
+        return 0.0
+
+    # Statistics of a likelihood ------------------------------------------------------------------
+
+    def statistics(
+        self, form: LikelihoodForm, derivatives: Sequence[Array], references: Sequence[Array]
+    ) -> Totals:
+        """S and t from derivatives G at the references of a form; linear in G.
+
+        Between two of them the change of G says what M, or t, is: then s = G + M w, or G + t theta.
+        """
+        tables = [self.table(g) for g in derivatives]
+        zero = np.zeros((*tables[0].shape[:-1], 1))
+        if form == "counts":
+            return Totals(tables[0], zero)
+        weights = [self.weights(r) for r in references]
+        tables = [self.tangent(g, w) for g, w in zip(tables, weights, strict=True)]
+        if form == "frozen":
+            return Totals(tables[0], zero)
+        fall, change = tables[0] - tables[1], weights[1] - weights[0]
+        if form == "rate":
+            t = slope = fall / change
+            cancelled = t * weights[0]
+        else:
+            squares = (change**2).sum(axis=-1, keepdims=True)
+            t, slope = zero, (fall * change).sum(axis=-1, keepdims=True) / squares
+            cancelled = slope
+        s = tables[0] + slope * weights[0]
+        return Totals(np.where(np.abs(s) <= _ROUNDING * np.abs(cancelled), 0.0, s), t)
+
+    def references(
+        self,
+        form: LikelihoodForm,
+        start: Array,
+        gradient: Callable[[Array], Array],
+        prior: tuple[Array, Array],
+    ) -> tuple[Array, ...]:
+        """Natural values at which derivatives are taken when a conjugate form is looked for.
+
+        `start` are those of the point of the model, `gradient` sums derivatives of all terms, and `prior` are
+        shapes and rates. For rates they are near the conditional mean, where s and t theta are of one size:
+        little is lost in s - t theta.
+        """
+        if form == "counts":  # derivatives are the same everywhere
+            return self.reference_pair(start)[:1]
+        if form == "rate":
+            alpha, rate = prior
+            start = np.where(np.isfinite(start), start, 0.0)
+            for _ in range(2):
+                pair = self.reference_pair(start)
+                s, t = self.statistics(form, [gradient(r) for r in pair], pair)
+                mean = ((alpha + s) / (rate + t)).ravel()
+                start = np.where(np.isfinite(mean) & (mean > 0.0), np.log(np.abs(mean)), start)
+        return self.reference_pair(start)
+
+    def residuals(self, form: LikelihoodForm, found: Totals, derivatives: Array, natural: Array) -> Array:
+        """Derivatives at `natural` less those that s and t of a conjugate form predict there."""
+        tables, weights = self.table(derivatives), self.weights(natural)
+        if form == "affine":
+            return self.tangent(tables, weights) - (found.s - found.s.sum(axis=-1, keepdims=True) * weights)
+        return tables - (found.s - found.t * weights)
 
 
 class PositiveFamily(GammaFamily):
@@ -30,12 +220,8 @@ class PositiveFamily(GammaFamily):
     """
 
     transform = LogTransform
-    forms = (RATE,)
+    forms: ClassVar[tuple[LikelihoodForm, ...]] = ("rate",)
     carries_total = False
-
-    def __init__(self, value_shape: tuple[int, ...], transformed: bool) -> None:
-        self.array_shape, self.transformed = value_shape, transformed
-        self.n_rows, self.n_parts, self.width = int(np.prod(value_shape)), 1, 1
 
     @abstractmethod
     def log_theta_of(self, log_x: Any) -> Any:
@@ -75,10 +261,6 @@ class PositiveFamily(GammaFamily):
     def from_natural(self, natural: Variable) -> Variable:
         """The exponential of log x."""
         return pt.exp(self.log_x_of(natural))
-
-    def central_natural(self) -> Array:
-        """Logarithms of theta = 1."""
-        return np.zeros(self.array_shape)
 
     def reference_pair(self, near: Array) -> tuple[Array, Array]:
         """A theta and its double."""
@@ -131,8 +313,13 @@ class InverseGamma(PositiveFamily):
 class SimplexFamily(GammaFamily):
     """w_j = theta_j / sum of theta, with rate one. Only ratios matter, so the total belongs to the chain."""
 
-    forms: ClassVar[tuple[ConjugateForm, ...]] = (AFFINE,)
+    forms: ClassVar[tuple[LikelihoodForm, ...]] = ("affine",)
     carries_total = True
+
+    def alpha_and_rate(self, parameters: Sequence[Array]) -> tuple[Array, Array]:
+        """The parameters are shapes: two of a beta variable, and a row or a table of a Dirichlet's."""
+        shapes = [np.broadcast_to(x, self.array_shape).reshape(self.n_rows, self.width) for x in parameters]
+        return np.concatenate(shapes, axis=1), np.ones((self.n_rows, 1))
 
     def log_density(self, log_theta: Array, alpha: Array, rate: Array) -> Array:
         """Log density of the shares; the Jacobian of PyMC's log ratios is the product of shares."""
@@ -150,15 +337,6 @@ class Beta(SimplexFamily):
     distributions = (BetaRV,)
     pymc_names = ("Beta",)
     transform = LogOddsTransform
-
-    def __init__(self, value_shape: tuple[int, ...], transformed: bool) -> None:
-        self.array_shape, self.transformed = value_shape, transformed
-        self.n_rows, self.n_parts, self.width = int(np.prod(value_shape)), 2, 1
-
-    def alpha_and_rate(self, parameters: Sequence[Array]) -> tuple[Array, Array]:
-        """The two parameters are the two shapes."""
-        shapes = [np.broadcast_to(x, self.array_shape).reshape(self.n_rows, 1) for x in parameters]
-        return np.concatenate(shapes, axis=1), np.ones((self.n_rows, 1))
 
     def log_gammas(self, value: npt.ArrayLike) -> Array:
         """Logarithms of p and 1 - p."""
@@ -180,10 +358,6 @@ class Beta(SimplexFamily):
         """The variable as a function of its log odds."""
         return pt.sigmoid(natural)
 
-    def central_natural(self) -> Array:
-        """The probability 1 / 2."""
-        return np.zeros(self.array_shape)
-
     def reference_pair(self, near: Array) -> tuple[Array, Array]:
         """The probabilities 1 / 4 and 3 / 4."""
         return np.full(self.n_rows, -np.log(3.0)), np.full(self.n_rows, np.log(3.0))
@@ -203,7 +377,7 @@ class Dirichlet(SimplexFamily):
     distributions = (DirichletRV,)
     pymc_names = ("Dirichlet",)
     transform = SimplexTransform
-    forms = (COUNTS, AFFINE)
+    forms = ("counts", "affine")
 
     def __init__(self, value_shape: tuple[int, ...], transformed: bool) -> None:
         # Transformed rows have one number less.
@@ -211,11 +385,6 @@ class Dirichlet(SimplexFamily):
         self.transformed = transformed
         self.n_rows, self.n_parts = int(np.prod(value_shape[:-1])), self.array_shape[-1]
         self.width = self.n_parts
-
-    def alpha_and_rate(self, parameters: Sequence[Array]) -> tuple[Array, Array]:
-        """The parameter is a row of shapes, or a table of them."""
-        alpha = np.broadcast_to(parameters[0], self.array_shape).reshape(self.n_rows, self.n_parts)
-        return np.array(alpha), np.ones((self.n_rows, 1))
 
     def log_gammas(self, value: npt.ArrayLike) -> Array:
         """Logarithms of the shares w, (n_rows, n_parts)."""
@@ -241,10 +410,6 @@ class Dirichlet(SimplexFamily):
     def from_natural(self, natural: Variable) -> Variable:
         """The variable as a function of log w."""
         return pt.exp(natural)
-
-    def central_natural(self) -> Array:
-        """Logarithms of equal shares."""
-        return np.log(np.full(self.array_shape, 1.0 / self.n_parts))
 
     def reference_pair(self, near: Array) -> tuple[Array, Array]:
         """Equal shares, and shares that grow from the first to the last."""
@@ -276,3 +441,82 @@ FAMILIES: list[type[GammaFamily]] = [Gamma, InverseGamma, Beta, Dirichlet]
 def family_of(op: Any) -> type[GammaFamily] | None:
     """The family of a random variable's operation; None if it is not made of gamma variables."""
     return next((family for family in FAMILIES if isinstance(op, family.distributions)), None)
+
+
+class GammaPrior:
+    """A variable made of independent gamma variables.
+
+    `value` is its value variable, and `point` a point of the model, for shapes. `ValueError` names the
+    variable, if its prior is of another kind, or has a transform of the user's.
+    """
+
+    def __init__(self, model: pm.Model, value: Variable, point: Mapping[str, Any]) -> None:
+        self.rv = model.values_to_rvs[value]
+        self.name = str(self.rv.name)
+        self.value_name = str(value.name)
+        op = None if self.rv.owner is None else self.rv.owner.op
+        family = family_of(op)
+        if family is None:
+            *names, last = (name for known in FAMILIES for name in known.pymc_names)
+            raise ValueError(
+                f"The prior of {self.name!r} is {_distribution_name(op)}, not made of gamma variables: this "
+                f"step takes {', '.join(names)} and {last} variables. Give "
+                f"{self.name!r} to another step method, such as pm.NUTS."
+            )
+        transform = model.rvs_to_transforms[self.rv]
+        if transform is not None and type(transform) is not family.transform:
+            raise ValueError(
+                f"The variable {self.name!r} has the transform {type(transform).__name__}, under which it "
+                f"may not take all values of its prior. Leave transform= out of pm.{_distribution_name(op)}."
+            )
+        self.family = family(np.shape(point[self.value_name]), transform is not None)
+        self._model = model
+        self._known: tuple[Array, Array] | None = None  # Parameters that are the same at all points
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Attributes without the compiled function of the parameters."""
+        return {name: value for name, value in self.__dict__.items() if name != "_function"}
+
+    @property
+    def parents(self) -> list[str]:
+        """Value variables that the parameters depend on."""
+        return self._function[0]
+
+    @cached_property
+    def _function(self) -> tuple[list[str], Any, bool]:
+        """Names of the parents; the parameters as a function of them, compiled when first asked for.
+
+        The last says whether they depend on none, and on no shared data either: these may be replaced.
+        """
+        model, node = self._model, self.rv.owner
+        parameters = [pt.as_tensor(x).astype("float64") for x in node.op.dist_params(node)]
+        graphs = list(model.replace_rvs_by_values(self.family.parameter_graphs(parameters)))
+        used = set(ancestors(graphs))
+        parents = [v for v in model.value_vars if v in used]
+        is_constant = not parents and not any(isinstance(v, SharedVariable) for v in used)
+        return [v.name for v in parents], pm.compile(parents, graphs, mode=INTERPRETED), is_constant
+
+    def parameters(self, point: Mapping[str, Any]) -> tuple[Array, Array]:
+        """Shapes alpha, (n_rows, n_parts), and rates, (n_rows, 1), of the gamma variables at `point`.
+
+        `ValueError` is raised if one of them is not positive.
+        """
+        if self._known is not None:
+            return self._known
+        names, function, is_constant = self._function
+        alpha, rate = self.family.alpha_and_rate(function(*(point[name] for name in names)))
+        for what, numbers in (("shape parameters (alpha)", alpha), ("rates", rate)):
+            bad = numbers[~((numbers > 0.0) & np.isfinite(numbers))]
+            if len(bad):
+                raise ValueError(
+                    f"The {what} of the prior of {self.name!r} must be positive, got {bad[0]}. Leave "
+                    "categories that cannot occur out of the model."
+                )
+        if is_constant:
+            self._known = alpha, rate
+        return alpha, rate
+
+
+def _distribution_name(op: Any) -> str:
+    name = type(op).__name__.removesuffix("RV")
+    return str(getattr(op, "_print_name", (name,))[0] or name)

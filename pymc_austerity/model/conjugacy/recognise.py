@@ -1,20 +1,47 @@
-"""Find out by numbers which form a likelihood has in one variable (see `forms`)."""
+"""What is known of the likelihood of one variable: derivatives, its form, and sufficient statistics.
 
+PyMC's graphs are functions of transformed values with Jacobians. `LikelihoodView` puts other value variables
+in their place: log theta, log w, or log odds. Then s_j = w_j dl/dw_j is a plain derivative, which neither
+overflows nor divides zero by zero where w_j is zero in floating-point numbers.
+"""
+
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pymc as pm
-from pytensor.graph.traversal import ancestors
+import pytensor.scalar as ps
+import pytensor.tensor as pt
+from pymc.logprob.transforms import Transform
+from pytensor.gradient import grad
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
-from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.model.conjugacy.forms import FROZEN, ConjugateForm, GammaFamily
-from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
-from pymc_austerity.model.conjugacy.priors import GammaPrior
-from pymc_austerity.model.conjugacy.statistics import Structure
-from pymc_austerity.model.graph.rewrite import INTERPRETED
-from pymc_austerity.target import Array
+from pymc_austerity.exceptions import FactorisationError, SelfCheckError
+from pymc_austerity.model.compile.backend import current_backend
+from pymc_austerity.model.compile.target import CompiledTarget
+from pymc_austerity.model.conjugacy.families import GammaPrior, LikelihoodForm, Totals
+from pymc_austerity.model.factorisation import CHUNK, Factorisation
+from pymc_austerity.model.factorise import build
+from pymc_austerity.model.graph.checks import is_elemwise
+from pymc_austerity.model.graph.leaves import extract_given
+from pymc_austerity.model.graph.rewrite import INTERPRETED, rebuild, stable
+from pymc_austerity.model.refusal import NO_GRADIENT
+from pymc_austerity.target import Array, Index
 
+# No vector is so long: everything is evaluated in full.
+_NOTHING_LOCAL = 2**62
+# Of larger intermediate results the self-check would take too much memory.
+_MOST_NUMBERS = 50_000_000
+# Operations that select and arrange elements.
+_SELECTIONS = (Subtensor, AdvancedSubtensor, DimShuffle, Reshape, SpecifyShape)
+_SEED = 2018
 # Random points at which a form is verified, for each of several values of the other variables, which are
 # moved by up to these distances.
 _N_POINTS = 3
@@ -28,19 +55,285 @@ _PRIOR_DISTANCES = (0.0, 0.3)
 _PRIOR_TOLERANCE = 1e-6
 
 
+# Derivatives by natural values, compiled: summed over some rows, or over all --------------------------------
+
+
+class _FromNatural(Transform):
+    """Transform from the natural values of a variable to the variable. Nobody asks for its Jacobian."""
+
+    name = "natural"
+
+    def __init__(self, prior: GammaPrior) -> None:
+        self._family = prior.family
+        self.ndim_supp = prior.rv.owner.op.ndim_supp
+
+    def forward(self, value: Variable, *inputs: Variable) -> Variable:
+        raise NotImplementedError
+
+    def backward(self, value: Variable, *inputs: Variable) -> Variable:
+        return self._family.from_natural(value)
+
+    def log_jac_det(self, value: Variable, *inputs: Variable) -> Variable:
+        """Zero; PyMC asks for it in a term that is not used."""
+        zeros = pt.zeros_like(value)
+        return zeros.sum(axis=-1) if self.ndim_supp else zeros
+
+
+class LikelihoodView(pm.Model):
+    """A view of a model without the prior of one variable, as a function of its natural values.
+
+    The value variable `natural` is named ``<variable>_natural__``. Those of other variables are the model's
+    own.
+    """
+
+    def __init__(self, model: pm.Model, prior: GammaPrior) -> None:
+        self.__dict__.update(model.__dict__)  # instead of pm.Model.__init__, which makes an empty model
+        self._rv = prior.rv
+        self.natural = pt.tensor(f"{prior.name}_natural__", dtype="float64", shape=prior.family.array_shape)
+        self.rvs_to_values = {**model.rvs_to_values, prior.rv: self.natural}
+        self.values_to_rvs = {value: rv for rv, value in self.rvs_to_values.items()}
+        self.rvs_to_transforms = {**model.rvs_to_transforms, prior.rv: _FromNatural(prior)}
+        # The step keeps the variable where it is valid, and derivatives do not see the checks.
+        self.check_bounds = False
+
+    def logp(self, vars: Any = None, jacobian: bool = True, sum: bool = True) -> Any:
+        """Every term in the order of PyMC, with a zero for the prior of the variable."""
+        every = [*self.free_RVs, *self.observed_RVs, *self.potentials]
+        others = [rv for rv in every if rv is not self._rv]
+        terms = iter(super().logp(others, jacobian=jacobian, sum=False) if others else [])
+        return [pt.constant(0.0) if rv is self._rv else next(terms) for rv in every]
+
+
+def without_logs_of_exponentials(outputs: Sequence[Variable]) -> list[Variable]:
+    """Write log(exp(x)[i]), log(c exp(x)) and the like as x[i], log(c) + x.
+
+    PyTensor's rewrites know log(exp(x)) only. Elsewhere, a component that is zero in floating-point numbers
+    becomes log(0), and its derivative 0 / 0.
+    """
+    forms: dict[Variable, Variable] = {}  # Logarithms, of what has one without that of an exponential
+    memo: dict[Variable, Variable] = {}
+    for node in toposort(list(outputs)):
+        out = node.outputs[0]
+        if is_elemwise(out, ps.Log) and node.inputs[0] in forms:
+            memo[out] = forms[node.inputs[0]]
+        form = _log_form(out, forms)
+        if form is not None:
+            forms[out] = form
+    # Forms contain each other where logarithms are nested; outermost last.
+    return rebuild(outputs, memo) if memo else list(outputs)
+
+
+def _log_form(var: Variable, forms: dict[Variable, Variable]) -> Variable | None:
+    """The logarithm of `var` without a logarithm of an exponential, or None if there is no such form."""
+    inputs = var.owner.inputs
+    if is_elemwise(var, ps.Exp):
+        return inputs[0]
+    if isinstance(var.owner.op, _SELECTIONS) and inputs[0] in forms:
+        return var.owner.op.make_node(forms[inputs[0]], *inputs[1:]).outputs[0]
+    if is_elemwise(var, ps.Mul, ps.TrueDiv) and any(x in forms for x in inputs):
+        full = [forms[x] if x in forms else pt.log(x) for x in inputs]
+        return full[0] - full[1] if is_elemwise(var, ps.TrueDiv) else pt.add(*full)
+    return None
+
+
+class LikelihoodGradient(CompiledTarget):
+    """Derivatives of all terms that contain one variable, but for its prior.
+
+    Vectors of `threshold` rows are local terms; None: up to 1000, the longest vectors are. If `subsampled`,
+    rows must be had one by one: a `FactorisationError` names the term where they cannot. `check` compares the
+    rows with PyMC's once, if that takes no more than some hundred megabytes.
+    """
+
+    def __init__(
+        self,
+        model: pm.Model,
+        prior: GammaPrior,
+        point: Mapping[str, Any],
+        *,
+        threshold: int | None,
+        subsampled: bool,
+        check: bool,
+    ) -> None:
+        view = LikelihoodView(model, prior)
+        here = {name: value for name, value in point.items() if name != prior.value_name}
+        family = prior.family
+        middle = family.natural(np.zeros((family.n_rows, family.n_parts)))
+        here[view.natural.name] = middle.reshape(family.array_shape)
+        whole = build(view, [view.natural], threshold=_NOTHING_LOCAL, initial_point=here, check=False)
+        self.longest = whole.longest_term()  # Name and length of the longest vector in any term
+        level = max(3, min(1000, self.longest[1])) if threshold is None else threshold
+        # The check evaluates PyMC's own graphs, in which w[z] for a table of topics is N x V numbers.
+        check = check and _largest(whole) <= _MOST_NUMBERS
+        try:
+            fact = build(view, [view.natural], threshold=level, initial_point=here, check=check)
+        except FactorisationError:
+            if subsampled:
+                raise
+            fact = whole
+        self.backend = current_backend()
+        self.graph, self.values = fact.graph, fact.graph.values
+        # Names of the local terms, then of the others; rows of each local term.
+        self.names = [t.name for t in fact.locals] + [name for name, _ in fact.globals]
+        self.sizes = [t.size for t in fact.locals]
+        natural = self.values[view.natural.name]
+        self._size = int(np.prod(prior.family.array_shape))
+        flat = pt.vector(view.natural.name, shape=(self._size,))
+        graphs = without_logs_of_exponentials([t.rows for t in fact.locals] + [g for _, g in fact.globals])
+        graphs = rebuild([pt.as_tensor(g) for g in graphs], {natural: flat.reshape(natural.type.shape)})
+        self.given, graphs = extract_given(graphs, [flat, *(t.index for t in fact.locals)], fact.threshold)
+        slopes = [self._derivative(name, g, flat) for name, g in zip(self.names, graphs, strict=True)]
+        placeholders = [leaf.placeholder for leaf in fact.leaves]
+        data = dict(zip(placeholders, fact.leaf_values, strict=True))
+        args = self._take_arguments(slopes, data, [view.natural.name])
+        self._local = [
+            self._compiled([flat, t.index, *args], g) for t, g in zip(fact.locals, slopes, strict=False)
+        ]
+        rest = slopes[len(self.sizes) :]
+        self._rest = self._compiled([flat, *args], pt.stack(rest)) if rest else None
+
+    def _compiled(self, inputs: list[Variable], output: Variable) -> Any:
+        return self.backend.entry(self.backend.function(inputs, [output]))
+
+    @staticmethod
+    def _derivative(name: str, graph: Variable, natural: Variable) -> Variable:
+        try:
+            result = grad(stable(graph).sum(), natural, disconnected_inputs="ignore")
+        except NO_GRADIENT as error:
+            raise ValueError(
+                f"The term {name!r} cannot be differentiated, which this step needs: {error}. Use another "
+                "step method for the variable, such as pm.Slice."
+            ) from None
+        return pt.as_tensor(result).astype("float64").flatten()
+
+    @property
+    def n_local(self) -> int:
+        """Number of local terms N."""
+        return sum(self.sizes)
+
+    def rows(self, term: int, natural: Array, index: Index, args: tuple[Any, ...]) -> Array:
+        """Sum over some rows of a local term; flat."""
+        return self._local[term](natural, index, *args)[0]
+
+    def short(self, natural: Array, args: tuple[Any, ...]) -> Array:
+        """Derivatives of the terms that are not local, a row for each term."""
+        return np.zeros((0, self._size)) if self._rest is None else self._rest(natural, *args)[0]
+
+    def terms(self, natural: Array, args: tuple[Any, ...]) -> Array:
+        """Derivatives of each term in full, in the order of `names`; (terms, size)."""
+        result = np.zeros((len(self.names), self._size))
+        for k, size in enumerate(self.sizes):
+            for start in range(0, size, CHUNK):
+                result[k] += self.rows(k, natural, np.arange(start, min(start + CHUNK, size)), args)
+        result[len(self.sizes) :] = self.short(natural, args)
+        return result
+
+
+def _largest(factorisation: Factorisation) -> int:
+    """Size of the largest intermediate result of any term."""
+    shapes = [getattr(v.type, "shape", ()) for v in ancestors(factorisation.graph.terms.values())]
+    return max((math.prod(shape) for shape in shapes if None not in shape), default=0)
+
+
+# Sufficient statistics: of all the data, or of some rows ----------------------------------------------------
+
+
+class Place(NamedTuple):
+    """A point at which derivatives of the likelihood are taken."""
+
+    references: tuple[Array, ...]  # Natural values of the variable
+    args: tuple[Any, ...]  # Other variables and data, as `LikelihoodGradient` takes them
+
+
+class Groups(NamedTuple):
+    """Statistics of parts of a minibatch."""
+
+    totals: Totals  # Of each group, unscaled; its first axis has one entry for each group
+    sizes: npt.NDArray[np.int64]  # Rows of each group
+    n_rows: int  # N, rows of the local term
+
+
+@dataclass(eq=False)
+class Conjugacy:
+    """The likelihood of one variable: its form, and sufficient statistics, or derivatives.
+
+    It has size N, but for its pickles, which leave the derivatives out.
+    """
+
+    prior: GammaPrior
+    gradient: LikelihoodGradient
+    batch_sizes: list[int] | None  # Rows of each local term in a minibatch; None: all are read
+    form: LikelihoodForm
+    references: tuple[Array, ...]  # Natural values at which G is taken; none if frozen
+    nonlinear: tuple[str, ...] = ()  # Names of terms that are of no conjugate form
+    totals: Totals | None = None  # Over all data, if they depend on no other variable
+    shift: float = 0.0  # M of a frozen drift
+    _short: Totals | None = field(default=None, init=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "gradient": None, "_short": None}
+
+    def place(self, log_theta: Array, point: Mapping[str, Any]) -> Place:
+        """Where derivatives are taken when the processes are at `log_theta`.
+
+        Rates: near the present theta, which may be far from where the step was built, little is lost.
+        """
+        references = self.references
+        if self.form == "frozen" or (self.form == "rate" and self.totals is None):
+            natural = self.prior.family.natural(log_theta)
+            references = (natural,) if self.form == "frozen" else self.prior.family.reference_pair(natural)
+        return Place(references, self.gradient.args(point))
+
+    def full(self, place: Place) -> Totals:
+        """Statistics of all the data."""
+        if self.totals is not None:
+            return self.totals
+        derivatives = [self.gradient.terms(r, place.args).sum(axis=0) for r in place.references]
+        return self._statistics(derivatives, place)
+
+    def short(self, place: Place) -> Totals:
+        """Statistics of the terms that are not subsampled."""
+        if self._short is not None:
+            return self._short
+        derivatives = [self.gradient.short(r, place.args).sum(axis=0) for r in place.references]
+        found = self._statistics(derivatives, place)
+        if self.totals is not None:
+            self._short = found
+        return found
+
+    def groups(self, term: int, place: Place, index: Any, sizes: Any) -> Groups:
+        """Statistics of consecutive groups, of these sizes, of the rows `index` of a local term."""
+        ends = np.cumsum(sizes)
+        sums = [
+            np.array(
+                [
+                    self.gradient.rows(term, r, index[end - size : end], place.args)
+                    for size, end in zip(sizes, ends, strict=True)
+                ]
+            )
+            for r in place.references
+        ]
+        return Groups(self._statistics(sums, place), sizes, self.gradient.sizes[term])
+
+    def _statistics(self, derivatives: Sequence[Array], place: Place) -> Totals:
+        return self.prior.family.statistics(self.form, derivatives, place.references)
+
+
+# The form, found by numbers ---------------------------------------------------------------------------------
+
+
 def analyse(
     model: pm.Model,
     prior: GammaPrior,
     gradient: LikelihoodGradient,
+    batch_sizes: list[int] | None,
     point: Mapping[str, Any],
-    rng: np.random.Generator,
-) -> Structure:
+) -> Conjugacy:
     """Find the form of the likelihood in one variable, whose prior is compared with PyMC's.
 
     `ValueError` names the term whose derivative is not a number at `point`.
     """
     require_prior(model, prior, point)
-    family = prior.family
+    family, rng = prior.family, np.random.default_rng(_SEED)
     here = gradient.args(point)
     others = [here, *_elsewhere(model, gradient, point, rng)]
     start = family.natural(family.log_gammas(point[prior.value_name]))
@@ -51,17 +344,17 @@ def analyse(
     wrong: list[str] = []
     with np.errstate(all="ignore"):
         for form in family.forms:
-            references = form.first_references(family, start, total, prior.parameters(point))
-            wrong, flat = differing_terms(family, form, gradient, others, references, rng)
+            references = family.references(form, start, total, prior.parameters(point))
+            wrong, flat = differing_terms(prior, form, gradient, others, references, rng)
             # Terms without any derivative at all points prove nothing: they are of no form.
             wrong = wrong or flat
             if wrong:
                 continue
-            totals = None
+            found = Conjugacy(prior, gradient, batch_sizes, form, references)
             # That statistics do not change from one point to another would prove nothing.
             if not gradient.other_names:
-                totals = form.statistics(family, [total(r) for r in references], references)
-            return Structure(form, references, (), totals, 0.0)
+                found.totals = found.full(Place(references, here))
+            return found
         derivatives = gradient.terms(start, here)
     for name, derivative in zip(gradient.names, derivatives, strict=True):
         if not np.all(np.isfinite(derivative)):
@@ -71,7 +364,8 @@ def analyse(
             )
     n_terms = gradient.n_local + len(gradient.names) - len(gradient.sizes)
     shift = family.default_shift(derivatives, n_terms)
-    return Structure(FROZEN, (), tuple(dict.fromkeys(wrong)), None, shift)
+    nonlinear = tuple(dict.fromkeys(wrong))
+    return Conjugacy(prior, gradient, batch_sizes, "frozen", (), nonlinear, shift=shift)
 
 
 @np.errstate(all="ignore")
@@ -116,28 +410,27 @@ def require_prior(model: pm.Model, prior: GammaPrior, point: Mapping[str, Any]) 
 
 @np.errstate(all="ignore")
 def differing_terms(
-    family: GammaFamily,
-    form: ConjugateForm,
+    prior: GammaPrior,
+    form: LikelihoodForm,
     gradient: LikelihoodGradient,
     others: Sequence[tuple[Any, ...]],
     references: tuple[Array, ...],
     rng: np.random.Generator,
 ) -> tuple[list[str], list[str]]:
     """Terms whose derivatives differ from the form's at random points, and those without any."""
-    wrong: list[str] = []
+    family, wrong = prior.family, list[str]()
     seen = np.zeros(len(gradient.names), dtype=bool)
     for k, args in enumerate(others):
         at = [gradient.terms(r, args) for r in references]
         if k > 0 and not np.all(np.isfinite(at)):
             continue  # out of the support, perhaps
         seen |= np.any(at, axis=(0, 2))
-        found = form.statistics(family, at, references)
+        found = family.statistics(form, at, references)
         scale = np.abs(found.s) + np.abs(found.t) * family.weights(references[0])
         scale = scale.max(axis=(-1, -2), initial=0.0)[..., None, None] + 1e-300
         for _ in range(_N_POINTS):
             natural = family.random_natural(references[0], rng)
-            tables = family.table(gradient.terms(natural, args))
-            residuals = form.residuals(family, found, tables, family.weights(natural))
+            residuals = family.residuals(form, found, gradient.terms(natural, args), natural)
             right = np.abs(residuals) <= _TOLERANCE * scale
             wrong += [n for n, ok in zip(gradient.names, right.all(axis=(1, 2)), strict=True) if not ok]
         if wrong:

@@ -1,15 +1,18 @@
 """`find_field`: the hierarchy of a model as rows and priors."""
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable, equal_computations
 
+from pymc_austerity import work
 from pymc_austerity.bounds.expressions.evaluate import evaluate
-from pymc_austerity.model.factorisation import Factorisation, LocalTerm
-from pymc_austerity.model.factorise import taken_apart
+from pymc_austerity.exceptions import FactorisationError
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm, pass_operations, some_rows
+from pymc_austerity.model.factorise import build, taken_apart
 from pymc_austerity.model.field.check import require_same
 from pymc_austerity.model.field.priors import GivenUp, NoField, Priors
 from pymc_austerity.model.field.rows import Form, FormsOfRows
@@ -52,6 +55,18 @@ class Likelihood:
         size = sum(np.abs(eta) for eta in etas) + np.abs(rows)
         return np.broadcast_to(rows, positions.shape), np.broadcast_to(size, positions.shape)
 
+    def looked_up(self, tables: tuple[Table, ...], fewest: int) -> list[Table]:
+        """Tables of `fewest` elements or more of which a row has at most half, as far as some rows tell."""
+        positions = np.unique(np.linspace(0, self.term.size - 1, _LOOKED_AT).astype(np.int64))
+        forms, found = self(positions), []
+        for table in tables:
+            own = [(form, form.terms[table.input][0]) for form in forms if table.input in form.terms]
+            used = [np.broadcast_to(c, (*form.shape, c.shape[-1])) for form, c in own]
+            most = max((int(np.count_nonzero(c, axis=-1).max(initial=0)) for c in used), default=0)
+            if table.size >= fewest and 0 < 2 * most <= table.size:
+                found.append(table)
+        return found
+
     @property
     def _variables(self) -> list[Variable]:
         return list(dict.fromkeys(scalar.variable for scalar in self.graph.scalars))
@@ -72,6 +87,28 @@ class Field:
     # that nothing else depends on, a likelihood of few rows. Whoever moves effects adds them.
     others: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        rows = _listed([f"{one.term.name!r} ({one.term.size:,})" for one in self.likelihoods])
+        n = len(self.tables)
+        widths = [max(len(f(table)) for table in self.tables) for f in (_name, _size)]
+        lines = [f"Field: rows of {rows} are linear in {n} vector{'s' if n > 1 else ''}"]
+        for table in self.tables:
+            lines.append(f"  {_name(table):<{widths[0]}}  {_size(table):>{widths[1]}}  {table.said}")
+        return "\n".join([*lines, *([f"  also in {_listed(map(repr, self.others))}"] if self.others else [])])
+
+
+def _name(table: Table) -> str:
+    return table.variable.replace("'", "")
+
+
+def _size(table: Table) -> str:
+    return f"{table.size:,}"
+
+
+def _listed(words: Iterable[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
+
 
 def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
     """The field of a model.
@@ -81,15 +118,26 @@ def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
     NoField
         With the operation and the variable that have no rule.
     """
+    factorisation = _whole(model, factorisation)
     priors, field = in_tables(model, factorisation)
     tables, names = field.tables, [one.term.name for one in field.likelihoods]
-    _require_one_factor(priors, tables)
+    _require_one_factor(priors, field)
     _require_few_numbers(priors, tables)
-    if all(table.innovation is None for table in tables):
-        raise NoField("the likelihood is linear in no variable whose prior has a rule")
     field = replace(field, others=_others(priors, tables, names))
+    work.spend(_COMPARISONS * pass_operations(field.rows), _SEARCH)
     require_same(factorisation, field)
     return field
+
+
+def _whole(model: pm.Model, factorisation: Factorisation) -> Factorisation:
+    """The factorisation by all variables, if one has only the terms of some of them."""
+    graph = factorisation.graph
+    if set(graph.terms).issuperset(graph.variables.values()):
+        return factorisation
+    try:
+        return build(model, None, threshold=factorisation.threshold, initial_point=graph.point, check=False)
+    except FactorisationError as error:
+        raise NoField(str(error)) from None
 
 
 def in_tables(
@@ -112,7 +160,7 @@ def in_tables(
     given_up: frozenset[str] = frozenset()
     while True:
         priors = Priors(model, factorisation, given_up)
-        visitor = Visitor(priors, max(graph.likelihood.values()), innovations)
+        visitor = Visitor(priors, innovations)
         try:
             terms = {name: visitor.rewritten(priors.terms[name]) for name in names}
             tables = tuple(visitor.tables)
@@ -120,6 +168,8 @@ def in_tables(
             break
         except GivenUp as one:
             given_up |= {str(one)}
+    if all(table.innovation is None for table in tables):
+        raise NoField(_no_table(priors, [priors.terms[name] for name in names]))
     inputs = list(graph.values.values())
     point = [np.asarray(v) for v in graph.point.values()]
     at = function_of([*inputs, *graph.data], [t.graph for t in tables])(*point, *graph.data_values())
@@ -133,24 +183,44 @@ def in_tables(
     )
     threshold = max(3, min(factorisation.threshold, *(graph.likelihood[name] for name in names)))
     rows, _ = taken_apart(own, None, threshold, False)
+    work.spend(_PASSES * pass_operations(rows), _SEARCH)
     if rows.globals:
         raise NoField(f"the rows of {rows.global_terms[0]!r} cannot be had one by one")
-    likelihoods = tuple(_likelihood(rows, term) for term in rows.locals)
+    likelihoods = tuple(_likelihood(rows, term, tables) for term in rows.locals)
     return priors, Field(tables, rows, likelihoods, ())
 
 
-def _likelihood(rows: Factorisation, term: LocalTerm) -> Likelihood:
+def _no_table(priors: Priors, terms: list[Variable]) -> str:
+    """Why rows are linear in nothing that has a rule, in words."""
+    effects, others = priors.effects_in(terms), priors.numbers_in(terms)
+    if effects:
+        how = f": {priors.named(effects)} enter in products with others that have none"
+    else:
+        said = [f"{priors.named([value])} has the prior {priors.kind(value)}" for value in others[:_NAMED]]
+        how = f": {_listed(said)}{', and so on' if len(others) > _NAMED else ''}" if said else ""
+    return f"the likelihood is linear in no variable whose prior has a rule{how}"
+
+
+def _likelihood(rows: Factorisation, term: LocalTerm, tables: tuple[Table, ...]) -> Likelihood:
     try:
         graph = scalar_graph(rows, term)
     except Obstacle as obstacle:
-        raise NoField(str(obstacle)) from None
+        said = str(obstacle).replace("whose derivatives have no known bounds", "which has no rule")
+        for table in tables:  # in the words of the model
+            said = said.replace(repr(table.input.name), table.variable)
+        raise NoField(said) from None
     prepared = replace(term, rows=graph.rows)
     variables = list(dict.fromkeys(scalar.variable for scalar in graph.scalars))
     return Likelihood(prepared, graph, FormsOfRows(rows, prepared, variables))
 
 
-# Rows of a likelihood that is taken apart, and elements of a variable without a rule.
-_FEWEST_ROWS, _MOST_NUMBERS = 3, 200
+# Rows of a likelihood that is taken apart, and that are looked at first; elements of what has no rule.
+_FEWEST_ROWS, _LOOKED_AT, _MOST_NUMBERS = 3, 200, 200
+# Variables that are named where none has a rule.
+_NAMED = 3
+# Passes over rows of a search: columns of data, indices, predictors; and of a comparison, at three points.
+_PASSES, _COMPARISONS = 3, 3
+_SEARCH = "The search for the hierarchy"
 
 
 def _others(priors: Priors, tables: tuple[Table, ...], names: list[str]) -> tuple[str, ...]:
@@ -163,17 +233,32 @@ def _others(priors: Priors, tables: tuple[Table, ...], names: list[str]) -> tupl
     )
 
 
-def _require_one_factor(priors: Priors, tables: tuple[Table, ...]) -> None:
-    """A variable that is multiplied by unknown numbers enters with these alone."""
-    for table, other in itertools.combinations(tables, 2):
+def _require_one_factor(priors: Priors, field: Field) -> None:
+    """A variable that is multiplied by unknown numbers enters with these alone, as far as rows use it."""
+    for table, other in itertools.combinations(field.tables, 2):
         if table.innovation is None or table.innovation is not other.innovation:
             continue
         one, two = ([v for v in _moving(each) if priors.moves(v)] for each in (table, other))
-        if len(one) != len(two) or not equal_computations(one, two):
+        if len(one) == len(two) and equal_computations(one, two):
+            continue
+        by_element = all(step.kind == "scale" for each in (table, other) for step in each.steps)
+        if not by_element or (_used(field, table) & _used(field, other)).any():
             raise NoField(
-                f"{table.innovation.name!r} enters times unknown numbers, and in another way, too, which is "
-                "bilinear: it is a latent covariate or a factor"
+                f"{table.variable} enters times unknown numbers, and in another way, too, as a latent "
+                "covariate or a factor does: that is bilinear"
             )
+
+
+def _used(field: Field, table: Table) -> np.ndarray:
+    """Which elements of a table are in rows."""
+    used = np.zeros(table.size, dtype=bool)
+    for one in field.likelihoods:
+        work.spend(one.term.size, _SEARCH)
+        for positions in some_rows(one.term.size):
+            for form in one(positions):
+                c, p = form.terms.get(table.input, (np.zeros(0), np.zeros(0, np.int64)))
+                used[np.broadcast_to(p, np.broadcast_shapes(c.shape, p.shape))[c != 0.0]] = True
+    return used
 
 
 def _moving(table: Table) -> list[Variable]:
@@ -194,7 +279,9 @@ def _require_few_numbers(priors: Priors, tables: tuple[Table, ...]) -> None:
         for value in priors.numbers_in(graphs):
             size = int(np.prod(value.type.shape))
             if size > longest:
-                raise NoField(f"the prior of {value.name!r} has no rule, and it has {size:,} elements")
+                raise NoField(
+                    f"the prior of {priors.named([value])} has no rule, and it has {size:,} elements"
+                )
 
 
 def _require_numbers(priors: Priors, tables: tuple[Table, ...]) -> None:

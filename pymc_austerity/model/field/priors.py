@@ -34,6 +34,7 @@ from pytensor.tensor.random.basic import (
     NormalRV,
 )
 from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from scipy import sparse
 
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation
@@ -95,6 +96,9 @@ class Innovation:
     # functions of value variables.
     precision: tuple[tuple[Variable, Any], ...] = ()
     is_matched: bool = False  # Whether z is normal only nearly: what is left over is the excess of the prior
+    # Of w, in PyMC's words: the variable and its distribution. `Priors.rule` says them.
+    variable: str = ""
+    kind: str = ""
 
     @property
     def name(self) -> str:
@@ -197,10 +201,8 @@ def _areas(drawn: Drawn) -> Innovation:
 
 
 def _conditional(drawn: Drawn) -> Innovation:
-    """CAR: the precision t (D - a W) of w - m."""
+    """CAR: the precision t (D - a W) of w - m, of several series that of each."""
     location, weights, alpha, tau, _ = drawn.parameters
-    if drawn.value.type.ndim > 1:
-        raise NoField(f"{drawn.value.name!r} are several fields of areas, which have no rule")
     node = weights.owner
     while node is not None and len(node.inputs) == 1:
         weights, node = node.inputs[0], node.inputs[0].owner
@@ -209,6 +211,8 @@ def _conditional(drawn: Drawn) -> Innovation:
     data = weights.data
     w = sparse.csr_array(data if sparse.issparse(data) else np.asarray(data, dtype=np.float64))
     degrees = sparse.csr_array(sparse.diags_array(np.asarray(w.sum(axis=0)).ravel()))
+    series = sparse.eye_array(int(np.prod(drawn.value.type.shape[:-1])))
+    degrees, w = (sparse.csr_array(sparse.kron(series, one)) for one in (degrees, w))
     t, a = tau.flatten()[0], alpha.flatten()[0]
     return Innovation(drawn.value, location, (), precision=((t, degrees), (-t * a, w)))
 
@@ -217,8 +221,10 @@ def _autoregression(drawn: Drawn) -> Innovation:
     """``w_t = sum_k rho_k w_(t - k) + s z_t``, whose first elements are normal with scales of their own."""
     rhos, scale, first = drawn.node.inputs[:3]
     value, op = drawn.value, drawn.op
-    if op.constant_term or not isinstance(getattr(first.owner, "op", None), NormalRV):
-        raise NoField(f"the autoregression {value.name!r} has a constant term, or a start that is not normal")
+    if op.constant_term:
+        raise NoField(f"the autoregression {value.name!r} has a constant term, which has no rule")
+    if not isinstance(getattr(first.owner, "op", None), NormalRV):
+        raise NoField(f"the autoregression {value.name!r} has a start that is not of pm.Normal")
     rho, own, mean, sd = drawn.typed([rhos, scale, *first.owner.op.dist_params(first.owner)])
     if not _is_zero(mean):
         raise NoField(f"the autoregression {value.name!r} has a start that is not at zero")
@@ -230,20 +236,25 @@ def _autoregression(drawn: Drawn) -> Innovation:
 def _walk(drawn: Drawn) -> Innovation:
     """``w = cumsum(m + s z)``, where the first element of m and s is that of the initial distribution."""
     value, (first, steps, *_) = drawn.value, drawn.node.inputs
-    if value.type.ndim > 1:
-        raise NoField(f"{value.name!r} are random walks of several series, which have no rule")
     if not all(isinstance(getattr(one.owner, "op", None), NormalRV) for one in (first, steps)):
-        raise NoField(f"the random walk {value.name!r} has steps or a start that are not normal")
-    n = value.type.shape[-1]
-    start, first_scale = drawn.typed(first.owner.op.dist_params(first.owner))
-    drift, scale = drawn.typed(steps.owner.op.dist_params(steps.owner))
-    if any(size != 1 for size in drift.type.shape[-1:]):
-        raise NoField(f"the random walk {value.name!r} has a drift that changes")
-    is_zero = _is_zero(start) and _is_zero(drift)
+        raise NoField(f"the random walk {value.name!r} has steps or a start that are not of pm.Normal")
+    n, last = value.type.shape[-1], value.type.ndim - 1
+    own = drawn.typed([p for one in (first, steps) for p in one.owner.op.dist_params(one.owner)])
+    start, first_scale, drift, scale = (_by_series(one, last) for one in own)
+    if any(one.type.ndim and one.type.shape[-1] != 1 for one in (drift, scale)):
+        raise NoField(f"the random walk {value.name!r} has steps whose distribution changes")
+    is_zero = all(map(_is_zero, own[::2]))
     location = None if is_zero else start + drift * np.arange(n)
     scales = [_broadcast(first_scale, value, 1), _broadcast(scale, value, n - 1)]
     step = Step("scale", pt.concatenate(scales, axis=-1))
-    return Innovation(value, location, (step, Step("sum")))
+    return Innovation(value, location, (step, Step("sum", axis=last)))
+
+
+def _by_series(graph: Variable, n: int) -> Variable:
+    """A parameter of the steps of a random walk, (steps, *series) with n axes of series, with steps last."""
+    if graph.type.ndim > n:
+        return pt.moveaxis(graph, 0, -1)
+    return graph[..., None] if graph.type.ndim else graph
 
 
 def _is_zero(graph: Variable) -> bool:
@@ -253,7 +264,7 @@ def _is_zero(graph: Variable) -> bool:
 
 
 def _broadcast(graph: Variable, value: Variable, k: int) -> Variable:
-    """A parameter of k steps of a random walk, which may be one number for all."""
+    """A parameter of k elements of a series, which may be one number for all."""
     shape = (*value.type.shape[:-1], k)
     if graph.type.ndim == value.type.ndim - 1 and value.type.ndim > 1:
         graph = graph[..., None]
@@ -269,6 +280,39 @@ def _without_fills(graphs: Iterable[Variable]) -> list[Variable]:
             value, shape = memo.get(node.inputs[1], node.inputs[1]), node.outputs[0].type.shape
             if None not in shape:
                 memo[node.outputs[0]] = value if value.type.shape == shape else value + pt.zeros(shape)
+    return rebuild(graphs, memo)
+
+
+def _without_writing(
+    graphs: list[Variable],
+    values: Iterable[Variable],
+    lengths: frozenset[int],
+    evaluate: Callable[[Variable], np.ndarray],
+) -> list[Variable]:
+    """Graphs in which ``x[i] = y`` is a look-up in x and y, one after the other.
+
+    ``x[i] += y`` is x and the same of zeros. The index is data; what is as long as rows stays as it is.
+    """
+    memo: dict[Variable, Variable] = {}
+    moving = depends_on(graphs, values)
+    for node in toposort(graphs):
+        out = node.outputs[0]
+        if not isinstance(node.op, IncSubtensor | AdvancedIncSubtensor) or not moving[out]:
+            continue
+        x, y, *index = node.inputs
+        shapes = x.type.shape, y.type.shape
+        if None in (*shapes[0], *shapes[1]) or any(moving.get(v, False) for v in index):
+            continue
+        if not lengths.isdisjoint(shapes[0]):
+            continue
+        n, k = (int(np.prod(shape)) for shape in shapes)
+        numbers = pt.arange(n).reshape(shapes[0]), (n + pt.arange(k)).reshape(shapes[1])
+        places = evaluate(type(node.op)(node.op.idx_list, set_instead_of_inc=True)(*numbers, *index))
+        x, y = memo.get(x, x), memo.get(y, y)
+        is_set = node.op.set_instead_of_inc
+        joined = pt.concatenate([x.flatten() if is_set else pt.zeros(n), y.flatten()])
+        found = joined[places.ravel()].reshape(shapes[0])
+        memo[out] = found if is_set else x + found
     return rebuild(graphs, memo)
 
 
@@ -332,9 +376,11 @@ class Priors:
             if var in self._ruled and isinstance(self._rvs[name].owner.op, ZeroSumNormalRV)
         ]
         graph = self.factorisation.graph
-        every = merged(
-            [*_without_fills(graph.terms.values()), *narrowed(self._typed([rv for _, rv in sums]))]
-        )
+        # Numbers of rows: what has so many is data that differ by row.
+        self.lengths = frozenset(graph.likelihood.values()) - {0, 1}
+        terms = _without_fills(graph.terms.values())
+        terms = _without_writing(terms, self.values, self.lengths, graph.evaluate)
+        every = merged([*terms, *narrowed(self._typed([rv for _, rv in sums]))])
         self.terms = dict(zip(graph.terms, every, strict=False))
         # Functions of one variable that are tables, with what was done to it.
         self.images: dict[Variable, tuple[Variable, tuple[Step, ...]]] = {}
@@ -365,14 +411,26 @@ class Priors:
         own = set(ancestors(list(graphs)))
         return [var for var in self.values if var in own and var not in self._ruled]
 
+    def kind(self, value: Variable) -> str:
+        """The distribution of a variable, as PyMC calls it."""
+        rv = self._rvs[self.values[value]]
+        op = rv.owner.op
+        labelled = getattr(op, "core_op", None)
+        name = type(op if labelled is None else labelled).__name__.removesuffix("RV")
+        if labelled is not None:
+            return f"{name} of pymc.dims"
+        transform = self.model.rvs_to_transforms.get(rv)
+        own = type(transform) is not _TRANSFORMS.get(type(op), type(None))
+        return f"{name}, transformed by {type(transform).__name__}" if own and type(op) in RULES else name
+
     def moves(self, var: Variable) -> bool:
         """Does a value depend on any variable?"""
         return not set(self.values).isdisjoint(ancestors([var]))
 
     def named(self, variables: Iterable[Variable]) -> str:
         """The variables of the model that these depend on, in words."""
-        own = set(ancestors(list(variables)))
-        return " and ".join(repr(name) for var, name in self.values.items() if var in own)
+        own, names = set(ancestors(list(variables))), self.factorisation.graph.variables
+        return " and ".join(repr(names[name]) for var, name in self.values.items() if var in own)
 
     def rule(self, value: Variable) -> Innovation | None:
         """The prior of a variable; None if it has no rule."""
@@ -383,7 +441,12 @@ class Priors:
             op = rv.owner.op
             parameters = self._typed(op.dist_params(rv.owner)) if isinstance(op, RandomVariable) else []
             found = RULES[type(op)](Drawn(value, op, parameters, rv.owner, self._typed))
-            self._found[value] = replace(found, location=self._known(found.location, value))
+            self._found[value] = replace(
+                found,
+                location=self._known(found.location, value),
+                variable=str(rv.name),
+                kind=self.kind(value),
+            )
         return self._found[value]
 
     def _known(self, location: Variable | None, value: Variable) -> Variable | None:

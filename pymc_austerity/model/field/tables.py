@@ -20,6 +20,7 @@ that a step moves is left among the coefficients.
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NoReturn
 
 import numpy as np
 import pytensor.scalar as ps
@@ -63,7 +64,34 @@ class Table:
     innovation: Innovation | None
     steps: tuple[Step, ...] = ()
 
+    @property
+    def variable(self) -> str:
+        """The variable of the model whose innovation it is made of, or those that its numbers are made of."""
+        return self.name if self.innovation is None else repr(self.innovation.variable)
 
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return int(np.prod(self.input.type.shape))
+
+    @property
+    def said(self) -> str:
+        """The prior of a table in words."""
+        if self.innovation is None:
+            return "without a rule of a prior"
+        steps = dict.fromkeys(_IN_WORDS[step.kind] for step in self.steps if step.kind in _IN_WORDS)
+        ending = self.innovation.name.removeprefix(self.innovation.variable)
+        return ", ".join([self.innovation.kind + _SCALES.get(ending, ""), *steps])
+
+
+_SCALES = {"_log__": " on a log scale", "_logodds__": " on a logit scale"}
+_IN_WORDS = {
+    "scale": "scaled",
+    "left": "times a matrix",
+    "right": "times a matrix",
+    "sum": "summed up",
+    "autoregression": "carried on",
+}
 # Operations that only move numbers to other places, by their first input.
 _PLACING = (
     DimShuffle, Reshape, JoinDims, SplitDims, SpecifyShape, TensorFromScalar, ScalarFromTensor, Alloc,
@@ -83,15 +111,12 @@ class Visitor:
     ----------
     priors : Priors
         Rules for the variables of the model.
-    n_rows : int
-        Rows of the likelihood.
     innovations : bool
         Whether a variable is its location and a table of what it differs from that, or a table itself.
     tables : list of Table
     """
 
     priors: Priors
-    n_rows: int
     innovations: bool = True
     tables: list[Table] = field(default_factory=list)
     _kinds: dict[Variable, Kind] = field(default_factory=dict)
@@ -134,7 +159,7 @@ class Visitor:
         if isinstance(op, _PLACING):
             if own[0] is Kind.DATA:
                 return Kind.OTHER
-            if isinstance(op, AdvancedSubtensor) and any(not _is_small(v) for v in data):
+            if isinstance(op, AdvancedSubtensor) and any(self._is_by_row(v) for v in data):
                 return Kind.LINEAR
             return own[0]
         if isinstance(op, Join | MakeVector):
@@ -154,8 +179,7 @@ class Visitor:
         node = var.owner
         if self._kinds[var] is not Kind.OTHER or any(self._kinds[v] is Kind.OTHER for v in node.inputs):
             return
-        sizes = getattr(var.type, "shape", ())
-        if None in sizes or max(sizes, default=1) >= self.n_rows:
+        if None in getattr(var.type, "shape", ()) or self._is_by_row(var):
             return
         own = self.priors.effects_in([var])
         if own and sum(int(np.prod(v.type.shape)) for v in own) <= _FEW:
@@ -163,9 +187,11 @@ class Visitor:
 
     def _is_short(self, var: Variable) -> bool:
         """Is a value short, or data that do not differ by row?"""
-        if self._kinds[var] is Kind.DATA:
-            return max(getattr(var.type, "shape", ()), default=1) < self.n_rows
-        return self._kinds[var] is Kind.SHORT
+        return not self._is_by_row(var) if self._kinds[var] is Kind.DATA else self._kinds[var] is Kind.SHORT
+
+    def _is_by_row(self, var: Variable) -> bool:
+        """Are data as long as a likelihood?"""
+        return not self.priors.lengths.isdisjoint(getattr(var.type, "shape", ()))
 
     def _kind_of_elemwise(self, node: Apply, own: list[Kind]) -> Kind:
         scalar = node.op.scalar_op
@@ -187,13 +213,18 @@ class Visitor:
                 return Kind.LINEAR if self._is_homogeneous(linear[0]) else Kind.OTHER
             if len(moving) == 2 and self._lookup_of_both(*moving) is not None:
                 return Kind.LINEAR
+            if Kind.LINEAR not in own and not any(map(self._is_by_row, wide)):
+                return self._kind_of_short(node)
             if self._is_bilinear(moving):
-                names = " and ".join(self.priors.named([v]) for v in moving)
-                raise NoField(
-                    f"a product of {names}, which is bilinear: each "
-                    "is an unknown vector, as in a factor model or with a latent covariate"
-                )
+                self._refuse_product(moving)
         return Kind.OTHER
+
+    def _refuse_product(self, moving: list[Variable]) -> NoReturn:
+        names = " and ".join(self.priors.named([v]) for v in moving)
+        raise NoField(
+            f"a product of {names}, which is bilinear: each "
+            "is an unknown vector, as in a factor model or with a latent covariate"
+        )
 
     def _is_bilinear(self, moving: list[Variable]) -> bool:
         wide = [v for v in moving if not _is_number(v) and self._kinds[v] in (Kind.LINEAR, Kind.SHORT)]
@@ -322,7 +353,9 @@ class Visitor:
         op = core_of(node.op)
         if isinstance(op, Elemwise):
             return self._short_elemwise(node, carried, steps)
-        if isinstance(op, Dot) and len(carried) == 1:
+        if isinstance(op, Dot) and len(carried) == 2:
+            self._refuse_product(node.inputs)
+        if isinstance(op, Dot):
             left = carried[0] is node.inputs[1]
             other = node.inputs[0 if left else 1]
             if self.kind(other) is Kind.DATA and not steps:
@@ -340,7 +373,40 @@ class Visitor:
                 return _applied(node, memo)
             if isinstance(op, DimShuffle):
                 return self.apart(carried[0], (Step("placed", var), *steps))
+            if all(step.kind == "scale" for step in steps):
+                scale = applied(pt.ones(var.type.shape), steps)
+                if isinstance(op, Join | MakeVector):
+                    return self._joined(node, scale)
+                if isinstance(op, _PLACING):
+                    return self._placed(node, scale)
         raise NoField(f"{self.priors.named(carried)} through {op}, for which there is no rule of a prior")
+
+    def _joined(self, node: Apply, scale: Variable) -> Variable:
+        """What is joined, each part with its own part of a scale."""
+        axis, start, memo = getattr(node.op, "axis", 0), 0, {}
+        for v in node.inputs:
+            k = v.type.shape[axis] if v.type.ndim else 1
+            own = scale[(slice(None),) * axis + (slice(start, start + k) if v.type.ndim else start,)]
+            start += k
+            own = Step("scale", own)
+            if not _is_zero(v):
+                memo[v] = self._number(v, (own,)) if self.kind(v) is Kind.DATA else self.apart(v, (own,))
+        return _applied(node, memo)
+
+    def _placed(self, node: Apply, scale: Variable) -> Variable:
+        """What is at other places times a scale, which is put where the input has what it multiplies."""
+        source = node.inputs[0]
+        n = int(np.prod(source.type.shape))
+        numbers = _applied(node, {source: pt.arange(n, dtype=source.type.dtype).reshape(source.type.shape)})
+        places = np.ravel(self.priors.factorisation.graph.evaluate(numbers)).astype(np.int64)
+        if len(np.unique(places)) < len(places):
+            raise NoField(
+                f"elements of {self.priors.named([source])} are looked up, and each has several scales"
+            )
+        back = np.full(n, len(places))
+        back[places] = np.arange(len(places))
+        own = pt.concatenate([scale.flatten(), [1.0]])[back].reshape(source.type.shape)
+        return _applied(node, {source: self.apart(source, (Step("scale", own),))})
 
     def _short_elemwise(self, node: Apply, carried: list[Variable], steps: tuple[Step, ...]) -> Variable:
         scalar, inputs = node.op.scalar_op, node.inputs
@@ -369,9 +435,10 @@ class Visitor:
         new = self._table(innovation.name, innovation.graph, innovation, steps)
         if innovation.location is None:
             return new
+        name = repr(innovation.variable)
         if innovation.location.type.shape != value.type.shape and not all(map(_is_number_step, steps)):
             raise NoField(
-                f"the location of {value.name!r} is the same for several of its elements, of which sums or "
+                f"the location of {name} is the same for several of its elements, of which sums or "
                 "products with unknown numbers are taken"
             )
         if self.kind(innovation.location) is Kind.DATA:
@@ -386,9 +453,9 @@ class Visitor:
             return new + self.times(innovation.location, number)
         kind = self.kind(innovation.location)
         raise NoField(
-            f"the location of {value.name!r} is not a linear function of variables with a normal prior"
+            f"the location of {name} is not a linear function of variables with a normal prior"
             if kind is Kind.OTHER
-            else f"{value.name!r}, whose location differs by element, is multiplied by several numbers"
+            else f"{name}, whose location differs by element, is multiplied by several numbers"
         )
 
     def _number(self, var: Variable, steps: tuple[Step, ...]) -> Variable:

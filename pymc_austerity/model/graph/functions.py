@@ -58,47 +58,28 @@ def function_of(
     mode: Any = INTERPRETED,
     *,
     stabilised: bool = False,
+    data_inside: bool = False,
     **options: Any,
 ) -> Any:
     """``pytensor.function(inputs, outputs, mode=mode, **options)``, in which not all inputs need be used.
 
     By default nothing is compiled; mode None is PyTensor's own default. With `stabilised`, the outputs are
-    rewritten by `rewrite.stable` first.
+    rewritten by `rewrite.stable` first. With `data_inside` data are a part of what is kept.
     """
     listed = [outputs] if isinstance(outputs, Variable) else list(outputs)
-    ends = graph_inputs(listed, blockers=inputs)
+    ends = [] if data_inside else graph_inputs(listed, blockers=inputs)
     data = [one for one in ends if isinstance(one, TensorConstant) and one.data.size > _SHORT]
-    if not data:
-        return kept_function(inputs, outputs, mode, stabilised=stabilised, **options)
     own = {(id(one.data), one.type): one for one in data}  # those of one array are one input
-    placeholders = {key: one.type(name=f"data{k}") for k, (key, one) in enumerate(own.items())}
-    listed = clone_replace(listed, {one: placeholders[id(one.data), one.type] for one in data})
-    function = kept_function(
-        [*placeholders.values(), *inputs],
-        listed[0] if isinstance(outputs, Variable) else listed,
-        mode,
-        stabilised=stabilised,
-        **options,
-    )
-    return partial(function, *(one.data for one in own.values()))
-
-
-def kept_function(
-    inputs: Sequence[Variable],
-    outputs: Sequence[Variable] | Variable,
-    mode: Any,
-    *,
-    stabilised: bool = False,
-    **options: Any,
-) -> Any:
-    """PyTensor function of some graphs, kept as by `function_of`; data are a part of it."""
-    listed = [outputs] if isinstance(outputs, Variable) else list(outputs)
+    if own:
+        placeholders = {key: one.type(name=f"data{k}") for k, (key, one) in enumerate(own.items())}
+        listed = clone_replace(listed, {one: placeholders[id(one.data), one.type] for one in data})
+        inputs = [*placeholders.values(), *inputs]
     structure = structure_of(inputs, listed)
     made = []
 
     def make() -> Any:
-        own = listed if structure is None else with_own_constants(inputs, listed)
-        rewritten: Any = [stable(one) for one in own] if stabilised else own
+        parts = listed if structure is None else with_own_constants(inputs, listed)
+        rewritten: Any = [stable(one) for one in parts] if stabilised else parts
         if isinstance(outputs, Variable):
             (rewritten,) = rewritten
         function = pytensor.function(list(inputs), rewritten, mode=mode, on_unused_input="ignore", **options)
@@ -110,7 +91,8 @@ def kept_function(
     else:
         key = (structure, isinstance(outputs, Variable), stabilised, get_mode(mode), *sorted(options.items()))
         maker = _makers.get(key, make)
-    return made[0] if made else maker.create()
+    function = made[0] if made else maker.create()
+    return partial(function, *(one.data for one in own.values())) if own else function
 
 
 def structure_of(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Hashable | None:

@@ -23,6 +23,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 from scipy.sparse import issparse
 
+from pymc_austerity.data.row_store import Rows
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rewrite import ShapeMeasure, depends_on, merged, narrowed, rebuild
 from pymc_austerity.model.graph.rows_on_disk import rows_of, with_rows
@@ -52,9 +53,10 @@ class LogDensityGraph:
     likelihood: dict[str, int]  # How many rows each other term has: observed variables and potentials
 
     @property
-    def on_disk(self) -> list[Variable]:
-        """Variables of `data` whose rows are on disk."""
-        return [typed for typed, shared in self.data.items() if rows_of(shared) is not None]
+    def on_disk(self) -> dict[Variable, Rows]:
+        """Variables of `data` whose rows are on disk, with these."""
+        found = {typed: rows_of(shared) for typed, shared in self.data.items()}
+        return {typed: rows for typed, rows in found.items() if rows is not None}
 
     def data_values(self) -> list[np.ndarray]:
         """Return the current values of the shared data, not copied."""

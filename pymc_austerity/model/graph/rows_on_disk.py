@@ -20,7 +20,7 @@ from pytensor.link.numba.dispatch import numba_funcify
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_austerity.data.rows import Rows
+from pymc_austerity.data.row_store import Rows
 from pymc_austerity.exceptions import RowsOnDiskError
 
 

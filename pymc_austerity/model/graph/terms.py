@@ -62,10 +62,6 @@ class Piece:
         """Length of each of `axes`."""
         return [self.graph.type.shape[a] for a in self.axes]
 
-    def is_long_in_cells(self, threshold: int) -> bool:
-        """Are there many local terms, though none of the axes is long?"""
-        return self.is_local and max(self.lengths) < threshold
-
     @property
     def size(self) -> int:
         """Number of local terms."""

@@ -1,7 +1,7 @@
 """Rules of `lift` for arithmetic, reductions, linear algebra, joining, reshaping: of rows, and of cells."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytensor.tensor as pt
@@ -37,19 +37,26 @@ from pymc_austerity.model.lift.lifter import (
     rule,
 )
 
+type Take = Callable[[Variable], Variable]
+
 _FEW_COLUMNS = 64
+
+
+def _of_inputs(lifter: Lifter, var: Variable, axes: Sequence[int], take: Take, place: int) -> Variable:
+    """Rows or cells of an element-wise operation, from those that `take` makes of its inputs."""
+    checked = checked_rows(var)
+    if checked is not None:
+        valid, value = checked
+        if lifter.depends(valid) and any(valid.type.shape[a] != 1 for a in axes):
+            lifter.add_condition(take(valid), place)
+            return take(value)
+    taken = var.owner.op.make_node(*map(take, var.owner.inputs))
+    return taken.outputs[var.owner.outputs.index(var)]
 
 
 @rule.register(Elemwise)
 def _rows_of_elemwise(op: Elemwise, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
-    checked = checked_rows(var)
-    if checked is not None:
-        valid, value = checked
-        if lifter.depends(valid) and valid.type.shape[axis] != 1:
-            lifter.add_condition(lifter.take(valid, axis, index), axis)
-            return lifter.take(value, axis, index)
-    rows = op.make_node(*[lifter.take(i, axis, index) for i in var.owner.inputs])
-    return rows.outputs[var.owner.outputs.index(var)]
+    return _of_inputs(lifter, var, [axis], lambda x: lifter.take(x, axis, index), axis)
 
 
 @rule.register(DimShuffle)
@@ -69,11 +76,15 @@ def _rows_of_check(op: CheckAndRaise, lifter: Lifter, var: Variable, axis: int, 
 
 @rule.register(CAReduce)
 @rule.register(Argmax)
-def _rows_of_reduction(op: CAReduce, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
+@rule.register(ExtractDiag)
+def _rows_of_reduction(op: Op, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
     """Reductions over other axes: find the input axis that became output axis `axis`."""
     x = var.owner.inputs[0]
-    reduced = range(x.type.ndim) if op.axis is None else op.axis
-    kept = [a for a in range(x.type.ndim) if a not in reduced]
+    is_diagonal = isinstance(op, ExtractDiag)
+    gone = (op.axis1, op.axis2) if is_diagonal else range(x.type.ndim) if op.axis is None else op.axis
+    kept = [a for a in range(x.type.ndim) if a not in gone]
+    if axis >= len(kept):
+        refuse(var, "a diagonal along the rows")
     return op(lifter.take(x, kept[axis], index))
 
 
@@ -98,15 +109,6 @@ def _rows_of_bins(op: SearchsortedOp, lifter: Lifter, var: Variable, axis: int, 
     """Each value is looked up by itself, among all the edges."""
     edges, values, *order = var.owner.inputs
     return op(edges, lifter.take(values, axis, index), *order)
-
-
-@rule.register(ExtractDiag)
-def _rows_of_diagonal(op: ExtractDiag, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
-    x = var.owner.inputs[0]
-    batch = [a for a in range(x.type.ndim) if a not in (op.axis1, op.axis2)]
-    if axis >= len(batch):
-        refuse(var, "a diagonal along the rows")
-    return op(lifter.take(x, batch[axis], index))
 
 
 @rule.register(IfElse)
@@ -226,14 +228,7 @@ def _rows_of_graph(op: OpFromGraph, lifter: Lifter, var: Variable, axis: int, in
 
 @point_rule.register(Elemwise)
 def _cells_of_elemwise(op: Elemwise, lifter: Lifter, var: Variable, axes: Axes, indices: Indices) -> Variable:
-    checked = checked_rows(var)
-    if checked is not None:
-        valid, value = checked
-        if lifter.depends(valid) and any(valid.type.shape[a] != 1 for a in axes):
-            lifter.add_condition(lifter.take_points(valid, axes, indices), 0)
-            return lifter.take_points(value, axes, indices)
-    cells = op.make_node(*[lifter.take_points(i, axes, indices) for i in var.owner.inputs])
-    return cells.outputs[var.owner.outputs.index(var)]
+    return _of_inputs(lifter, var, axes, lambda x: lifter.take_points(x, axes, indices), 0)
 
 
 @point_rule.register(DimShuffle)

@@ -343,11 +343,23 @@ def _selected(lifter: Lifter, var: Variable) -> Variable | None:
     x = var.owner.inputs[0]
     long_axes = [a for a, k in enumerate(x.type.shape) if k >= lifter.threshold]
     if isinstance(var.owner.op, Split):
-        return _split_off(lifter, var) if long_axes == [var.owner.op.axis] else None
+        axis, k = var.owner.op.axis, var.owner.outputs.index(var)
+        if long_axes != [axis]:
+            return None
+        try:
+            sizes = lifter.data_value(var.owner.inputs[-1])
+        except NotData:
+            return None
+        start = int(np.sum(sizes[:k]))
+        return lifter.take_selection(x, axis, pt.arange(start, start + int(sizes[k])))
     entries = _entries_of(lifter, var)
     fancy = [a for a, e in enumerate(entries) if not isinstance(e, slice)]
     if fancy and all(entries[a].type.ndim == 1 for a in fancy) and set(long_axes) <= set(fancy):
-        return _selected_cells(lifter, x, entries, fancy)
+        vectors = pt.broadcast_arrays(*(positive(entries[a], x.type.shape[a]) for a in fancy))
+        with lifter.selection():
+            cells = lifter.take_points(x, fancy, vectors)
+        rest = [e for a, e in enumerate(entries) if a not in fancy]
+        return pt.moveaxis(cells[(_EVERYTHING, *rest)], 0, _output_layout(entries).index(("index", 0)))
     if len(long_axes) != 1:
         return None
     (axis,) = long_axes
@@ -364,23 +376,3 @@ def _selected(lifter: Lifter, var: Variable) -> Variable | None:
     else:
         return None
     return lifter.take_selection(x, axis, index)[tuple(entries)]
-
-
-def _split_off(lifter: Lifter, var: Variable) -> Variable | None:
-    node = var.owner
-    k = node.outputs.index(var)
-    try:
-        sizes = lifter.data_value(node.inputs[-1])
-    except NotData:
-        return None
-    start = int(np.sum(sizes[:k]))
-    return lifter.take_selection(node.inputs[0], node.op.axis, pt.arange(start, start + int(sizes[k])))
-
-
-def _selected_cells(lifter: Lifter, x: Variable, entries: list[Entry], fancy: list[int]) -> Variable:
-    """``x[entries]`` with an index vector on each of the axes `fancy`, and slices on the others."""
-    vectors = pt.broadcast_arrays(*(positive(entries[a], x.type.shape[a]) for a in fancy))
-    with lifter.selection():
-        cells = lifter.take_points(x, fancy, vectors)
-    rest = [e for a, e in enumerate(entries) if a not in fancy]
-    return pt.moveaxis(cells[(_EVERYTHING, *rest)], 0, _output_layout(entries).index(("index", 0)))

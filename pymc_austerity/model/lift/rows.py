@@ -76,52 +76,44 @@ def check_cost(
     """Refuse rows that cost O(N) each although every operation in them has a rule.
 
     They are functions of `index`. Without one, refuse a term of few numbers that takes a long vector of
-    parameters to compute.
+    parameters to compute. A graph must touch a long axis only by selecting from a leaf. What does not depend
+    on the block or the index is computed once for each draw, and may be long. This is what turns operations
+    that mix rows in ways no rule knows of into an error.
     """
     n_rows = min(_ROWS, threshold - 1)
     short = {} if index is None else {index: pt.vector("index", dtype="int64", shape=(n_rows,))}
     measure = ShapeMeasure({**example, **dict.fromkeys(short.values(), np.arange(n_rows))}, parameters)
     with named(name, size):
         (graph,) = rebuild([graph], dict(short), measure)
-        _check_cost(graph, [*block, *short.values()], threshold)
+        moving = [*block, *short.values()]
+        nodes, moves = list(toposort([graph])), depends_on([graph], moving)
+        shapes = {n.inputs[0]: n.outputs[0].type.shape for n in nodes if isinstance(n.op, SpecifyShape)}
+        used = {i for node in nodes for i in node.inputs} | {graph}
 
+        def length(var: Variable) -> int:
+            """The longest axis, if it is long, else 0."""
+            shape = shapes.get(var, getattr(var.type, "shape", ()))
+            sizes = [threshold if k is None else k for k in shape]  # an unknown size is not waved through
+            return max((k for k in sizes if k >= threshold), default=0)
 
-def _check_cost(output: Variable, moving: Sequence[Variable], threshold: int) -> None:
-    """Raise `Coupled` if a graph touches a long axis other than by selecting from a leaf.
-
-    The graph must have static shapes, with the index replaced by one of a short static length. What does not
-    depend on `moving` (the block and the index) is computed once for each draw, and may be long.
-    This is what turns operations that mix rows in ways no rule knows of into an error.
-    """
-    nodes = list(toposort([output]))
-    moves = depends_on([output], moving)
-    shapes = {n.inputs[0]: n.outputs[0].type.shape for n in nodes if isinstance(n.op, SpecifyShape)}
-    used = {i for node in nodes for i in node.inputs} | {output}
-
-    def length(var: Variable) -> int:
-        """The longest axis, if it is long, else 0."""
-        shape = shapes.get(var, getattr(var.type, "shape", ()))
-        sizes = [threshold if k is None else k for k in shape]  # an unknown size is not waved through
-        return max((k for k in sizes if k >= threshold), default=0)
-
-    found = None
-    for node in nodes:
-        if isinstance(node.op, Shape | Shape_i) or not moves[node.outputs[0]]:
-            continue
-        looked_up = [i for i in node.inputs[: _n_looked_up(node)] if i.owner is None or not moves[i]]
-        taken = max((length(i) for i in node.inputs if i not in looked_up), default=0)
-        made = max(length(o) for o in node.outputs if o in used)
-        if taken or (made and found is None):
-            found = node.outputs[0], max(taken, made)
-        if taken and not made:  # this is where rows are mixed
-            break
-    if found is not None:
-        var, k = found
-        refuse(
-            var,
-            f"it couples them: it takes a vector of {k:,} numbers in full (if these are not observations, a "
-            f"threshold above {k:,} allows that)",
-        )
+        found = None
+        for node in nodes:
+            if isinstance(node.op, Shape | Shape_i) or not moves[node.outputs[0]]:
+                continue
+            looked_up = [i for i in node.inputs[: _n_looked_up(node)] if i.owner is None or not moves[i]]
+            taken = max((length(i) for i in node.inputs if i not in looked_up), default=0)
+            made = max(length(o) for o in node.outputs if o in used)
+            if taken or (made and found is None):
+                found = node.outputs[0], max(taken, made)
+            if taken and not made:  # this is where rows are mixed
+                break
+        if found is not None:
+            var, k = found
+            refuse(
+                var,
+                f"it couples them: it takes a vector of {k:,} numbers in full (if these are not "
+                f"observations, a threshold above {k:,} allows that)",
+            )
 
 
 def _n_looked_up(node: Apply) -> int:

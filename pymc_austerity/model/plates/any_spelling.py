@@ -4,6 +4,8 @@ Plates know one spelling: sums of ``table[index] * column`` and of ``X @ coeffic
 another one is written so from the rows of the model's field, which is found on any spelling.
 """
 
+import math
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 
@@ -11,20 +13,25 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.math import Dot
+from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.type import TensorType
 
+from pymc_austerity import work
 from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_rows
-from pymc_austerity.model.field.find import Field, Likelihood, in_tables
+from pymc_austerity.model.checks import IMPUTED
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm, pass_operations, some_rows
+from pymc_austerity.model.field.find import Field, Likelihood, find_field, in_tables
 from pymc_austerity.model.field.priors import NoField, applied
 from pymc_austerity.model.field.rows import Form
 from pymc_austerity.model.field.tables import Table
 from pymc_austerity.model.graph.leaves import Leaf
-from pymc_austerity.model.graph.rewrite import INTERPRETED, rebuild
+from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
 from pymc_austerity.model.plates.crossed import CrossedModel, Plates, crossed_model
 from pymc_austerity.model.plates.effects_prior import EffectsPrior
-from pymc_austerity.model.plates.gathers import LargeFactor, NoPlate
+from pymc_austerity.model.plates.gathers import LargeFactor, NoPlate, OtherSpelling
 from pymc_austerity.model.plates.inner_effects import InnerEffects
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
 from pymc_austerity.model.self_check import jittered
@@ -34,8 +41,13 @@ from pymc_austerity.target import Array, Index
 # Rows that are compared, and by how much they may differ, relative to the largest of them.
 # PyTensor may write one of the two in a form that loses more to rounding.
 _COMPARED, _TOLERANCE = 10_000, 1e-6
-# Rows that are looked at first.
-_LOOKED_AT = 200
+# Passes over rows: their linear forms, what is written of these, and a comparison.
+_PASSES = 3
+# What is a plate.
+_PLATES = (
+    "independent effects of groups, an intercept and at most three slopes of one factor or of nested ones, "
+    "or one effect of each of two that are crossed, in one predictor of a likelihood"
+)
 
 
 def find_plates(model: pm.Model, fact: Factorisation, fewest: int) -> Plates | None:
@@ -64,6 +76,62 @@ def find_plates(model: pm.Model, fact: Factorisation, fewest: int) -> Plates | N
     if reason is not None:
         raise reason
     return None
+
+
+def why_none(model: pm.Model, fact: Factorisation, fewest: int, reason: NoPlate | None) -> NoPlate | None:
+    """Why effects of `fewest` groups or more are no plate: what their field is; None if there are no such.
+
+    `reason` is that of `find_plates`, if it has one.
+    """
+    if reason is None and not _may_look_up(fact, fewest):
+        return None
+    try:
+        field = find_field(model, fact)
+    except NoField as error:
+        return NoPlate(str(error)) if _may_look_up(fact, fewest) else reason
+    except SelfCheckError as error:
+        return NoPlate(str(error))
+    found = {one: tables for one in field.likelihoods if (tables := one.looked_up(field.tables, fewest))}
+    if not found:
+        return reason
+    said = "; ".join(
+        f"predictors of {one.term.name!r} are linear in {' and '.join(map(_said, tables))}"
+        for one, tables in found.items()
+    )
+    own = _why_other(found) if reason is None or isinstance(reason, OtherSpelling) else str(reason)
+    return NoPlate(f"{said}, and today's steps move only plates: {own}")
+
+
+def _said(table: Table) -> str:
+    """A table, its size and its prior in words."""
+    what = table.variable if table.innovation else f"a function of {table.variable}"
+    missing = ", missing values" if table.variable.endswith(f"{IMPUTED}'") else ""
+    return f"{what} ({table.size:,}, {table.said}{missing})"
+
+
+def _why_other(likelihoods: Iterable[Likelihood]) -> str:
+    """What is no plate's in rows that look groups up, or else what a plate is."""
+    for one in likelihoods:
+        n = sum(None in scalar.variable.type.shape for scalar in one.graph.scalars)
+        if not _has_vectors(one):
+            return f"the predictors of {one.term.name!r} are a matrix, and a plate's are a vector"
+        if n > 1:
+            return f"{n} predictors of the likelihood differ by row, and one of a plate's does"
+    return _PLATES
+
+
+def _may_look_up(fact: Factorisation, fewest: int) -> bool:
+    """May rows of the likelihood look up or multiply a vector of `fewest` elements or more?"""
+    graph = fact.graph
+    terms = [graph.terms[name] for name in graph.likelihood]
+    moving = depends_on(terms, graph.values.values())
+    return any(
+        moving.get(var, False) and math.prod(var.type.shape) >= fewest
+        for node in toposort(terms)
+        if isinstance(core_of(node.op), AdvancedSubtensor | Dot)
+        or isinstance(node.inputs[0].type, SparseTensorType)
+        for var in node.inputs
+    )
 
 
 def _as_written(model: pm.Model, fact: Factorisation, fewest: int) -> Plates | None:
@@ -132,6 +200,7 @@ def respelled(model: pm.Model, fact: Factorisation, fewest: int) -> Factorisatio
     _, field = in_tables(model, fact, innovations=False)
     for likelihood in field.likelihoods:
         _require_lookups(field, likelihood, fewest)
+    work.spend(_PASSES * pass_operations(field.rows), "The search for groups")
     columns = _Columns(list(fact.leaves) + list(field.rows.leaves), fact.leaf_values + field.rows.leaf_values)
     forms = [one(np.arange(one.term.size)) for one in field.likelihoods]
     vectors = _vectors(field, [form for several in forms for form in several])
@@ -154,18 +223,16 @@ def respelled(model: pm.Model, fact: Factorisation, fewest: int) -> Factorisatio
 
 def _require_lookups(field: Field, one: Likelihood, fewest: int) -> None:
     """Look at some rows before all are taken apart: predictors are vectors, and have few of many effects."""
-    for scalar in one.graph.scalars:
-        by_row = None in scalar.variable.type.shape
-        if by_row and (scalar.variable.type.ndim > 1 or scalar.element[0] is not None):
-            raise NoField(f"the predictors of {one.term.name!r} are no vectors")
-    positions = np.unique(np.linspace(0, one.term.size - 1, _LOOKED_AT).astype(np.int64))
-    sizes = {table.input: int(np.prod(table.input.type.shape)) for table in field.tables}
-    for form in one(positions):
-        for table, (c, _) in form.terms.items():
-            n_used = np.count_nonzero(np.broadcast_to(c, (*form.shape, c.shape[-1])), axis=-1).max()
-            if sizes[table] >= fewest and 2 * n_used <= sizes[table]:
-                return
-    raise NoField(f"rows of {one.term.name!r} look nothing up of {fewest} elements or more")
+    if not _has_vectors(one):
+        raise NoField(f"the predictors of {one.term.name!r} are no vectors")
+    if not one.looked_up(field.tables, fewest):
+        raise NoField(f"rows of {one.term.name!r} look nothing up of {fewest} elements or more")
+
+
+def _has_vectors(one: Likelihood) -> bool:
+    """Are predictors that differ by row vectors?"""
+    own = [scalar for scalar in one.graph.scalars if None in scalar.variable.type.shape]
+    return all(scalar.variable.type.ndim == 1 and scalar.element[0] is None for scalar in own)
 
 
 def _require_same_rows(fact: Factorisation, found: Factorisation, name: str) -> None:

@@ -24,6 +24,10 @@ class NoPlate(Exception):  # noqa: N818 - it is caught, and said
     """Why effects of groups are no plate, in the words of the model."""
 
 
+class OtherSpelling(NoPlate):
+    """Rows are not spelled as those of a plate, which says nothing about what they are."""
+
+
 class LargeFactor(NoPlate):
     """There is a second factor of many levels: the two may be crossed (`crossed`)."""
 
@@ -148,7 +152,7 @@ def scaled(fact: Factorisation, gather: Gather) -> ScaledGather:
     (looked_up,) = own[0].clone_with_new_inputs([new, own[0].inputs[1]]).outputs
     (rows,) = rebuild([rows], {out: pt.mul(looked_up, *data) if data else looked_up})
     if effects in set(ancestors([rows])):
-        raise NoPlate(f"{gather.name!r} enters the term {gather.term.name!r} with more than one factor")
+        raise OtherSpelling(f"{gather.name!r} enters the term {gather.term.name!r} with more than one factor")
     term = replace(gather.term, rows=rows)
     graph = replace(fact.graph, values={**fact.graph.values, gather.name: new})
     return ScaledGather(replace(fact, graph=graph), term, scale)
@@ -178,7 +182,7 @@ def _product(
         wide = [var for var in others if None in var.type.shape]
         if any(moving.get(var, False) for var in wide):
             if node.inputs.count(one) == 1 and any(moving.get(v, False) for v in others):
-                raise NoPlate("effects that are multiplied by a column of data and by other variables")
+                raise OtherSpelling("effects that are multiplied by a column of data and by other variables")
             break
         narrow = [var for var in others if var not in wide]
         divides = isinstance(node.op.scalar_op, ps.TrueDiv)

@@ -28,7 +28,7 @@ from pymc_austerity.model.plates.effects_prior import (
     require_affine,
     typed,
 )
-from pymc_austerity.model.plates.gathers import Gather, NoPlate, ScaledGather
+from pymc_austerity.model.plates.gathers import Gather, NoPlate, OtherSpelling, ScaledGather
 from pymc_austerity.model.plates.inner_effects import InnerEffects
 from pymc_austerity.model.plates.slopes import MOST_EFFECTS, GroupEffects
 from pymc_austerity.model.self_check import jittered
@@ -206,7 +206,7 @@ def _as_vectors(fact: Factorisation, term: LocalTerm, value: Variable, table: Va
     (rows,) = rebuild([term.rows], memo)
     used = set(ancestors([rows]))
     if value in used or not used.issuperset(vectors):
-        raise NoPlate(
+        raise OtherSpelling(
             f"rows of the term {term.name!r} do not contain {name!r} as one effect of their group, and "
             "others times data: write u[index, 0] + u[index, 1] * x, where u is the matrix of effects"
         )

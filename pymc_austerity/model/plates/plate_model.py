@@ -31,6 +31,7 @@ from pymc_austerity.model.plates.gathers import (
     Gather,
     LargeFactor,
     NoPlate,
+    OtherSpelling,
     ScaledGather,
     is_looked_up,
     largest_gather,
@@ -425,7 +426,7 @@ def plate_model(
     expressions = of_phi.expressions if log_precision is None else [constant(1.0)]
     expression = _by_phi(cases.expression, (which, rows.factor), dict(zip(scalars, expressions, strict=True)))
     if 1 + len(of_phi.numbers) > MOST_PREDICTORS:
-        raise NoPlate(_too_many(1 + len(of_phi.numbers), 1))
+        raise _too_many(1 + len(of_phi.numbers), 1)
     if of_phi.numbers and len(names) > 1:
         raise NoPlate(
             f"the likelihood {gather.term.name!r} has a free dispersion or the like, which a plate with "
@@ -520,17 +521,17 @@ def _predictors(graph: ScalarGraph, cases: CasePredictors) -> list[int]:
         if any(None in graph.scalars[s].variable.type.shape for s in leaves(value, "predictor"))
     ]
     if len(wide) != 1 or len(cases.values) > MOST_PREDICTORS:
-        raise NoPlate(_too_many(len(cases.values), len(wide)))
+        raise _too_many(len(cases.values), len(wide))
     return wide + [k for k in range(len(cases.values)) if k not in wide]
 
 
-def _too_many(n: int, n_wide: int) -> str:
+def _too_many(n: int, n_wide: int) -> NoPlate:
     if n_wide != 1:
-        return (
+        return OtherSpelling(
             f"{n_wide} predictors of the likelihood differ by row, and one of a plate's does; others, as "
             "dispersions, are to be the same for all rows"
         )
-    return (
+    return NoPlate(
         f"the likelihood depends on {n - 1} numbers beside a linear predictor (dispersions, or coefficients "
         f"that enter it through a curve), and a plate's at most on {MOST_PREDICTORS - 1}"
     )

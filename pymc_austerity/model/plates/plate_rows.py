@@ -9,7 +9,7 @@ from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import Expression, constant
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.plates.dispersions import selected
-from pymc_austerity.model.plates.gathers import NoPlate
+from pymc_austerity.model.plates.gathers import NoPlate, OtherSpelling
 from pymc_austerity.model.structure.affine_expressions import AffineParts, leaves
 from pymc_austerity.model.structure.data_of_rows import DataOfRows
 from pymc_austerity.model.structure.direct_rows import DirectRows, direct_parts
@@ -133,8 +133,8 @@ class PlateRows:
         """A part of the predictor with places among the dense coordinates."""
         return part if part.places is None else part._replace(places=np.searchsorted(self.dense, part.places))
 
-    def _slopes_differ(self) -> NoPlate:
-        return NoPlate(
+    def _slopes_differ(self) -> OtherSpelling:
+        return OtherSpelling(
             f"effects enter the term {self._name!r} with a coefficient for each row (random slopes) in a way "
             "that is no product with data alone: write a[index] + b[index] * x"
         )
@@ -145,7 +145,7 @@ class PlateRows:
         """The summands of a scalar of the graph: with the effects, and which, and without."""
         parts = direct_parts(fact, selected(graph, k))
         if parts is None:
-            raise NoPlate(
+            raise OtherSpelling(
                 f"the predictor of the term {self._name!r} is not written as a sum of coefficients, alone or "
                 "times data, and of effects that are looked up"
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ import pandas as pd
 import xarray as xr
 from xarray import DataTree
 
-from pymc_austerity.diagnostics.scalars import scalars
+from pymc_austerity.diagnostics.result import scalars
 from pymc_austerity.plots import (
     plot_agreement,
     plot_batch_mean_qq,
@@ -24,11 +23,10 @@ from pymc_austerity.plots import (
     plot_data_usage,
     plot_risk,
 )
-from pymc_austerity.plots.style import colours, looks, optional, shown, tidy
-from pymc_austerity.report.judgement import Judgement, Verdict
+from pymc_austerity.plots.style import colours, looks, optional, short_log_axis, shown, tidy
 from pymc_austerity.report.probe import Probed
 from pymc_austerity.report.render import words
-from pymc_austerity.report.results import Results
+from pymc_austerity.report.results import Judgement, Results, Verdict
 from pymc_austerity.report.run import Run
 
 logger = logging.getLogger(__name__)
@@ -43,88 +41,23 @@ _MOST = 2_600_000
 
 
 def as_html(comparison: Results) -> str:
-    """Render the page; every text from outside is escaped."""
+    """Render the page; every text from outside is escaped.
+
+    Figures are drawn where the template asks for them: what comes late is left out of a page that is full.
+    """
     jinja2 = optional("jinja2")
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     source = resources.files(__package__).joinpath("template.html").read_text(encoding="utf-8")
-    album = Album(comparison)
-    standard = comparison.standard
-    # What matters most is drawn first: figures are left out where the page would become too large.
-    overview, costs = album.overview(), album.costs()
-    steps = [_step(album, k, *result) for k, result in enumerate(comparison.results)]
-    remarks = [*comparison.notes, *(f"The reference: {note}" for note in standard.notes)]
-    remarks += [f"The reference warned: {message}" for message in standard.messages]
     text: str = environment.from_string(source).render(
-        title=words.headline(comparison),
-        lede=" ".join(words.configuration_lines(comparison)[:-1]),
-        verdicts=get_args(Verdict),
-        reference_error=standard.error,
-        steps=steps,
-        agreement=_table(
-            words.agreement_table(comparison),
-            "The most significant differences from the reference, with their Monte Carlo errors; the largest "
-            "Kolmogorov-Smirnov distance; and whether batch means are normal.",
-        ),
-        cost=_table(words.cost_table(comparison), words.cost_note(comparison)),
-        overview=overview,
-        costs=costs,
-        too_wide=words.too_wide(comparison),
-        reliability=words.reliability(comparison),
-        configuration=words.configuration_lines(comparison),
-        remarks=remarks,
+        comparison=comparison, words=words, album=Album(comparison), verdicts=get_args(Verdict)
     )
     return text
 
 
-def _step(album: Album, k: int, run: Run, judgement: Judgement, probe: Probed) -> dict[str, Any]:
-    """The section of one step."""
-    configuration = [run.step]
-    configuration += [
-        json.dumps(each, indent=1, ensure_ascii=False, default=str) for each in run.configuration
-    ]
-    normality = None
-    if run.idata is not None:
-        normality = {
-            "verdict": probe.verdict,
-            "reason": probe.reason,
-            "figures": album.normality(run, probe),
-            "note": words.NORMALITY_NOTE if probe.log_ratios is not None else "",
-        }
-    return {
-        "id": f"step-{k + 1}",
-        "name": run.name,
-        "verdict": judgement.verdict,
-        "reason": judgement.reason,
-        "messages": run.messages,
-        "notes": run.notes,
-        "worst": _table(words.worst_table(judgement), "The scalars that differ most from the reference."),
-        "posterior": album.posterior(run, judgement),
-        "data": album.data(run),
-        "decisions": _table(
-            words.decisions_table(run),
-            "Decisions: how close they were, and what that means for their errors.",
-        ),
-        "normality": normality,
-        "safety": words.safety_of(judgement),
-        "configuration": "\n".join(configuration),
-    }
-
-
-def _table(table: pd.DataFrame | None, caption: str) -> dict[str, Any] | None:
-    if table is None or table.empty:
-        return None
-    rows = [(str(n), [str(c) for c in row]) for n, row in zip(table.index, table.to_numpy(), strict=True)]
-    return {"caption": caption, "columns": list(table.columns), "rows": rows}
-
-
 # An image: PNG in base64, empty if there is none; pixels on the page; what it shows, in words.
 Figure = dict[str, Any]
-
-
-def _figure(alt: str, caption: str, data: str = "", width: int = 0, height: int = 0) -> Figure:
-    return {"data": data, "width": width, "height": height, "alt": alt, "caption": caption}
 
 
 class Album:
@@ -235,7 +168,7 @@ class Album:
     def _draw(self, function: Callable[[], Any], alt: str, caption: str) -> Figure:
         """Draw a figure, whatever it is made with; say so if it cannot be drawn."""
         if self._size > _MOST:
-            return _figure(alt, f"Left out to keep the page small: {caption}")
+            return {"data": "", "caption": f"Left out to keep the page small: {caption}"}
         before = set(self._pyplot.get_fignums())
         buffer = io.BytesIO()
         try:
@@ -250,7 +183,8 @@ class Album:
         # A plot that fails must not take the tables, of hours of sampling, with it. The page says so.
         except Exception as error:
             logger.warning("A figure could not be drawn", exc_info=True)
-            return _figure(alt, f"This figure could not be drawn ({type(error).__name__}: {error}).")
+            told = f"This figure could not be drawn ({type(error).__name__}: {error})."
+            return {"data": "", "caption": told}
         finally:
             for number in set(self._pyplot.get_fignums()) - before:
                 self._pyplot.close(number)
@@ -258,7 +192,7 @@ class Album:
         width, height = (int.from_bytes(png[k : k + 4], "big") for k in (16, 20))
         data = base64.b64encode(png).decode("ascii")
         self._size += len(data)
-        return _figure(alt, caption, data, width, height)
+        return {"data": data, "width": width, "height": height, "alt": alt, "caption": caption}
 
 
 def _legend_outside(axes: Any) -> Any:
@@ -287,10 +221,7 @@ def most_different(tables: Sequence[pd.DataFrame]) -> list[str]:
 
 
 def plot_forest(tables: Mapping[str, pd.DataFrame], names: Sequence[str], tolerance: float) -> Any:
-    """Shifts and sd ratios of some scalars, from `Judgement.table` of each step, as a matplotlib Figure.
-
-    Error bars are two standard errors to either side; the tolerance is half the width of the grey band.
-    """
+    """Shifts and sd ratios of some scalars, from `Judgement.table` of each step, as a matplotlib Figure."""
     height = 1.3 + 0.12 * len(names) * max(len(tables), 2) + 0.2 * np.ceil(len(tables) / 3)
     figure, axes = optional("matplotlib.pyplot").subplots(
         1, 2, figsize=(8.5, height), sharey=True, layout="constrained"
@@ -320,12 +251,8 @@ def plot_forest(tables: Mapping[str, pd.DataFrame], names: Sequence[str], tolera
     axes[0].locator_params(axis="x", nbins=6)
     low, high = axes[1].get_xlim()
     if low > 0.0 and high >= 2.5 * max(low, 1e-12):  # ratios differ much
-        ticker = optional("matplotlib.ticker")
         axes[1].set_xscale("log")
-        locator = ticker.LogLocator(base=10, subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0), numticks=8)
-        axes[1].xaxis.set_major_locator(locator)
-        axes[1].xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:g}"))
-        axes[1].xaxis.set_minor_locator(ticker.NullLocator())
+        short_log_axis(axes[1].xaxis)
     axes[1].tick_params(axis="y", length=0)
     axes[0].set_yticks(rows, [shown(name) for name in names])
     axes[0].set_ylim(-0.6, len(names) - 0.4)

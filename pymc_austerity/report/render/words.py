@@ -1,17 +1,21 @@
 """A comparison in words: as Markdown, as a piece of HTML for notebooks, and what a page shares with them."""
 
+import json
 import re
 from collections.abc import Iterable
 from html import escape
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pymc
+from xarray import DataTree
 
 from pymc_austerity._version import __version__
 from pymc_austerity.diagnostics import decision_summary
-from pymc_austerity.diagnostics.samplers import NotRecordedError
+from pymc_austerity.diagnostics.result import NotRecordedError
 from pymc_austerity.plots.style import percent
-from pymc_austerity.report.judgement import (
+from pymc_austerity.report.results import (
     ABSENT,
     FEWEST_EFFECTIVE,
     LARGEST_RHAT,
@@ -19,20 +23,21 @@ from pymc_austerity.report.judgement import (
     SAFE_RATIO,
     SAFE_SHIFT,
     Judgement,
+    Results,
     number,
     with_error,
 )
-from pymc_austerity.report.results import Results
 from pymc_austerity.report.run import Run
 
 _WORST = 10
 # Beside effective draws of a distribution that is too wide.
 WIDE = "\N{DAGGER}"
-COST_NOTE = (
-    "Draws after tuning; tuning in seconds. For NUTS terms are gradients of terms. ESS and R-hat are those "
-    "of the worst scalar."
+_NOTE = (
+    "The most significant differences from the reference, with their Monte Carlo errors, and the largest "
+    "Kolmogorov-Smirnov distance. Draws after tuning; tuning in seconds. For NUTS terms are gradients of "
+    "terms. ESS and R-hat are those of the worst scalar."
 )
-SWEEP_NOTE = (
+_SWEEPS = (
     " Before x: moves of a sweep over groups, one of what they share and one of their effects (also of outer "
     "groups, and of a crossed factor). Each may read all N rows."
 )
@@ -53,49 +58,37 @@ _WIDTH, _LONGEST = 80, 44
 
 def as_markdown(comparison: Results) -> str:
     """Verdicts, tables and remarks."""
+    results, standard = comparison.results, comparison.standard
     parts = [f"# {headline(comparison)}"]
-    if comparison.standard.error:
-        parts.append(f"**The reference failed**: {_inline(comparison.standard.error)}")
-    verdicts = [
-        f"{_bold(run.name)} {_inline(verdict_of(judgement))}" for run, judgement, _ in comparison.results
-    ]
-    parts += ["## Verdicts", _list(verdicts)]
-    parts += ["## Agreement", _table(agreement_table(comparison), "step")]
-    parts += ["## Cost", cost_note(comparison), _table(cost_table(comparison), "step")]
-    parts += [_inline(line) for line in too_wide(comparison)]
-    parts += ["## How reliable this is", _list(map(_inline, reliability(comparison)))]
-    probes = [
-        f"{_bold(run.name)}: {probe.verdict}. {_inline(probe.reason)}" for run, _, probe in comparison.results
-    ]
-    measured = [(run.name, safety_of(judgement)) for run, judgement, _ in comparison.results]
-    if any(text for _, text in measured):
-        safety = _list(f"{_bold(name)}: {_inline(text)}" for name, text in measured if text)
-        parts += ["## Can it be trusted?", safety]
-    parts += ["## Normality of batch means", _list(probes)]
-    if any(probe.log_ratios is not None for _, _, probe in comparison.results):
-        parts.append(NORMALITY_NOTE)
-    remarks = [*comparison.notes]
-    runs = {comparison.reference_name: comparison.standard}
-    runs |= {run.name: run for run, _, _ in comparison.results}
-    for name, run in runs.items():
-        remarks += [f"{name}: {note}" for note in run.notes]
-        remarks += [f"{name} warned: {message}" for message in run.messages]
-    parts += ["## Warnings and remarks", _list(map(_inline, remarks)) if remarks else "None."]
-    parts += ["## Configuration", _list(map(_inline, configuration_lines(comparison)))]
+    if standard.error:
+        parts.append(f"**The reference failed**: {_inline(standard.error)}")
+    safety = [(run.name, safety_of(judgement)) for run, judgement, _ in results]
+    probes = [f"{_bold(run.name)}: {probe.verdict}. {_inline(probe.reason)}" for run, _, probe in results]
+    of_probes = [NORMALITY_NOTE] if any(probe.log_ratios is not None for _, _, probe in results) else []
+    wide = map(_inline, too_wide(comparison))
+    sections = {
+        "Verdicts": _list(f"{_bold(run.name)} {_inline(verdict_of(judged))}" for run, judged, _ in results),
+        "Results": "\n\n".join([note(comparison), _table(summary(comparison), "step"), *wide]),
+        "How reliable this is": _list(map(_inline, reliability(comparison))),
+        "Can it be trusted?": _list(f"{_bold(name)}: {_inline(text)}" for name, text in safety if text),
+        "Normality of batch means": "\n\n".join([_list(probes), *of_probes]),
+        "Warnings and remarks": _list(map(_inline, remarks(comparison))) or "None.",
+        "Configuration": _list(map(_inline, configuration_lines(comparison))),
+    }
+    parts += [f"## {title}\n\n{text}" for title, text in sections.items() if text]
     return "\n\n".join(parts) + "\n"
 
 
 def as_fragment(comparison: Results) -> str:
-    """Verdicts and both tables, with what must not be compared."""
+    """Verdicts and the table, with what must not be compared."""
     verdicts = "".join(
         f"<li><strong>{escape(run.name)}</strong> {escape(verdict_of(judgement))}</li>"
         for run, judgement, _ in comparison.results
     )
-    tables = [agreement_table(comparison), cost_table(comparison)]
     with pd.option_context("display.max_colwidth", None):  # names are not cut
-        shown = "".join(table.to_html(border=0) for table in tables)
-    shown += "".join(f"<p>{escape(line)}</p>" for line in too_wide(comparison))
-    return f"<p>{escape(headline(comparison))}</p><ul>{verdicts}</ul>{shown}"
+        table = summary(comparison).to_html(border=0)
+    table += "".join(f"<p>{escape(line)}</p>" for line in too_wide(comparison))
+    return f"<p>{escape(headline(comparison))}</p><ul>{verdicts}</ul>{table}"
 
 
 def _list(items: Iterable[str]) -> str:
@@ -108,28 +101,21 @@ def _bold(text: str) -> str:
 
 def _table(table: pd.DataFrame, corner: str) -> str:
     """A table that prints whole in 80 columns: several, one below the other, where it is wider."""
-    names = _padded([corner, *map(str, table.index)])
-    columns = [_padded([str(c), *map(str, table[c])]) for c in table.columns]
-    blocks: list[list[list[str]]] = []
+    names, *columns = (_padded(column) for column in table.reset_index(names=corner).items())
+    blocks = [[names]]
     for column in columns:
-        wide = sum(len(each[0]) + 3 for each in [names, *(blocks[-1] if blocks else []), column]) + 1
-        if not blocks or wide > _WIDTH:
-            blocks.append([])
+        if len(blocks[-1]) > 1 and sum(len(each[0]) + 3 for each in [*blocks[-1], column]) >= _WIDTH:
+            blocks.append([names])
         blocks[-1].append(column)
-    return "\n\n".join(_block([names, *block]) for block in blocks)
+    rows = [["| " + " | ".join(row) + " |" for row in zip(*block, strict=True)] for block in blocks]
+    return "\n\n".join("\n".join(block) for block in rows)
 
 
-def _padded(texts: Iterable[str]) -> list[str]:
-    """Cells of one column, all of one width but for those that are very long."""
-    cells = [_inline(text).replace("|", "\\|") for text in texts]
-    width = min(max(map(len, cells)), _LONGEST)
-    return [cell.ljust(width) for cell in cells]
-
-
-def _block(columns: list[list[str]]) -> str:
-    rule = ["-" * len(column[0]) for column in columns]
-    rows = [*zip(*columns, strict=True)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
+def _padded(column: tuple[Any, pd.Series]) -> list[str]:
+    """Head, rule and cells of a column, all of one width but for those that are very long."""
+    head, *cells = (_inline(str(text)).replace("|", "\\|") for text in (column[0], *column[1]))
+    width = min(max(map(len, [head, *cells])), _LONGEST)
+    return [head.ljust(width), "-" * max(len(head), width), *(cell.ljust(width) for cell in cells)]
 
 
 def _inline(text: str) -> str:
@@ -190,27 +176,36 @@ def too_wide(comparison: Results) -> list[str]:
     return lines
 
 
-def cost_table(comparison: Results) -> pd.DataFrame:
-    """What each step cost, as text."""
+def summary(comparison: Results) -> pd.DataFrame:
+    """Verdict, distance from the reference, and cost of each step, as text."""
     table = comparison.to_dataframe()
     runs = [comparison.standard, *(run for run, _, _ in comparison.results)]
     mark = [f" {WIDE}" if wide else "" for wide in table["too_wide"]]
-    effective = {
-        "ESS": table["ess"].map(lambda x: number(np.floor(x))),
-        "ESS per second": table["ess_per_second"].map(number),
-        "terms per ESS": table["terms_per_effective_draw"].map(number),
-    }
+    rhat = [ABSENT if np.isnan(x) else f"{x:.3f}" for x in table["rhat"]]
     return pd.DataFrame(
         {
+            "verdict": table["verdict"],
+            "shift of a mean (sd)": (_errors(table, "shift", True) + " " + table["shift_of"]).str.strip(),
+            "sd ratio": (_errors(table, "sd_ratio") + " " + table["sd_ratio_of"]).str.strip(),
+            "KS": table["ks"].map(lambda x: number(x, 2)),
+            "normal batch means": table["normality"],
             "draws": table["draws"].map(number),
             "seconds": table["seconds"].map(number),
             "tuning": table["tuning_seconds"].map(number),
+            "ESS": table["ess"].map(lambda x: number(np.floor(x))) + mark,
+            "ESS per second": table["ess_per_second"].map(number) + mark,
+            "R-hat": rhat,
             "terms": table["terms"].map(number),
+            "terms per ESS": table["terms_per_effective_draw"].map(number) + mark,
             "share of data": [share_of(run) for run in runs],
-            **{name: column + mark for name, column in effective.items()},
-            "R-hat": [ABSENT if np.isnan(x) else f"{x:.3f}" for x in table["rhat"]],
         }
     )
+
+
+def _errors(table: pd.DataFrame, column: str, sign: bool = False) -> pd.Series:
+    """A column with its Monte Carlo errors, as text."""
+    pairs = zip(table[column], table[f"{column}_error"], strict=True)
+    return pd.Series([with_error(*pair, sign) for pair in pairs], table.index, dtype=object)
 
 
 def share_of(run: Run) -> str:
@@ -221,92 +216,65 @@ def share_of(run: Run) -> str:
     return share if run.moves == 1 else f"{run.moves} x {share}"
 
 
-def cost_note(comparison: Results) -> str:
-    """Note on what the numbers of the table of costs are."""
-    runs = [comparison.standard, *(run for run, _, _ in comparison.results)]
-    return COST_NOTE + (SWEEP_NOTE if any(run.moves > 1 for run in runs) else "")
+def note(comparison: Results) -> str:
+    """What the numbers of the summary are."""
+    has_sweeps = any(run.moves > 1 for run, _, _ in comparison.results) or comparison.standard.moves > 1
+    return _NOTE + (_SWEEPS if has_sweeps else "")
 
 
-def agreement_table(comparison: Results) -> pd.DataFrame:
-    """How far each step is from the reference, as text."""
-    rows = {}
-    for name, row in comparison.to_dataframe().iloc[1:].iterrows():
-        rows[name] = {
-            "shift of a mean (sd)": _of(with_error(row["shift"], row["shift_error"], True), row["shift_of"]),
-            "sd ratio": _of(with_error(row["sd_ratio"], row["sd_ratio_error"]), row["sd_ratio_of"]),
-            "KS": number(row["ks"], 2),
-            "normal batch means": row["normality"],
-            "verdict": row["verdict"],
-        }
-    return pd.DataFrame.from_dict(rows, orient="index")
-
-
-def _of(value: str, name: str) -> str:
-    return f"{value} {name}".strip()
-
-
-def worst_table(judgement: Judgement) -> pd.DataFrame | None:
-    """The scalars that differ most, as text."""
-    table = judgement.table
-    if table is None:
-        return None
+def worst_table(table: pd.DataFrame) -> pd.DataFrame:
+    """The scalars that differ most, as text, from the table of a `Judgement`."""
     table = table.head(_WORST)
     return pd.DataFrame(
         {
-            "shift (sd)": [
-                with_error(a, b, True) for a, b in zip(table["shift"], table["shift_error"], strict=True)
-            ],
+            "shift (sd)": _errors(table, "shift", True),
             "shift in errors": [ABSENT if np.isnan(z) else f"{z:+.1f}" for z in table["z_shift"]],
-            "sd ratio": [
-                with_error(a, b) for a, b in zip(table["sd_ratio"], table["sd_ratio_error"], strict=True)
-            ],
+            "sd ratio": _errors(table, "sd_ratio"),
             "sd ratio in errors": [ABSENT if np.isnan(z) else f"{z:+.1f}" for z in table["z_sd"]],
             "KS distance": table["ks"].map(lambda x: number(x, 2)),
             "Wasserstein (sd)": table["wasserstein"].map(lambda x: number(x, 2)),
-        },
-        index=table.index,
+        }
     )
 
 
-def decisions_table(run: Run) -> pd.DataFrame | None:
+def decisions_table(idata: DataTree) -> pd.DataFrame | None:
     """How close decisions were, as text; None for steps that make no such decisions."""
-    if run.idata is None:
-        return None
     try:
-        table = decision_summary(run.idata)
+        table = decision_summary(idata)
     except NotRecordedError:
         return None
-    table = table[table["decisions"] > 0]
-    return table.map(number).rename(columns=_DECISIONS)
+    table = table[table["decisions"] > 0].map(number).rename(columns=_DECISIONS)
+    return None if table.empty else table
+
+
+def configuration_of(run: Run) -> str:
+    """A step and everything that its parts tell about themselves."""
+    parts = [json.dumps(each, indent=1, ensure_ascii=False, default=str) for each in run.configuration]
+    return "\n".join([run.step, *parts])
 
 
 def reliability(comparison: Results) -> list[str]:
     """Remarks on what the comparison can tell, and what it cannot."""
-    tables = [j.table for _, j, _ in comparison.results if j.table is not None]
     lines = []
-    if tables:
-        n = len(tables[0])
-        limit = max(j.limit for _, j, _ in comparison.results if j.table is not None)
-        lines.append(
+    judged = [(len(j.table), j.limit) for _, j, _ in comparison.results if j.table is not None]
+    if judged:
+        n, limit = max(judged)
+        lines = [
             f"{n} scalar{'s' if n > 1 else ''} with three comparisons each (mean, sd, distribution): a step "
             f"is said to differ from {limit:.1f} standard errors on. At this limit a step with the right "
             f"distribution is said to differ with a probability of about {LEVEL:g}, however many scalars "
-            "there are; that is for each step."
-        )
-        lines.append(
+            "there are; that is for each step.",
             "Numbers in brackets are Monte Carlo standard errors, of the step and of the reference together. "
             f'"Agrees" is said only if differences of {comparison.tolerance:g} posterior sd are excluded, '
-            'else "cannot tell".'
-        )
-    lines.append(
+            'else "cannot tell".',
+        ]
+    lines += [
         f"Above an R-hat of {LARGEST_RHAT:g}, or below {FEWEST_EFFECTIVE} effective draws, Monte Carlo "
-        'errors are not known themselves, and the verdict is "cannot tell".'
-    )
-    lines.append(
+        'errors are not known themselves, and the verdict is "cannot tell".',
         "Terms are counted as they are read: subsampled steps evaluate each at two states, exact "
         "Metropolis-Hastings at one, NUTS with its gradient. The error at the last look is what the test "
-        "estimated when it stopped: always below epsilon, while the whole test errs more often near ties."
-    )
+        "estimated when it stopped: always below epsilon, while the whole test errs more often near ties.",
+    ]
     if comparison.settings.initvals is not None:
         lines.append(
             "All chains start at one point, so a part of the posterior that all of them miss is not seen."
@@ -316,17 +284,27 @@ def reliability(comparison: Results) -> list[str]:
     return lines
 
 
+def remarks(comparison: Results) -> list[str]:
+    """What was done otherwise than asked for, and the warnings of all runs."""
+    lines = list(comparison.notes)
+    runs = {comparison.reference_name: comparison.standard}
+    runs |= {run.name: run for run, _, _ in comparison.results}
+    for name, run in runs.items():
+        lines += [f"{name}: {note}" for note in run.notes]
+        lines += [f"{name} warned: {message}" for message in run.messages]
+    return lines
+
+
 def configuration_lines(comparison: Results) -> list[str]:
     """How it was run, with which versions."""
     import arviz
-    import pymc
 
-    s = comparison.settings
+    s, of_reference = comparison.settings, comparison.standard.budget
     start = "where PyMC starts chains" if s.initvals is None else "at the posterior mode or at initvals"
-    budgets = {str(run.budget) for run, _, _ in comparison.results if run.budget is not None}
-    lines = [f"Budget of each step: {', '.join(sorted(budgets))}."]
-    if comparison.standard.budget is not None:
-        lines.append(f"Budget of the reference: {comparison.standard.budget}.")
-    lines.append(f"{s.chains} chains, one after the other; {s.tune:,} tuning draws each; they start {start}.")
-    lines.append(f"pymc_austerity {__version__}, PyMC {pymc.__version__}, ArviZ {arviz.__version__}.")
-    return lines
+    budgets = {str(run.budget) for run, _, _ in comparison.results}
+    return [
+        f"Budget of each step: {', '.join(sorted(budgets))}.",
+        *([] if of_reference is None else [f"Budget of the reference: {of_reference}."]),
+        f"{s.chains} chains, one after the other; {s.tune:,} tuning draws each; they start {start}.",
+        f"pymc_austerity {__version__}, PyMC {pymc.__version__}, ArviZ {arviz.__version__}.",
+    ]

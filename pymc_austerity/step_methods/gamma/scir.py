@@ -1,60 +1,65 @@
 """`SCIR`: Cox-Ingersoll-Ross processes with stochastic gradients, simulated exactly.
 
 A draw moves one variable after the other (`variable_chain`): point -> log theta -> gamma shape and rate, from
-the prior and an estimate of statistics of the likelihood (`estimates`) -> a transition of theta -> point.
+the prior and an estimate of statistics of the likelihood -> a transition of theta -> point.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
-from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
-from rich.progress import TextColumn
-from rich.table import Column
 
-from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
-from pymc_austerity.model.conjugacy.priors import GammaPrior
-from pymc_austerity.model.conjugacy.recognise import analyse
-from pymc_austerity.model.conjugacy.statistics import Conjugacy, Structure
-from pymc_austerity.model.factorise import model_of, value_variables
+from pymc_austerity.exceptions import warn
+from pymc_austerity.model.conjugacy.families import GammaPrior
+from pymc_austerity.model.conjugacy.recognise import (
+    Conjugacy,
+    LikelihoodGradient,
+    Place,
+    analyse,
+    differing_terms,
+)
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.progress import stage
-from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
+from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, floats
 from pymc_austerity.step_methods.batch_size import batch_rows
 from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.gamma.estimates import (
+from pymc_austerity.step_methods.gamma.variable_chain import (
     ControlVariate,
     Counter,
+    Estimate,
     GammaOptions,
-    allotted_rows,
+    VariableChain,
     checked_options,
+    conditional,
+    minibatch_estimate,
+    noise_ratio,
     variance_inflation,
 )
-from pymc_austerity.step_methods.gamma.messages import (
-    require_counts,
-    require_form,
-    warn_of_errors,
-    warn_of_unused,
-)
-from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
 from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
+from pymc_austerity.target import Array
 
-# The order of rows and random points of a build: the same in every process.
-_SEED = 2018
 # What a step size is measured in.
 _UNIT = "It is in relaxation times of the process; 0.1 is a usual value."
 # Transitions after which forms are verified once more.
 _SETTLED = 50
 # Values of a given initial point up to this size are kept for when data are replaced.
 _FEW = 1000
+_SEED = 2018
+# Minibatches from which the coefficient of variation of a rate is told.
+_N_BATCHES = 50
+# Minibatches from which the inflation is told. Rates may take a pass over the data for each, so there are
+# few, in more groups than those of a draw: the factor is then known to some per cent.
+_FEW_BATCHES, _MANY_GROUPS = 5, 64
+# By how much standard deviations may grow without a word.
+_MUCH_WIDER = 1.1
 
 
 @dataclass_state
@@ -68,17 +73,6 @@ class GammaProcessState(StepMethodState):
     # With ``control_variate="anchor"``, of each variable. They hold the values of other variables at the
     # time, which may have size N, such as allocations: as many numbers as a point.
     anchors: Any
-
-
-def progress_columns(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
-    """A column of the progress bar, and what it begins with."""
-    column = TextColumn("{task.fields[fraction_used]:0.3f}", table_column=Column("Share of data", ratio=1))
-    return [column], {"fraction_used": [0.0] * n_chains}
-
-
-def progress_updates() -> tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]:
-    """A function from the statistics of a draw to the field of the column."""
-    return (lambda stats: {"fraction_used": stats["fraction_used"]},)
 
 
 def _of_each_chain(name: str) -> property:
@@ -196,6 +190,7 @@ class SCIR(RebuiltStep):
     """
 
     name = "scir"
+    _columns = SHARE_OF_DATA
     _rebuilt = ()  # chains leave out of pickles what has size N
     _state_class = GammaProcessState
     _chains: list[VariableChain]
@@ -203,12 +198,7 @@ class SCIR(RebuiltStep):
     log_theta = _of_each_chain("log_theta")
     written = _of_each_chain("written")
     anchors = _of_each_chain("anchor")
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        "step_size": (np.float64, []),
-        "n_used": (np.float64, []),
-        "fraction_used": (np.float64, []),
-        "variance_inflation": (np.float64, []),
-    }
+    stats_dtypes_shapes = floats("step_size", "n_used", "fraction_used", "variance_inflation")
 
     def __init__(
         self,
@@ -230,15 +220,12 @@ class SCIR(RebuiltStep):
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
     ) -> None:
-        self._model = model_of(model)
-        self.vars = value_variables(self._model, vars)
+        self._made_for(vars, model, rng, compile_kwargs)
         asked = GammaOptions(
             batch_size, control_variate, refresh, minibatch_rate, shift, counts, steps_per_draw, threshold
         )
         self._options = checked_options(asked, len(self._vars))
-        warn_of_compile_kwargs(self, compile_kwargs)
         self._schedule = step_size_of(step_size, _UNIT)
-        self.rng = get_random_generator(rng)
         self.tune = False
         self.n_transitions, self._chains = 0, []
         given = initial_point or {}
@@ -252,11 +239,13 @@ class SCIR(RebuiltStep):
         # What has size N is not held twice, and is gone if this fails: a copy is as from a pickle.
         self._chains = [replace(chain, conjugacy=copy(chain.conjugacy)) for chain in self._chains]
         chains = []
-        for prior in self._priors(point):
+        for value in self._vars:
+            prior = GammaPrior(self._model, value, point)
             stage(f"likelihood of {prior.name}")
-            gradient = self._gradient(prior, point, check=True)
-            structure = analyse(self._model, prior, gradient, point, np.random.default_rng(_SEED))
-            conjugacy = self._conjugacy(prior, gradient, structure)
+            gradient, batch_sizes = self._likelihood(prior, point, check=True)
+            conjugacy = analyse(self._model, prior, gradient, batch_sizes, point)
+            if self._options.shift is not None:
+                conjugacy.shift = self._options.shift
             chains.append(VariableChain(conjugacy))
         self._chains = chains
         conjugacies = [chain.conjugacy for chain in chains]
@@ -267,32 +256,34 @@ class SCIR(RebuiltStep):
         self._counts_checked = False
 
     def _rebuild(self, point: PointType) -> bool:
-        """Compile likelihoods whose structure is known."""
+        """Compile likelihoods whose form is known."""
         chains = []
-        for chain, prior in zip(self._chains, self._priors(point), strict=True):
-            gradient = self._gradient(prior, point, check=False)
-            conjugacy = self._conjugacy(prior, gradient, chain.conjugacy.structure)
-            chains.append(replace(chain, conjugacy=conjugacy))
+        for chain, value in zip(self._chains, self._vars, strict=True):
+            prior = GammaPrior(self._model, value, point)
+            gradient, batch_sizes = self._likelihood(prior, point, check=False)
+            known = replace(chain.conjugacy, prior=prior, gradient=gradient, batch_sizes=batch_sizes)
+            chains.append(replace(chain, conjugacy=known))
         if [fingerprint(chain.conjugacy.gradient.graph) for chain in chains] != self._data_seen:
             return False
         self._chains = chains
         return True
 
-    def _priors(self, point: PointType) -> list[GammaPrior]:
-        return [GammaPrior(self._model, value, point) for value in self._vars]
-
-    def _gradient(self, prior: GammaPrior, point: PointType, *, check: bool) -> LikelihoodGradient:
+    def _likelihood(
+        self, prior: GammaPrior, point: PointType, *, check: bool
+    ) -> tuple[LikelihoodGradient, list[int] | None]:
+        """Derivatives of the likelihood, and the rows of each local term in a minibatch; None: all."""
         options = self._options
         prior.parameters(point)  # refuses what is not positive before anything is compiled
-        return LikelihoodGradient(
+        gradient = LikelihoodGradient(
             self._model, prior, point,
             threshold=options.threshold, subsampled=options.subsampled, check=check,
         )  # fmt: skip
-
-    def _conjugacy(self, prior: GammaPrior, gradient: LikelihoodGradient, structure: Structure) -> Conjugacy:
-        n = batch_rows(self._options.batch_size, gradient.n_local, prior.name, gradient.longest)
-        sizes = None if n is None else allotted_rows(n, gradient.sizes)
-        return Conjugacy(prior, gradient, structure, sizes)
+        total = gradient.n_local
+        n = batch_rows(options.batch_size, total, prior.name, gradient.longest)
+        if n is None:
+            return gradient, None
+        # In proportion to the sizes of terms, at least one of each.
+        return gradient, [min(size, max(1, round(n * size / total))) for size in gradient.sizes]
 
     def _graphs(self) -> list[LogDensityGraph]:
         return [chain.conjugacy.gradient.graph for chain in self._chains]
@@ -309,7 +300,7 @@ class SCIR(RebuiltStep):
     @property
     def is_built(self) -> bool:
         """Whether likelihoods, which are compiled together, are here and not left out of a pickle."""
-        return bool(self._chains) and self._chains[0].conjugacy.is_compiled
+        return bool(self._chains) and self._chains[0].conjugacy.gradient is not None
 
     def _begin_chain(self, n_tune: int) -> None:
         self.tune = False
@@ -364,23 +355,176 @@ class SCIR(RebuiltStep):
     @property
     def forms(self) -> dict[str, str]:
         """What the likelihood is in each variable: "counts", "affine", "rate" (all conjugate) or "frozen"."""
-        return {chain.prior.name: chain.conjugacy.form.name for chain in self._chains}
+        return {chain.prior.name: chain.conjugacy.form for chain in self._chains}
 
     def _settings(self) -> dict[str, Any]:
-        options = self._options
+        options = self._options._asdict()
+        if not self._options.anchored:
+            options["refresh"] = None
         return {
             "step_size": plain(self._schedule if self._schedule.kappa else self._schedule.h),
-            "batch_size": plain(options.batch_size),
-            "control_variate": options.control_variate,
-            "refresh": options.refresh if options.anchored else None,
-            "minibatch_rate": options.minibatch_rate,
-            "shift": plain(options.shift),
-            "counts": None if options.counts is None else type(options.counts).__name__,
-            "steps_per_draw": options.steps_per_draw,
-            "threshold": plain(options.threshold),
+            **{name: plain(value) for name, value in options.items()},
             "forms": self.forms,
             "n_local": self._n_local,
         }
 
-    _progressbar_config = staticmethod(progress_columns)
-    _make_progressbar_update_functions = staticmethod(progress_updates)
+
+# What is told when a step is built: what gives its draws another distribution -------------------------------
+
+
+def warn_of_errors(
+    conjugacy: Conjugacy, point: Mapping[str, Any], step_size: float, options: GammaOptions
+) -> None:
+    """Warn of what gives draws another distribution than the posterior, or takes time in proportion to N.
+
+    `ValueError` is raised if a rate cannot be estimated from minibatches.
+    """
+    prior = conjugacy.prior
+    if conjugacy.form == "frozen":
+        terms = ", ".join(repr(name) for name in conjugacy.nonlinear)
+        warn(
+            f"The likelihood is not linear in the logarithm of {prior.name!r}: see the term {terms}. The "
+            "drift is frozen during each transition, which biases the draws in proportion to step_size. "
+            "Compare two step sizes; if a transition is refused, give a shift= (M) large enough for a_hat "
+            "to be positive."
+        )
+    if not options.subsampled:
+        return
+    if not (options.minibatch_rate or options.anchored):
+        # How large changes since an anchor are is not known yet.
+        _warn_of_inflation(conjugacy, point, step_size)
+    if conjugacy.form != "rate":
+        return
+    if conjugacy.totals is not None:
+        if options.minibatch_rate:
+            _warn_of_estimated_rate(conjugacy, point, step_size)
+        return
+    if options.minibatch_rate:
+        raise ValueError(
+            f"minibatch_rate=True needs a rate of {prior.name!r} that does not depend on other variables, "
+            f"but it depends on {', '.join(map(repr, conjugacy.gradient.other_names))}: time is measured by "
+            "the rate of all data, which changes with them. Use minibatch_rate=False."
+        )
+    warn(
+        f"The rate of {prior.name!r} depends on other variables and is computed from all "
+        f"{conjugacy.gradient.n_local} rows in every transition. batch_size=None costs the same and "
+        "is exact."
+    )
+
+
+def warn_of_unused(conjugacies: Sequence[Conjugacy], options: GammaOptions) -> None:
+    """Warn of options that no variable of the step has a use for."""
+    names = ", ".join(repr(c.prior.name) for c in conjugacies)
+    if options.shift is not None and all(c.form != "frozen" for c in conjugacies):
+        warn(
+            f"shift={options.shift!r} was not used: the likelihood of {names} is conjugate, and a shift is "
+            "for drifts that are frozen."
+        )
+    rates = any(c.form == "rate" for c in conjugacies)
+    if options.minibatch_rate and not (options.subsampled and rates):
+        why = (
+            f"the likelihood adds no sum over rows to the rate of {names}"
+            if options.subsampled
+            else "without a batch_size everything is exact"
+        )
+        warn(f"minibatch_rate=True was not used: {why}.")
+
+
+def require_form(conjugacy: Conjugacy, log_theta: Array, point: Mapping[str, Any]) -> None:
+    """Verify the form of the likelihood once more, where a chain has come to."""
+    gradient, prior = conjugacy.gradient, conjugacy.prior
+    if conjugacy.form == "frozen" or not gradient.other_names:
+        return
+    (references, args), rng = conjugacy.place(log_theta, point), np.random.default_rng(_SEED)
+    wrong, _ = differing_terms(prior, conjugacy.form, gradient, [args], references, rng)
+    if wrong:
+        names = ", ".join(map(repr, dict.fromkeys(wrong)))
+        raise ValueError(
+            f"The likelihood of {prior.name!r} looked conjugate when the step was built, but where the "
+            f"chain is now it is not: see {names}. Build the step with an initial_point= at which all "
+            "parts of the likelihood matter, or use another step method, such as pm.NUTS."
+        )
+
+
+def require_counts(conjugacy: Conjugacy, counter: Counter, point: Mapping[str, Any]) -> None:
+    """Compare the counts of another step with the likelihood, at random allocations.
+
+    `ValueError` is raised if they are not the statistics of the variable.
+    """
+    z = counter.vars[0].name
+    reason = f"its likelihood is of the form {conjugacy.form!r}"
+    if conjugacy.form == "counts" and z in conjugacy.gradient.other_names:
+        family = conjugacy.prior.family
+        random = np.random.default_rng(_SEED).integers(0, family.n_parts, np.shape(point[z]))
+        there = {**point, z: random.astype(np.asarray(point[z]).dtype)}
+        logs = family.log_gammas(there[conjugacy.prior.value_name])
+        full = conjugacy.full(conjugacy.place(logs, there)).s
+        counts = counter.counts(there)
+        if full.size == counts.size and np.allclose(full.ravel(), counts, rtol=1e-9, atol=1e-9):
+            return
+        reason = "they differ from the derivatives of its likelihood"
+    names = ", ".join(repr(name) for name in dict.fromkeys(conjugacy.gradient.names))
+    raise ValueError(
+        f"The counts of {z!r} are not the sufficient statistics of {conjugacy.prior.name!r} (terms {names}): "
+        f"{reason}. Leave counts= out."
+    )
+
+
+def _warn_of_inflation(conjugacy: Conjugacy, point: Mapping[str, Any], step_size: float) -> None:
+    """Warn of a minibatch that makes the distribution much wider."""
+    prior, family = conjugacy.prior, conjugacy.prior.family
+    parameters = prior.parameters(point)
+    log_theta = family.log_gammas(point[prior.value_name])
+    if not np.all(np.isfinite(log_theta)):
+        return  # the first transition will tell
+    ratios, place = [], conjugacy.place(log_theta, point)
+    for found in _estimates(conjugacy, place, _FEW_BATCHES, noisy_rate=False, n_groups=_MANY_GROUPS):
+        shape, rate = conditional(conjugacy, parameters, found.totals, log_theta)
+        if not np.all(shape > 0.0):
+            return  # as above
+        ratios.append(noise_ratio(found, shape, rate, family))
+    wider = float(np.sqrt(variance_inflation(float(np.mean(ratios)), step_size)))
+    if not wider <= _MUCH_WIDER:
+        known = conjugacy.totals is not None
+        exact = " batch_size=None is exact, and reads no rows." if known else ""
+        size = (
+            f"about {wider:.3g} times too large" if np.isfinite(wider) else "too large by an unknown factor"
+        )
+        warn(
+            f"Minibatches of {sum(conjugacy.batch_sizes or ()):,} of {conjugacy.gradient.n_local:,} rows "
+            f"with step_size={step_size:.3g} make the standard deviation of {prior.name!r} {size} (sample "
+            "statistic variance_inflation: its mean is the square of that)."
+            f"{exact or ' Take larger batches or a smaller step_size.'}"
+        )
+
+
+def _warn_of_estimated_rate(conjugacy: Conjugacy, point: Mapping[str, Any], step_size: float) -> None:
+    """Warn of the two errors of a rate b that is estimated."""
+    prior = conjugacy.prior
+    alpha, rate = prior.parameters(point)
+    place = Place(conjugacy.references, conjugacy.gradient.args(point))
+    full = conjugacy.full(place)
+    relative = []
+    for found in _estimates(conjugacy, place, _N_BATCHES, noisy_rate=True):
+        # Without noise in a_hat the ratio for a = 1 is Var(b_hat) / b^2.
+        rate_alone = [
+            each._replace(totals=each.totals._replace(s=np.zeros_like(each.totals.s)))
+            for each in found.groups
+        ]
+        found = found._replace(groups=rate_alone)
+        relative.append(noise_ratio(found, np.ones_like(alpha), rate + full.t, prior.family))
+    c2, a = float(np.mean(relative)), float(np.max(alpha + full.s))
+    wider = np.sqrt(variance_inflation(a * c2, step_size))
+    warn(
+        f"The rate of {prior.name!r} is estimated from minibatches, with a coefficient of variation "
+        f"c = {np.sqrt(c2):.2g}. Its mean is then too large by c^2 h / 2 = {c2 * step_size / 2:.2g} of "
+        f"itself, and its standard deviation by at most sqrt(1 + tanh(h / 2) a c^2) = {wider:.3g}. With "
+        "minibatch_rate=False the rate is exact."
+    )
+
+
+def _estimates(conjugacy: Conjugacy, place: Place, n_batches: int, **options: Any) -> Iterator[Estimate]:
+    """Estimates from some minibatches, the same for every step that is built."""
+    rng = np.random.default_rng(_SEED)
+    for _ in range(n_batches):
+        yield minibatch_estimate(conjugacy, place, rng, **options)

@@ -1,32 +1,252 @@
-"""One variable of a step: its likelihood, where its processes are, and a transition."""
+"""One variable of a step: statistics of its likelihood at one transition, their noise, and the transition."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from pymc.initial_point import PointType
 from scipy.special import logsumexp
 
-from pymc_austerity.kernels.cox_ingersoll_ross import cir_transitions
+from pymc_austerity.kernels.cox_ingersoll_ross import cir_noise, cir_transitions
 from pymc_austerity.model.compile.cache_key import key_of
 from pymc_austerity.model.compile.native import NativeKernel, addresses_of, from_source, generator_at
-from pymc_austerity.model.conjugacy.priors import GammaPrior
-from pymc_austerity.model.conjugacy.statistics import Conjugacy
-from pymc_austerity.step_methods.gamma.estimates import (
-    Anchor,
-    Estimate,
-    GammaOptions,
-    conditional,
-    estimated,
-    noise_ratio,
-)
+from pymc_austerity.model.conjugacy.families import GammaFamily, GammaPrior, Totals
+from pymc_austerity.model.conjugacy.recognise import Conjugacy, Groups, Place
+from pymc_austerity.step_methods.base import checked_steps_per_draw
+from pymc_austerity.step_methods.batch_size import checked_batch_size
 from pymc_austerity.target import Array
+from pymc_austerity.validation import is_real, is_whole
+
+# A minibatch is split into so many groups; the variance of an estimate is told from their differences.
+_GROUPS = 4
+# Of more numbers than this, fewer groups: the statistic is pooled over them.
+_MANY = 5000
+_FEW_GROUPS = 2
 
 _SOURCE = """
 def transitions(rng, log_theta, shape, step_size, result):
     result[:] = kernel(generator_at(rng), log_theta, shape, step_size)
 """
+
+ControlVariate = Literal["anchor"]
+
+
+class Counter(Protocol):
+    """Counts that another step carries along, such as `MinibatchCategoricalGibbs`."""
+
+    vars: list[Any]
+
+    def counts(self, point: Any) -> npt.NDArray[np.int64]:
+        """Number of rows in each category at a point, (K,)."""
+
+
+class GammaOptions(NamedTuple):
+    """How statistics of the likelihood are read; the fields are parameters of `SCIR`."""
+
+    batch_size: int | float | None
+    control_variate: ControlVariate | None
+    refresh: int
+    minibatch_rate: bool
+    shift: float | None
+    counts: Counter | None
+    steps_per_draw: int
+    threshold: int | None
+
+    @property
+    def subsampled(self) -> bool:
+        """Whether minibatches are read."""
+        return self.batch_size is not None
+
+    @property
+    def anchored(self) -> bool:
+        """Whether only changes since an anchor are estimated."""
+        return self.control_variate is not None
+
+
+def checked_options(asked: GammaOptions, n_vars: int) -> GammaOptions:
+    """Raise `ValueError` naming an option, its value, and what to do. Sizes of batches need the data."""
+    batch_size, control_variate, refresh, minibatch_rate, shift, counts, steps_per_draw, threshold = asked
+    steps_per_draw = checked_steps_per_draw(steps_per_draw)
+    if not is_whole(refresh) or refresh < 1:
+        raise ValueError(f"refresh must be a positive integer, got {refresh!r}.")
+    if control_variate not in (None, "anchor"):
+        raise ValueError(f'control_variate must be None or "anchor", got {control_variate!r}.')
+    if control_variate is not None and batch_size is None:
+        raise ValueError(
+            'control_variate="anchor" makes minibatches less noisy, but batch_size=None reads all data: '
+            "give a batch_size, or leave control_variate out."
+        )
+    if minibatch_rate not in (True, False):
+        raise ValueError(f"minibatch_rate must be True or False, got {minibatch_rate!r}.")
+    if shift is not None and (not is_real(shift) or not 0.0 <= shift < np.inf):
+        raise ValueError(f"shift must be None or a number that is not negative, got {shift!r}.")
+    if threshold is not None and (not is_whole(threshold) or threshold < 3):
+        raise ValueError(f"threshold must be None or an integer of at least 3, got {threshold!r}.")
+    batch_size = checked_batch_size(batch_size)
+    if counts is not None:
+        if not (hasattr(counts, "vars") and callable(getattr(counts, "counts", None))):
+            raise TypeError(f"counts must be a step such as MinibatchCategoricalGibbs([z]), got {counts!r}.")
+        if batch_size is not None:
+            raise ValueError(f"counts= makes statistics exact: leave out batch_size={batch_size!r}.")
+        if n_vars != 1:
+            raise ValueError(f"counts= is for one variable, got {n_vars}: make a step for each of them.")
+    return asked._replace(
+        batch_size=batch_size,
+        refresh=int(refresh),
+        minibatch_rate=bool(minibatch_rate),
+        steps_per_draw=steps_per_draw,
+    )
+
+
+class Anchor(NamedTuple):
+    """Point at which statistics were last taken in full, and these."""
+
+    age: int  # Transitions since then
+    others: dict[str, np.ndarray]  # Values of other variables
+    references: tuple[Array, ...]
+    totals: Totals
+
+
+class Estimate(NamedTuple):
+    """Statistics of the likelihood at one transition."""
+
+    totals: Totals  # Estimates of s and t over all data
+    groups: list[Groups]  # Of the minibatch of each local term; empty if nothing was estimated
+    n_used: int  # Rows that were read
+    noisy_rate: bool = False  # Whether t is estimated too
+    anchor: Anchor | None = None  # That from which changes were estimated
+
+
+def estimated(
+    conjugacy: Conjugacy,
+    options: GammaOptions,
+    log_theta: Array,
+    point: Mapping[str, Any],
+    rng: np.random.Generator,
+    anchor: Anchor | None,
+) -> Estimate:
+    """Statistics where the processes are, from all rows or from a minibatch.
+
+    `anchor` is that of the last call. `ValueError` names the variable and its terms, if a derivative of a
+    minibatch is not finite.
+    """
+    family, gradient, known = conjugacy.prior.family, conjugacy.gradient, conjugacy.totals
+    if options.counts is not None:
+        s = options.counts.counts(point).astype(np.float64).reshape(family.n_rows, family.n_parts)
+        return Estimate(Totals(s, np.zeros((family.n_rows, 1))), [], 0)
+    if not options.subsampled and known is not None:
+        return Estimate(known, [], 0)
+    here = conjugacy.place(log_theta, point)
+    if not options.subsampled:
+        return Estimate(conjugacy.full(here), [], gradient.n_local)
+    n_read = 0
+    if not options.anchored:
+        anchor = None
+    elif anchor is not None and anchor.age + 1 < options.refresh:
+        anchor = anchor._replace(age=anchor.age + 1)
+    else:
+        others = {name: np.array(point[name]) for name in gradient.other_names}
+        n_read = 0 if known is not None else gradient.n_local
+        anchor = Anchor(0, others, here.references, conjugacy.full(here))
+    noisy_rate = options.minibatch_rate and conjugacy.form == "rate"
+    found = minibatch_estimate(conjugacy, here, rng, noisy_rate=noisy_rate, anchor=anchor)
+    if not np.all(np.isfinite(found.totals.s)):
+        raise ValueError(
+            f"The derivative of the likelihood by {conjugacy.prior.name!r} is not finite (terms "
+            f"{', '.join(gradient.names)}). Take a smaller step_size, or another step method."
+        )
+    return found._replace(n_used=found.n_used + n_read, anchor=anchor)
+
+
+def minibatch_estimate(
+    conjugacy: Conjugacy,
+    here: Place,
+    rng: np.random.Generator,
+    *,
+    noisy_rate: bool,
+    anchor: Anchor | None = None,
+    n_groups: int = _GROUPS,
+) -> Estimate:
+    """Statistics from a minibatch without replacement of each local term, and the other terms in full.
+
+    With an anchor they are its totals, and changes since then. A rate is that of all data, unless
+    `noisy_rate`.
+    """
+    gradient, family = conjugacy.gradient, conjugacy.prior.family
+    n_groups = _FEW_GROUPS if family.n_rows * family.n_parts > _MANY else n_groups
+    assert conjugacy.batch_sizes is not None
+    totals, parts = conjugacy.short(here), []
+    then = None
+    if anchor is not None:
+        then = Place(anchor.references, gradient.args(anchor.others))
+        totals = anchor.totals.plus(totals).plus(conjugacy.short(then), -1.0)
+    for term, (n, size) in enumerate(zip(conjugacy.batch_sizes, gradient.sizes, strict=True)):
+        index = rng.choice(size, n, replace=False).astype(np.int64, copy=False)
+        k = min(n, n_groups)
+        sizes = np.diff(np.arange(k + 1) * n // k).astype(np.int64)
+        groups = conjugacy.groups(term, here, index, sizes)
+        if then is not None:
+            before = conjugacy.groups(term, then, index, sizes)
+            groups = groups._replace(totals=groups.totals.plus(before.totals, -1.0))
+        totals = totals.plus(Totals(groups.totals.s.sum(axis=0), groups.totals.t.sum(axis=0)), size / n)
+        parts.append(groups)
+    n_used = sum(conjugacy.batch_sizes)
+    if not noisy_rate and conjugacy.form == "rate":
+        totals = Totals(totals.s, conjugacy.full(here).t)
+        if conjugacy.totals is None:
+            n_used = gradient.n_local
+    return Estimate(totals, parts, n_used, noisy_rate)
+
+
+def conditional(
+    conjugacy: Conjugacy, prior: tuple[Array, Array], totals: Totals, log_theta: Array
+) -> tuple[Array, Array]:
+    """Shapes and rates of the processes during a transition, from those of the prior and statistics.
+
+    A drift that is frozen has M w_j, or M theta, on both sides, which keeps shapes positive.
+    """
+    shape, rate = prior[0] + totals.s, prior[1] + totals.t
+    if conjugacy.form != "frozen":
+        return shape, rate
+    theta, shift = np.exp(log_theta), conjugacy.shift
+    if conjugacy.prior.family.carries_total:
+        return shape + shift * theta / theta.sum(axis=1, keepdims=True), rate
+    return shape + shift * theta, rate + shift
+
+
+def variance_inflation(noise: float, step_size: float) -> float:
+    """The sample statistic, from a mean of `noise_ratio`; its root is what is told when a step is built."""
+    return 1.0 + cir_noise(step_size) * noise
+
+
+def noise_ratio(estimate: Estimate, shape: Array, rate: Array, family: GammaFamily) -> float:
+    """Var(a_hat) over the exact variance of gamma variables with rate one, both pooled over components.
+
+    On a simplex both are those along it: noise in the total does not move w. It is zero if nothing was
+    estimated, and NaN from a single row.
+    """
+    if not estimate.groups:
+        return 0.0
+    variance, shares = np.zeros_like(shape), shape / shape.sum(axis=1, keepdims=True)
+    for totals, sizes, n_rows in estimate.groups:
+        noise = totals.s - totals.t * (shape / rate) if estimate.noisy_rate else totals.s
+        if family.carries_total:
+            noise = noise - shares * noise.sum(axis=-1, keepdims=True)
+        n = int(sizes.sum())
+        if n == n_rows:
+            continue
+        if n == 1:
+            return math.nan
+        # A group of m of the n rows has the variance m (1 - m / n) S^2, given the batch.
+        share = sizes[:, None, None] / n
+        squares = ((noise - share * noise.sum(axis=0)) ** 2).sum(axis=0)
+        variance += n_rows * (n_rows - n) / n * squares / float((sizes * (1.0 - sizes / n)).sum())
+    exact = shape * (1.0 - shares) if family.carries_total else shape
+    return float(variance.sum() / exact.sum())
 
 
 @dataclass(eq=False)
@@ -52,49 +272,45 @@ class VariableChain:
         """Move the variable in `point`; returns the rows that were read, and `noise_ratio`."""
         conjugacy = self.conjugacy
         family = conjugacy.prior.family
-        begins = not self._is_where_it_was(point)
-        log_theta = self._log_theta_in(point) if begins or self.log_theta is None else self.log_theta
+        log_theta, begins = self._processes(point)
         alpha, prior_rate = conjugacy.prior.parameters(point)
         estimate = estimated(conjugacy, options, log_theta, point, rng, self.anchor)
         self.anchor = estimate.anchor
-        shape, rate = self._conditional(alpha, prior_rate, estimate, log_theta, options.shift)
+        shape, rate = self._conditional((alpha, prior_rate), estimate, log_theta)
         self._require_shape(options, shape)
         if family.carries_total and (begins or self._renews_total(estimate)):
             total_shape = shape
-            if self.log_theta is None and conjugacy.batch_sizes is not None and conjugacy.form.is_conjugate:
+            if self.log_theta is None and conjugacy.batch_sizes is not None and conjugacy.form != "frozen":
                 # At the start of a chain, without the noise of a minibatch.
                 total_shape = alpha + conjugacy.full(conjugacy.place(log_theta, point)).s
             log_theta = with_total(log_theta, log_gamma_draws(rng, total_shape.sum(axis=1))[:, None])
         steps = np.full_like(shape, step_size)
         if estimate.noisy_rate:
             # Time must not be measured by the noisy rate: that would multiply the mean by E[1 / b_hat].
-            assert conjugacy.structure.totals is not None
-            steps *= rate / (prior_rate + conjugacy.structure.totals.t)
+            assert conjugacy.totals is not None
+            steps *= rate / (prior_rate + conjugacy.totals.t)
         moved = exact_transitions(rng, log_theta + np.log(rate), shape, steps)
         self._write(moved - np.log(rate), point)
         return estimate.n_used, noise_ratio(estimate, shape, rate, family)
 
-    def _is_where_it_was(self, point: PointType) -> bool:
-        """Whether the processes are those of `point`, and not another step's or a new chain's."""
-        if self.log_theta is None or self.written is None:
-            return False
-        return np.array_equal(self.written, point[self.prior.value_name])
-
-    def _log_theta_in(self, point: PointType) -> Array:
-        """Processes from a point."""
-        log_theta = self.prior.family.log_gammas(point[self.prior.value_name])
+    def _processes(self, point: PointType) -> tuple[Array, bool]:
+        """Where they are, and whether `point` says so: in a new chain, or after another step."""
+        value = point[self.prior.value_name]
+        if self.log_theta is not None and self.written is not None and np.array_equal(self.written, value):
+            return self.log_theta, False
+        log_theta = self.prior.family.log_gammas(value)
         if not np.all(np.isfinite(log_theta)):
             raise ValueError(
                 f"{self.prior.name!r} is zero or infinite in the point of the chain. Start from a point "
                 "inside its support."
             )
-        return log_theta
+        return log_theta, True
 
     def _conditional(
-        self, alpha: Array, prior_rate: Array, estimate: Estimate, log_theta: Array, shift: float | None
+        self, prior: tuple[Array, Array], estimate: Estimate, log_theta: Array
     ) -> tuple[Array, Array]:
         """Shapes and rates given the data and all other variables, as they are estimated."""
-        shape, rate = conditional(self.conjugacy, (alpha, prior_rate), estimate.totals, log_theta, shift)
+        shape, rate = conditional(self.conjugacy, prior, estimate.totals, log_theta)
         if not np.all((rate > 0.0) & np.isfinite(rate)):
             terms = ", ".join(self.conjugacy.gradient.names)
             raise ValueError(
@@ -111,7 +327,7 @@ class VariableChain:
             return
         if not np.isfinite(shape.sum()):
             why = "Is the log density finite there? Take a smaller step_size, or start nearer to the mode."
-        elif not conjugacy.form.is_conjugate:
+        elif conjugacy.form == "frozen":
             why = "Use another step method, such as pm.NUTS, or give a larger shift="
             why += " or a larger batch_size." if options.subsampled else "."
         elif options.anchored:
@@ -132,9 +348,9 @@ class VariableChain:
         sum of the a it is a gamma variable, independent of w.
         """
         changes = bool(self.prior.parents)
-        if not self.conjugacy.form.is_conjugate:  # centred: the sum is that of alpha, and M
+        if self.conjugacy.form == "frozen":  # centred: the sum is that of alpha, and M
             return changes
-        return not estimate.groups and (changes or not self.conjugacy.structure.constant)
+        return not estimate.groups and (changes or self.conjugacy.totals is None)
 
     def _write(self, log_theta: Array, point: PointType) -> None:
         """Put the processes into the point."""

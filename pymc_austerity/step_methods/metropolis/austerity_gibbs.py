@@ -125,16 +125,12 @@ class AusterityGibbs(SubsampledStep):
         fewest = fewest_rows(options.acceptance, self._min_terms)
         if recipe is None:
             require_elements(options.vars, point)
-        values = self._numbers_of_values(point)
+        counts = [number_of_values(options.model, value, point) for value in options.vars]
+        values = np.repeat(counts, [np.size(point[value.name]) for value in options.vars])  # of each site
         terms = element_terms(options, point, fewest, recipe)
         state = OtherCategory(np.array([np.nan]), values.astype(np.int64))
         bound = BoundElements(state, other_category, no_adaptation)
         return planned(options, terms, bound, fewest, in_order=True)
-
-    def _numbers_of_values(self, point: PointType) -> np.ndarray:
-        """Number of values of each site."""
-        counts = [number_of_values(self._model, value, point) for value in self._vars]
-        return np.repeat(counts, [np.size(point[value.name]) for value in self._vars])
 
     @property
     def steps_per_draw(self) -> int:

@@ -15,8 +15,6 @@ from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import RandomGenerator, get_random_generator
-from rich.progress import TextColumn
-from rich.table import Column
 
 from pymc_austerity.acceptance.base import AcceptanceRule, never_clipped
 from pymc_austerity.control_variates.taylor import Taylor
@@ -30,17 +28,12 @@ from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.surrogate import Surrogate
-from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
+from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.messages import warn_of_temperature
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, try_out
-from pymc_austerity.step_methods.metropolis.options import (
-    MetropolisOptions,
-    PlanOptions,
-    TunaFields,
-    checked_options,
-)
+from pymc_austerity.step_methods.metropolis.options import AskedOptions, MetropolisOptions, checked_options
 from pymc_austerity.step_methods.metropolis.plan import OtherDataError, Plan, Recipe
 from pymc_austerity.step_methods.metropolis.watch import (
     DriftWatch,
@@ -96,6 +89,10 @@ class SubsampledStep(RebuiltStep):
     mixing: Mixing | None = None
     _reads_disk = True
     _rebuilt = ("_factorisation", "_engine")
+    _columns: ClassVar[dict[str, tuple[str, str, str]]] = {
+        "acceptance_rate": ("mean_tree_accept", "0.2f", "Acceptance"),
+        **SHARE_OF_DATA,
+    }
     # Whether it updates discrete variables.
     _discrete: ClassVar[bool] = False
     _state_class = SubsampledState
@@ -111,26 +108,15 @@ class SubsampledStep(RebuiltStep):
         vars: Any,
         acceptance: AcceptanceRule,
         *,
-        range_bound: Any = None,
-        default_batch: int | None = None,
-        tuna: TunaFields | None = None,
         blocked: bool = True,
         rng: Any = None,
         initial_point: PointType | None = None,
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
-        **options: Unpack[PlanOptions],
+        **options: Unpack[AskedOptions],
     ) -> None:
         warn_of_compile_kwargs(self, compile_kwargs)
-        asked = checked_options(
-            vars,
-            acceptance,
-            range_bound=range_bound,
-            default_batch=default_batch,
-            discrete=self._discrete,
-            tuna=tuna,
-            **options,
-        )
+        asked = checked_options(vars, acceptance, discrete=self._discrete, **options)
         if asked.temperature != 1.0:
             warn_of_temperature(asked.model, list(asked.vars))
         self._begin(asked, rng)
@@ -213,11 +199,6 @@ class SubsampledStep(RebuiltStep):
         self._engine = engine
         if recipe.columns:
             self._also_report(recipe.columns)
-
-    @property
-    def is_built(self) -> bool:
-        """Whether this process has built the step."""
-        return self._engine is not None
 
     def _graphs(self) -> list[LogDensityGraph]:
         return [self.factorisation.graph]
@@ -348,7 +329,16 @@ class SubsampledStep(RebuiltStep):
             has_moved()
             with explained(self._model, point, by_start=False):
                 require_finite(self.factorisation, point)
-            point = point if goes_on else self._first_point(point)
+            if self.tune and not goes_on:
+                names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self._vars)
+                point = self._recipe.start(
+                    self.factorisation,
+                    self.engine,
+                    point,
+                    lambda: default_point(self._model),
+                    self.rng,
+                    names,
+                )
             self.start_checked = True
         n = self.steps_per_draw
         outcome = self._run(n, self.tune and self._options.tune, point)
@@ -379,15 +369,6 @@ class SubsampledStep(RebuiltStep):
             is_plate=self._recipe.is_plate,
             value_name=lambda k: fact.coordinate(k)[0],
             name=self.name_of,
-        )
-
-    def _first_point(self, point: PointType) -> PointType:
-        """Where a chain begins that was told to begin at `point`."""
-        if not self.tune:
-            return point
-        names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self._vars)
-        return self._recipe.start(
-            self.factorisation, self.engine, point, lambda: default_point(self._model), self.rng, names
         )
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
@@ -445,26 +426,3 @@ class SubsampledStep(RebuiltStep):
 
     def _own(self, memo: dict[int, Any]) -> dict[str, Any]:
         return {"_engine": None if self._engine is None else self._engine.copy()}
-
-    # Progress bar ---------------------------------------------------------------------------
-
-    @staticmethod
-    def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
-        """Columns of the progress bar, and what they begin with."""
-        columns = [
-            TextColumn("{task.fields[acceptance_rate]:0.2f}", table_column=Column("Acceptance", ratio=1)),
-            TextColumn("{task.fields[fraction_used]:0.3f}", table_column=Column("Share of data", ratio=1)),
-        ]
-        return columns, {"acceptance_rate": [0.0] * n_chains, "fraction_used": [0.0] * n_chains}
-
-    @staticmethod
-    def _make_progressbar_update_functions() -> tuple[Any, ...]:
-        """Functions from the statistics of a draw to the fields of the columns."""
-
-        def update_stats(step_stats: dict[str, Any]) -> dict[str, Any]:
-            return {
-                "acceptance_rate": step_stats["mean_tree_accept"],
-                "fraction_used": step_stats["fraction_used"],
-            }
-
-        return (update_stats,)

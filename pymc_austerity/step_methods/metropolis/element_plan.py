@@ -95,21 +95,17 @@ def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:
     given, n = options.proposal, terms.n_elements
     scale, adapts = np.ones(n), True
     if isinstance(given, RandomWalk) and given.scale is not None:
-        scale, adapts = _scales(given, terms), False
+        scale, adapts = np.asarray(given.scale, dtype=np.float64), False
+        if scale.ndim == 1 and scale.shape != (n,):
+            raise ValueError(
+                f"With elementwise=True the scale of RandomWalk is a number, or one for each of the {n:,} "
+                f"elements; got shape {scale.shape}."
+            )
+        scale = np.broadcast_to(scale, (n,)).copy()
     elif isinstance(given, AdaptiveRandomWalk):
         rate = rate if given.target_accept is None else given.target_accept
     state = ElementWalk(scale, np.zeros(n, dtype=np.int64), np.array([rate]))
     return BoundElements(state, walk, learn_scale if adapts else no_adaptation)
-
-
-def _scales(given: RandomWalk, terms: ElementTerms) -> np.ndarray:
-    scale = np.asarray(given.scale, dtype=np.float64)
-    if scale.ndim == 1 and scale.shape != (terms.n_elements,):
-        raise ValueError(
-            f"With elementwise=True the scale of RandomWalk is a number, or one for each of the "
-            f"{terms.n_elements:,} elements; got shape {scale.shape}."
-        )
-    return np.broadcast_to(scale, (terms.n_elements,)).copy()
 
 
 def require_elements(vars: Sequence[Variable], point: PointType) -> None:

@@ -73,8 +73,8 @@ class FieldRecipe(PlateRecipe):
             return point_of(fact, engine.drawn(rng), point)
         if not math.isfinite(engine.height(given)):
             warn(
-                f"The chain was to start where the density of {names} is zero but for rounding. It starts from "
-                "a draw of the fitted distribution instead."
+                f"The chain was to start where the density of {names} is zero but for rounding. It "
+                "starts from a draw of the fitted distribution instead."
             )
             return point_of(fact, engine.drawn(rng), point)
         distance, n = engine.distance(given), len(self.fit.theta)

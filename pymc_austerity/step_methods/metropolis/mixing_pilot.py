@@ -100,26 +100,9 @@ def try_out(
 ) -> Mixing | None:
     """Run some chains, each from a state of its own; None if they read far too many rows.
 
-    Parameters
-    ----------
-    engine : CompiledKernel
-        A copy is run.
-    start : callable
-        ``(rng) -> q``.
-    point : dict
-        Values of all variables.
-    proposal_state : NamedTuple
-        Before it has learnt anything; copies are used.
-    n_draws : int
-        Of each chain, after those in which it settles and the proposal learns.
-    steps_per_draw : int, default 1
-    n_watched : int, optional
-        So many of the first coordinates are looked at. Default: all.
-    n_chains : int, default 4
-    n_settle : int, default 100
-        Draws of each chain before.
-    see : callable, optional
-        Is handed the outcome of each draw that counts.
+    `start` draws a state. Chains run a copy of the engine and of the proposal's state, which learns in the
+    first `n_settle` draws. Of the other `n_draws` the first `n_watched` coordinates are looked at, by default
+    all, and `see` is handed each outcome.
     """
     stage("pilot run", f" of {n_chains} x {n_draws:,} draws")
     engine, rng = engine.copy(), np.random.default_rng(_SEED)

@@ -101,13 +101,20 @@ class JumpOptions(TunaKeywords, total=False):
     subsample: Subsample | None
 
 
-class TunaFields(TypedDict):
+class TunaFields(TypedDict, total=False):
     """Keywords that only `TunaMH` has, checked; see there."""
 
     chi: float
     switch_above: float
     curvature: Mapping[str, Curvature]
     debug: bool
+
+
+class AskedOptions(PlanOptions, TunaFields, total=False):
+    """Fields of `MetropolisOptions` that steps hand on."""
+
+    range_bound: RangeOption
+    default_batch: int | None
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,7 @@ class MetropolisOptions:
     control_variate: Taylor | None = None
     subsample: Subsample | None = None
     range_bound: RangeOption = None
-    steps_per_draw: int = 0  # 0 if it was not given
+    steps_per_draw: int | None = None
     threshold: int = 1000
     temperature: float = 1.0
     tune: bool = True
@@ -141,58 +148,38 @@ def checked_options(
     vars: Variable | str | Sequence[Variable | str] | None,
     acceptance: AcceptanceRule,
     *,
-    range_bound: RangeOption = None,
-    default_batch: int | None = None,
-    proposal: ProposalOption = None,
-    control_variate: Taylor | None = None,
-    subsample: Subsample | None = None,
-    steps_per_draw: int | None = None,
-    threshold: int = 1000,
-    temperature: float = 1.0,
-    tune: bool = True,
-    elementwise: bool = False,
-    discrete: bool = False,
-    set_up_budget: float = DEFAULT_BUDGET,
     model: pm.Model | None = None,
-    tuna: TunaFields | None = None,
+    discrete: bool = False,
+    **given: Any,
 ) -> MetropolisOptions:
-    """Check the keywords of a step; those that are left out here do not change what it does.
-
-    `tuna` are those that only `TunaMH` has, checked before.
-    """
+    """Check the keywords of a step. Those that are left out here do not change what it does."""
+    model = model_of(model)
+    value_vars = value_variables(model, vars)
+    options = MetropolisOptions(model, tuple(value_vars), acceptance, **given)
+    temperature, subsample = options.temperature, options.subsample
     if not is_real(temperature) or not 0.0 < temperature < np.inf:
         raise ValueError(f"temperature must be a positive number, got {temperature!r}.")
     if subsample is not None and subsample not in get_args(Subsample):
         raise ValueError(f'subsample must be "gather", "block" or None, got {subsample!r}.')
-    steps = 0 if steps_per_draw is None else checked_steps_per_draw(steps_per_draw)
-    for name, given in (("tune", tune), ("elementwise", elementwise)):
-        if not isinstance(given, bool | np.bool_):
-            raise ValueError(f"{name} must be True or False, got {given!r}.")
-    model = model_of(model)
-    if elementwise:
+    steps = None if options.steps_per_draw is None else checked_steps_per_draw(options.steps_per_draw)
+    for name in ("tune", "elementwise"):
+        if not isinstance(switch := getattr(options, name), bool | np.bool_):
+            raise ValueError(f"{name} must be True or False, got {switch!r}.")
+    if options.elementwise:
         refuse_on_disk(model, "a step that moves single elements")
     refuse_evaluated(model)
-    value_vars = value_variables(model, vars)
     if not discrete:
         refuse_discrete(value_vars)
-    refuse_orthonormal(model, value_vars, proposal, control_variate is not None)
-    options = MetropolisOptions(
-        model=model,
-        vars=tuple(value_vars),
-        acceptance=acceptance,
-        default_batch=default_batch,
-        proposal=proposal,
-        control_variate=control_variate_of(control_variate),
-        subsample=subsample,
-        range_bound=range_bound,
+    refuse_orthonormal(model, value_vars, options.proposal, options.control_variate is not None)
+    return replace(
+        options,
+        control_variate=control_variate_of(options.control_variate),
         steps_per_draw=steps,
-        threshold=threshold,
         temperature=float(temperature),
-        tune=bool(tune),
-        elementwise=bool(elementwise),
-        set_up_budget=checked_budget(set_up_budget),
+        tune=bool(options.tune),
+        elementwise=bool(options.elementwise),
+        set_up_budget=checked_budget(options.set_up_budget),
     )
-    return options if tuna is None else replace(options, **tuna)
 
 
 def checked_rule(acceptance: AcceptanceRule) -> AcceptanceRule:

@@ -5,8 +5,8 @@ posterior mode and the expansion there. A plan adds the decision rule, the propo
 Only a `Recipe` of it travels to other processes.
 
 Every kind of plan is made by one function of options, a point and a recipe: `plan_metropolis` here, and
-`plan_tuna`, `plan_elements`, `plan_jumps`, `plan_plates`, `plan_crossed` in files of their own. What a recipe
-knows is not searched for. Where the data are others than those of the recipe, they raise `OtherDataError`.
+`plan_tuna`, `plan_elements`, `plan_jumps`, `plan_plates`, `plan_crossed` elsewhere. What a recipe knows is
+not searched for. Where the data are others than those of the recipe, they raise `OtherDataError`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,9 @@ from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.engine.base import Bound, CompiledKernel, Engine
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
-from pymc_austerity.step_methods.metropolis.options import (
-    MetropolisOptions,
-    ProposalOption,
-    proposal_for,
-)
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, ProposalOption, proposal_for
 from pymc_austerity.step_methods.metropolis.orthonormal import matrices_of
-from pymc_austerity.target import Index, QuadraticProxy, Vector
+from pymc_austerity.target import Index, Vector
 
 if TYPE_CHECKING:
     from pymc_austerity.bounds.log_ratio_range import RangeCertificates
@@ -66,6 +62,11 @@ class Survey:
     def factorisation(self) -> Factorisation:
         """The local terms."""
         return self.structure.factorisation
+
+    @property
+    def mode_fit(self) -> ModeFit | None:
+        """The mode and what is known there, if it was searched for."""
+        return None if self.found is None else self.found.mode_fit
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ class Recipe:
 
     def bind(self) -> BoundProposal:
         """The proposal, ready for the dimensions of the block."""
-        proxy = None if self.mode_fit is None else self.mode_fit.proxy
-        return bound_to(self.proposal, Block(self.n_dim, self.n_local, self.matrices), self.rule, proxy)
+        block = Block(self.n_dim, self.n_local, self.matrices)
+        return bound_to(self.proposal, block, self.rule, self.mode_fit)
 
     @property
     def exact_rows(self) -> Index:
@@ -248,15 +249,6 @@ def survey(
 
     With a recipe nothing is checked or searched for. `certify` asks for a bound on all Taylor remainders
     together, and for the rows with the largest ones. `elsewhere` sums over all rows in other processes.
-
-    Raises
-    ------
-    FactorisationError
-        If rows of a term cannot be computed one by one.
-    UnsuitableError
-        If no term is long enough, or there is no mode.
-    OtherDataError
-        If the recipe was made for other data.
     """
     fact = factorised(options, point, recipe) if factorisation is None else factorisation
     if recipe is not None:
@@ -287,10 +279,14 @@ def plan_metropolis(
 ) -> BlockPlan[Recipe]:
     """Decide how the block will be updated: a survey, unless there is one, then rule, proposal and bounds."""
     surveyed = survey(options, point, recipe) if surveyed is None else surveyed
-    rule = rule_for(options, surveyed) if recipe is None else recipe.rule
-    bound = bound_proposal(options, surveyed, rule, point)
-    if recipe is None:
-        fact, mode_fit = surveyed.factorisation, mode_fit_of(surveyed)
+    fact, mode_fit = surveyed.factorisation, surveyed.mode_fit
+    if recipe is not None:
+        bound = bound_proposal(options, surveyed, recipe.rule, point)
+    else:
+        # The batch size is for the rows that are not read at every transition.
+        n_others = fact.n_local - (0 if mode_fit is None else len(mode_fit.exact))
+        rule = with_batch_size(options.acceptance, n_others, options.default_batch)
+        bound = bound_proposal(options, surveyed, rule, point)
         recipe = Recipe(
             data=fingerprint(fact.graph),
             n_local=fact.n_local,
@@ -302,7 +298,7 @@ def plan_metropolis(
             certificates=certificates_for(options, surveyed.structure, point, mode_fit),
             matrices=matrices_of(options.model, options.vars),
         )
-    terms = surveyed.factorisation if surveyed.found is None else surveyed.found.expanded
+    terms = fact if surveyed.found is None else surveyed.found.expanded
     return block_plan(options, surveyed, terms, bound, recipe)
 
 
@@ -323,34 +319,20 @@ def block_plan[R: Recipe](
     return BlockPlan(options, surveyed.factorisation, recipe, bound, engine)
 
 
-def mode_fit_of(surveyed: Survey) -> ModeFit | None:
-    """The mode and what is known there, if it was searched for."""
-    return None if surveyed.found is None else surveyed.found.mode_fit
-
-
-def rule_for(options: MetropolisOptions, surveyed: Survey) -> AcceptanceRule:
-    """The decision rule with its batch size, for the rows that are not read at every transition."""
-    mode_fit = mode_fit_of(surveyed)
-    n_exact = 0 if mode_fit is None else len(mode_fit.exact)
-    n_others = surveyed.factorisation.n_local - n_exact
-    return with_batch_size(options.acceptance, n_others, options.default_batch)
-
-
 def bound_proposal(
     options: MetropolisOptions, surveyed: Survey, rule: AcceptanceRule, point: PointType
 ) -> BoundProposal:
     """The proposal, ready for the dimensions of the block; a user's function is tried once."""
     q = vector_of(surveyed.factorisation, point)
-    mode_fit = mode_fit_of(surveyed)
-    proxy = None if mode_fit is None else mode_fit.proxy
     block = Block(len(q), surveyed.factorisation.n_local, matrices_of(options.model, options.vars))
-    bound = bound_to(surveyed.proposal, block, rule, proxy)
+    bound = bound_to(surveyed.proposal, block, rule, surveyed.mode_fit)
     try_proposal(bound, q)
     return bound
 
 
 def bound_to(
-    proposal: ProposalOption, block: Block, rule: AcceptanceRule, proxy: QuadraticProxy | None
+    proposal: ProposalOption, block: Block, rule: AcceptanceRule, mode_fit: ModeFit | None
 ) -> BoundProposal:
     """A proposal for a block, with the acceptance rate that suits the rule."""
+    proxy = None if mode_fit is None else mode_fit.proxy
     return bind(proposal, block.n_dim, rule.target_accept(block.n_free), proxy, block)

@@ -3,14 +3,14 @@
 from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
+from pymc_austerity import work
 from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.mode.fields.field_model import FieldModel
-from pymc_austerity.model.factorisation import Factorisation, vector_of
-from pymc_austerity.model.plates.any_spelling import find_plates
+from pymc_austerity.model.factorisation import Factorisation, row_operations, vector_of
+from pymc_austerity.model.plates.any_spelling import find_plates, why_none
 from pymc_austerity.model.plates.crossed import CrossedModel, Plates
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel
-from pymc_austerity.model.plates.unknown_forms import unknown_form
 from pymc_austerity.step_methods.metropolis.field_plan import field_for
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 
@@ -26,7 +26,9 @@ def plate_for(
     if not isinstance(found, NoPlate) or options.proposal is not None:
         return found
     field = field_for(options, fact)
-    return field if isinstance(field, FieldModel) else found
+    if isinstance(field, FieldModel):
+        return field
+    return NoPlate(f"{found}; and the field is not moved, as {field}") if "plates:" in str(found) else found
 
 
 def _plate_for(options: MetropolisOptions, fact: Factorisation, point: PointType) -> Plates | NoPlate | None:
@@ -34,12 +36,13 @@ def _plate_for(options: MetropolisOptions, fact: Factorisation, point: PointType
     is_expanded = taylor is not None and taylor.order == 2 and taylor.center == "mode"
     if not is_expanded or options.proposal is not None or not fact.n_local:
         return None
+    work.sized(fact.n_rows, len(vector_of(fact, point)), row_operations(fact))
     try:
         found = _plates(options, fact, fewest)
-    except NoPlate as reason:  # that of a form which is not known comes first: it is what is to be changed
-        return unknown_form(options.model, fact, fewest) or reason
+    except NoPlate as reason:
+        return why_none(options.model, fact, fewest, reason)
     if found is None:
-        return unknown_form(options.model, fact, fewest)
+        return why_none(options.model, fact, fewest, None)
     if (
         isinstance(found, PlateModel)
         and not _is_hierarchical(found)

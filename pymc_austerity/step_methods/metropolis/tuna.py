@@ -18,10 +18,10 @@ from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, Subsample
 from pymc_austerity.step_methods.metropolis.mixing_pilot import warn_of_poor_mixing
 from pymc_austerity.step_methods.metropolis.options import TunaKeywords
 from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe
-from pymc_austerity.step_methods.metropolis.prediction import Prediction
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
     EXACT,
     TAYLOR,
+    Prediction,
     TunaRecipe,
     checked_control_variate,
     checked_tuna_options,
@@ -197,7 +197,7 @@ class TunaMH(SubsampledStep):
                 "with AusterityMH, MHSubLhd, MinibatchBarker or MetropolisHastings."
             )
         try:
-            super().__init__(vars, EXACT, control_variate=taylor, tuna=tuna, **options)
+            super().__init__(vars, EXACT, control_variate=taylor, **tuna, **options)
         finally:
             del self._client
 

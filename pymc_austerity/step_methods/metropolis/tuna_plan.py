@@ -1,6 +1,6 @@
 """The plan of `TunaMH`: sweeps over a plate of effects, if the model has one; else moves of the whole block.
 
-For a block: bounds on Taylor remainders, and how many rows they make it draw.
+For a block: bounds on Taylor remainders, and how many rows they make it draw, told before it starts.
 """
 
 import math
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -20,7 +21,6 @@ from pymc_austerity.bounds.remainder import (
     InMemory,
     NewTable,
     RowDraws,
-    RowSampler,
     bounded_terms,
     plain_draws,
     positions_of_largest,
@@ -28,20 +28,21 @@ from pymc_austerity.bounds.remainder import (
 )
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.row_function import have_one_predictor
-from pymc_austerity.bounds.screened_draws import screened
+from pymc_austerity.bounds.screened_draws import mean_share, screened
 from pymc_austerity.bounds.sparsity import coordinate_groups, typical_length
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.data.files import ScratchTable
 from pymc_austerity.exceptions import UnboundedError, UnsuitableError, warn
 from pymc_austerity.kernels.tuna import TunaRule, tuna_transitions
-from pymc_austerity.mode.mode_fit import FittedTerms
+from pymc_austerity.mode.mode_fit import FittedTerms, ModeReport
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.structure.fixed_variables import in_the_way
 from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.progress import stage
-from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.proposals.base import BoundProposal, no_adaptation
+from pymc_austerity.proposals.random_walk import OPTIMAL_SCALE
 from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.engine.base import Bound, Engine
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, TunaFields
@@ -53,10 +54,8 @@ from pymc_austerity.step_methods.metropolis.plan import (
     block_plan,
     bound_proposal,
     factorised,
-    mode_fit_of,
     survey,
 )
-from pymc_austerity.step_methods.metropolis.prediction import Prediction, predict
 from pymc_austerity.step_methods.metropolis.which_plan import find_plate, plan_sweeps
 from pymc_austerity.target import Vector
 from pymc_austerity.validation import is_real
@@ -77,6 +76,18 @@ _MANY_ROWS, _MANY_DIMENSIONS = 100.0, 50
 _ROUNDING, _MARGIN = 1e-6, 16.0
 # Rows that a move may draw where these are never too many, which take a tenth of a second or so.
 _MOST_DRAWN = 1e6
+
+# Moves that are tried out: so many, or fewer in many dimensions, where a move takes long in plain Python.
+_MOVES, _FEWEST_MOVES, _BUDGET = 200, 20, 100_000
+_PREDICTION_SEED = 2020
+# Rows that are tried against their own bounds.
+_TRIED_ROWS = 500
+# A sum of remainders that varies by less than this is decided by a small batch.
+_SMALL_SPREAD = 1.0
+# Dimensions above which a loose bound is to blame for many rows.
+_LOOSE_DIMENSIONS = 50
+# Rows that AusterityMH reads of remainders, and how many times as many are worth a word.
+_ROWS_OF_TEST, _MANY_TIMES = 150, 10
 
 
 def checked_tuna_options(
@@ -112,6 +123,88 @@ def checked_control_variate(given: object) -> Taylor:
             "bounds the more often: leave it out."
         )
     return Taylor(given.order, given.center, exact_rows=0)
+
+
+class Prediction(NamedTuple):
+    """Expected cost of a transition, where the fitted normal distribution is the posterior."""
+
+    terms: float  # Expected number of rows that are evaluated for a transition
+    total: float  # C, the sum of the bounds c_i near the mode
+    size: float  # Mean of C M over moves, each with the C of its tier, divided by C near the mode
+    n_dim: int  # Dimensions of the normal distribution
+
+    def __str__(self) -> str:
+        return f"{few_digits(self.terms)} rows for a transition (C = {self.total:.3g}, M = {self.size:.3g})"
+
+    def is_loose(self, report: ModeReport) -> bool:
+        """Are there many more rows than the remainders need, for the number of dimensions?"""
+        return (
+            self.terms > _MANY_TIMES * _ROWS_OF_TEST
+            and self.n_dim > _LOOSE_DIMENSIONS
+            and report.remainder_sd < _SMALL_SPREAD
+        )
+
+    def advice(self, report: ModeReport, n_rows: int) -> str:
+        """Why so many, and what is cheaper."""
+        if not np.isfinite(self.total):
+            return (
+                "The remainders of some rows have no finite bound near the mode: their log density has a "
+                "kink or a pole there, or what it computes is not known to stay where it is smooth."
+            )
+        if not report.remainder_sd < _SMALL_SPREAD:
+            return (
+                "The posterior is far from the normal distribution at its mode (its log density is off by "
+                f"{report.remainder_sd:.2g}), as with few data for a parameter: pm.NUTS suits it better."
+            )
+        why = f"The bounds are loose in {self.n_dim} dimensions, not the data difficult: "
+        if self.n_dim <= _LOOSE_DIMENSIONS:
+            why = f"{n_rows:,} rows are few for {self.n_dim} dimensions: bounds shrink with 1/sqrt(N). "
+        return (
+            f"{why}AusterityMH(control_variate=Taylor()) would read some {min(_ROWS_OF_TEST, n_rows):,} "
+            "rows, with a small error that is not bounded."
+        )
+
+
+def predict(draws: RowDraws, proposal: BoundProposal, found: FittedTerms, chi: float) -> Prediction:  # type: ignore[explicit-any]
+    """Try out moves from draws of the fitted distribution.
+
+    Moves of a `Surrogate` need a compiled model; independent draws, which are further apart, stand for them.
+    A walk that is yet to learn its size is taken to have the optimal one.
+    """
+    rng, sampler = np.random.default_rng(_PREDICTION_SEED), draws.state
+    mode_fit, features = found.mode_fit, found.features
+    n_dim = len(mode_fit.unwhiten)
+    moves = max(min(_MOVES, _BUDGET // n_dim**2), _FEWEST_MOVES)
+    old, new = np.tile(mode_fit.proxy.mode, (2, moves, 1))
+    for states in (old, new):
+        states[:, mode_fit.free] += rng.standard_normal((moves, n_dim)) @ mode_fit.unwhiten.T
+    if proposal.adapt is not no_adaptation and not proposal.is_surrogate:
+        new[:, mode_fit.free] -= mode_fit.proxy.mode[mode_fit.free]
+        new = old + OPTIMAL_SCALE / math.sqrt(n_dim) * new * mode_fit.free
+    elif not proposal.is_surrogate:
+        for k in range(moves):
+            if proposal.plain is None:
+                new[k] = proposal.propose(proposal.state, old[k].copy(), rng)[0]
+            else:  # a user's function
+                new[k] = proposal.plain(old[k].copy(), rng)[0]
+    if proposal.is_surrogate and mode_fit.of_features is not None:
+        # A surrogate follows features, whose distribution is nearer to normal than that of q.
+        _, directions = mode_fit.of_features
+        old, new = sampler.center + rng.standard_normal((2, moves, len(directions))) @ directions.T
+    else:
+        old, new = (np.array([features(q) for q in states]) for states in (old, new))
+    pairs = [draws.move(sampler, a, b) for a, b in zip(new, old, strict=True)]
+    expected = np.array([move.expected for move in pairs])
+    rows = rng.integers(sampler.constants.shape[1], size=_TRIED_ROWS)
+    read = np.array([mean_share(sampler, move, rows) for move in pairs])
+    bounded = np.isfinite(expected)  # the others are decided on all rows
+    n_local = float(sampler.constants.shape[1])
+    drawn = np.full(moves, n_local)
+    n_drawn = expected[bounded] * (1.0 + chi * expected[bounded])
+    drawn[bounded] = np.where(n_drawn <= sampler.most, read[bounded] * n_drawn, n_local)
+    some = expected[bounded].mean() if np.any(bounded) else 0.0
+    size = float(some / sampler.totals[0]) if sampler.totals[0] > 0.0 else 0.0
+    return Prediction(float(np.mean(drawn)), float(sampler.totals[0]), size, n_dim)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,41 +287,27 @@ def plan_tuna(
     """
     surveyed = survey(options, point, recipe, certify=False) if surveyed is None else surveyed
     bound = bound_proposal(options, surveyed, EXACT, point)
-    if recipe is not None:
-        again = None if recipe.reads_all else bounded_rows(options, surveyed, point)[0]
-        return _with_rows(options, surveyed, bound, recipe, again)
     fact, found = surveyed.factorisation, surveyed.found
     assert found is not None
-    rows, sources = bounded_rows(options, surveyed, point)
-    stage("rows that will be drawn")
-    prediction = predict(rows, bound, found, options.chi)
-    reads_all = bool(prediction.terms > options.switch_above * fact.n_local)
-    recipe = TunaRecipe(
-        data=fingerprint(fact.graph),
-        n_local=fact.n_local,
-        n_dim=len(vector_of(fact, point)),
-        rule=EXACT,
-        proposal=surveyed.proposal,
-        proposal_state=bound.state,
-        mode_fit=mode_fit_of(surveyed),
-        prediction=prediction,
-        reads_all=reads_all,
-        certificate=sources,
-    )
-    return _with_rows(options, surveyed, bound, recipe, None if reads_all else rows)
-
-
-def _with_rows(  # type: ignore[explicit-any]
-    options: MetropolisOptions,
-    surveyed: Survey,
-    bound: BoundProposal,
-    recipe: TunaRecipe,
-    rows: RowDraws | None,
-) -> BlockPlan[TunaRecipe]:
-    """The plan with drawn rows, or with the exact test on all of them."""
-    fact, found = surveyed.factorisation, surveyed.found
-    assert found is not None
-    if rows is None:
+    if recipe is None:
+        rows, sources = bounded_rows(options, surveyed, point)
+        stage("rows that will be drawn")
+        prediction = predict(rows, bound, found, options.chi)
+        recipe = TunaRecipe(
+            data=fingerprint(fact.graph),
+            n_local=fact.n_local,
+            n_dim=len(vector_of(fact, point)),
+            rule=EXACT,
+            proposal=surveyed.proposal,
+            proposal_state=bound.state,
+            mode_fit=surveyed.mode_fit,
+            prediction=prediction,
+            reads_all=bool(prediction.terms > options.switch_above * fact.n_local),
+            certificate=sources,
+        )
+    elif not recipe.reads_all:
+        rows, _ = bounded_rows(options, surveyed, point)
+    if recipe.reads_all:
         # A surrogate moves on the Taylor polynomial, others on the terms of the model.
         terms = found.expanded if bound.is_surrogate else fact
         return block_plan(options, surveyed, terms, bound, recipe)
@@ -329,7 +408,9 @@ def bounded_rows(options: MetropolisOptions, surveyed: Survey, point: PointType)
         raise NoBoundError(str(error)) from None
     which = "third" if expansion.order == 2 else "second"
     sources = f"{which} derivatives of {' and '.join(each.bounds.description for each in terms)}"
-    many, draws = typical_rows(sampler), plain_draws(sampler)
+    draws = plain_draws(sampler)
+    # Rows that are expected for a move between two draws of the fitted distribution.
+    many = sampler.totals[0] * typical_length(len(sampler.whitening)) ** 3 / 3.0
     if groups is not None and many > _FEW_ROWS:
         draws = grouped(sampler, rows, groups)
         sources += f"; {draws.state.tables}"
@@ -360,20 +441,9 @@ def _new_tables(folder: Path | None) -> Iterator[NewTable]:
 
 
 def scratch_folder(fact: Factorisation) -> Path | None:
-    """Where bounds of rows on disk are kept; None for data in memory.
-
-    Raises
-    ------
-    PermissionError, ValueError
-        If nothing can be written there, or maps were given and no folder.
-    """
+    """Where bounds of rows on disk are kept, if it can be written to; None for data in memory."""
     rows = fact.rows_on_disk
     return rows[0].scratch_folder() if rows else None
-
-
-def typical_rows(sampler: RowSampler) -> float:
-    """Rows that are expected for a move between two draws of the fitted distribution."""
-    return float(sampler.totals[0] * typical_length(len(sampler.whitening)) ** 3 / 3.0)
 
 
 def rounding_allowance(draws: RowDraws, found: FittedTerms, point: PointType) -> float:  # type: ignore[explicit-any]

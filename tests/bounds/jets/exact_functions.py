@@ -1,7 +1,5 @@
 """Derivatives of elementary functions, divided by their factorials, in 60 digits and more."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

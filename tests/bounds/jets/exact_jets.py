@@ -1,7 +1,5 @@
 """All partial derivatives of an expression at a point, divided by alpha!, in many digits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from mpmath import mpf

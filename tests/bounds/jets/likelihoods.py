@@ -1,7 +1,5 @@
 """Row functions of many likelihoods, with data and predictors to go with them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

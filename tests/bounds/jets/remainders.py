@@ -1,7 +1,5 @@
 """Remainders of expansions of rows, with their rounding, by the machine at points."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The c_i of rows: beside closed forms, dense sampling, and remainders at the border of their range."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Bounds of symmetric forms on the sphere, beside the best of many points."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

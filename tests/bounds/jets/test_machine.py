@@ -1,7 +1,5 @@
 """Interval jets of likelihoods beside derivatives in 60 digits."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

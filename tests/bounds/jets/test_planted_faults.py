@@ -1,7 +1,5 @@
 """Faults that are put into the engine are found by what the other tests check."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

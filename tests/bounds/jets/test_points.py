@@ -1,7 +1,5 @@
 """Values and derivatives of rows at points, beside NumPy and differences; and their sums."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

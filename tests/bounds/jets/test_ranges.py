@@ -1,7 +1,5 @@
 """Ranges of derivatives of elementary functions over an interval, beside 60 digits."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bounds that are looked up in tables: never below the truth, hardly above it; and where tables end."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

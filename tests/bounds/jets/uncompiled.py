@@ -1,7 +1,5 @@
 """The package `bounds.jets` as plain Python, of which parts can be replaced."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from types import SimpleNamespace

@@ -20,12 +20,9 @@ basis = np.exp(-0.5 * (np.linspace(0, 9, G)[:, None] - np.arange(10)) ** 2)
 indicators = np.eye(G)[g]
 
 
-EFFECTS, ROWS, PREDICTORS = [], [], []
-
-
 def listed_in(spellings):
-    """Decorator that adds a function to a list."""
-    return lambda function: spellings.append(function) or function
+    """Decorator that adds a function to a table."""
+    return lambda function: spellings.setdefault(function.__name__, function)
 
 
 def tau():
@@ -38,60 +35,62 @@ def cholesky(q):
 
 # Effects of G groups ------------------------------------------------------------------------------
 
-
-@listed_in(EFFECTS)
-def centred():
-    return pm.Normal("u", 0, tau(), shape=G)
-
-
-@listed_in(EFFECTS)
-def centred_about_mu():
-    return pm.Normal("u", pm.Normal("mu"), tau(), shape=G)
-
-
-@listed_in(EFFECTS)
-def of_precision():
-    return pm.Normal("u", 0, tau=pm.Gamma("precision", 2, 1), shape=G)
-
-
-@listed_in(EFFECTS)
-def of_log_scale():
-    return pm.Normal("u", 0, pt.exp(pm.Normal("log_tau")), shape=G)
-
-
-@listed_in(EFFECTS)
-def not_centred():
-    return tau() * pm.Normal("z", shape=G)
-
-
-@listed_in(EFFECTS)
-def not_centred_about_mu():
-    return pm.Normal("mu") + pm.Normal("z", shape=G) * tau()
-
-
-@listed_in(EFFECTS)
-def scaled_by_a_deterministic():
-    return pm.Deterministic("u", pm.Normal("mu") + tau() * pm.Normal("z", shape=G))
-
-
-@listed_in(EFFECTS)
-def divided():
-    return pm.Normal("z", shape=G) / pt.sqrt(pm.Gamma("precision", 2, 1))
-
-
-@listed_in(EFFECTS)
-def of_normal_scale():
-    return pm.Normal("tau") * pm.Normal("z", shape=G)
-
-
-@listed_in(EFFECTS)
-def regression_of_groups():
-    return pm.Normal("u", covariates @ pm.Normal("gamma", shape=2), tau(), shape=G)
-
-
-@listed_in(EFFECTS)
-def regression_of_groups_not_centred():
-    return pt.dot(covariates, pm.Normal("gamma", shape=2)) + tau() * pm.Normal("z", shape=G)
+EFFECTS = {
+    "centred": lambda: pm.Normal("u", 0, tau(), shape=G),
+    "centred_about_mu": lambda: pm.Normal("u", pm.Normal("mu"), tau(), shape=G),
+    "of_precision": lambda: pm.Normal("u", 0, tau=pm.Gamma("precision", 2, 1), shape=G),
+    "of_log_scale": lambda: pm.Normal("u", 0, pt.exp(pm.Normal("log_tau")), shape=G),
+    "not_centred": lambda: tau() * pm.Normal("z", shape=G),
+    "not_centred_about_mu": lambda: pm.Normal("mu") + pm.Normal("z", shape=G) * tau(),
+    "scaled_by_a_deterministic": lambda: pm.Deterministic(
+        "u", pm.Normal("mu") + tau() * pm.Normal("z", shape=G)
+    ),
+    "divided": lambda: pm.Normal("z", shape=G) / pt.sqrt(pm.Gamma("precision", 2, 1)),
+    "of_normal_scale": lambda: pm.Normal("tau") * pm.Normal("z", shape=G),
+    "regression_of_groups": lambda: pm.Normal("u", covariates @ pm.Normal("gamma", shape=2), tau(), shape=G),
+    "regression_of_groups_not_centred": lambda: (
+        pt.dot(covariates, pm.Normal("gamma", shape=2)) + tau() * pm.Normal("z", shape=G)
+    ),
+    "scales_by_kind": lambda: pm.Normal("u", 0, pm.HalfNormal("scales", shape=OUTER)[outer], shape=G),
+    "scales_by_kind_not_centred": lambda: (
+        pm.HalfNormal("scales", shape=OUTER)[outer] * pm.Normal("z", shape=G)
+    ),
+    "scales_of_a_slice": lambda: pm.HalfNormal("scales", shape=G) * pm.Normal("z", shape=G + 3)[2:-1],
+    "scales_of_what_is_stacked": lambda: (
+        pm.HalfNormal("scales", shape=3) * pt.stack([pm.Normal(f"u{k}") for k in range(3)])
+    )[np.arange(G) % 3],
+    "first_is_written_as_zero": lambda: pt.set_subtensor(
+        pt.zeros(G)[1:], tau() * pm.Normal("z", shape=G - 1)
+    ),
+    "scales_by_group": lambda: pm.HalfNormal("scales", shape=G) * pm.Normal("z", shape=G),
+    "horseshoe": lambda: tau() * pm.HalfCauchy("local", 1, shape=G) * pm.Normal("z", shape=G),
+    "student": lambda: pm.StudentT("u", nu=4, mu=pm.Normal("mu"), sigma=tau(), shape=G),
+    "student_of_free_degrees": lambda: pm.StudentT(
+        "u", nu=pm.Gamma("nu", 2, 0.1), mu=0, sigma=tau(), shape=G
+    ),
+    "cauchy": lambda: tau() * pm.Cauchy("z", 0, 1, shape=G),
+    "laplace": lambda: pm.Laplace("u", 0, tau(), shape=G),
+    "logistic": lambda: pm.Logistic("u", 0, tau(), shape=G),
+    "random_walk": lambda: pm.GaussianRandomWalk("u", sigma=tau(), init_dist=pm.Normal.dist(0, 2), shape=G),
+    "cumulative": lambda: pt.cumsum(tau() * pm.Normal("z", shape=G)),
+    "cumulative_then_scaled": lambda: pm.Normal("mu") + tau() * pm.Normal("z", shape=G).cumsum(),
+    "areas": lambda: tau() * pm.ICAR("phi", W=neighbours),
+    "areas_of_own_scale": lambda: pm.ICAR("u", W=neighbours, sigma=tau()),
+    "zero_sum": lambda: pm.Normal("mu") + pm.ZeroSumNormal("u", sigma=tau(), shape=G),
+    "zero_sum_not_centred": lambda: pm.Normal("mu") + tau() * pm.ZeroSumNormal("u", shape=G),
+    "splines": lambda: basis @ pm.Normal("coef", 0, tau(), shape=10),
+    "smooth_not_centred": lambda: pt.dot(basis, tau() * pm.Normal("z", shape=10)),
+    "smooth_of_a_walk": lambda: pt.dot(
+        basis, pm.GaussianRandomWalk("w", sigma=tau(), init_dist=pm.Normal.dist(0, 2), shape=10)
+    ),
+    "stacked": lambda: pt.stack([pm.Normal(f"u{k}", 0, 1) for k in range(3)])[np.arange(G) % 3],
+    "first_is_zero": lambda: pt.concatenate([[0.0], pm.Normal("u", 0, tau(), shape=G - 1)]),
+    "first_is_fixed_then_scaled": lambda: tau() * pt.concatenate([[1.0], pm.Normal("z", shape=G - 1)]),
+    "about_a_regression_and_a_number_then_scaled": lambda: (
+        pm.HalfNormal("s")
+        * pm.Normal("u", covariates @ pm.Normal("gamma", shape=2) + 1.5 * outer, tau(), shape=G)
+    ),
+}
 
 
 @listed_in(EFFECTS)
@@ -114,69 +113,9 @@ def three_levels():
 
 
 @listed_in(EFFECTS)
-def scales_by_kind():
-    return pm.Normal("u", 0, pm.HalfNormal("scales", shape=OUTER)[outer], shape=G)
-
-
-@listed_in(EFFECTS)
-def scales_by_kind_not_centred():
-    return pm.HalfNormal("scales", shape=OUTER)[outer] * pm.Normal("z", shape=G)
-
-
-@listed_in(EFFECTS)
-def scales_by_group():
-    return pm.HalfNormal("scales", shape=G) * pm.Normal("z", shape=G)
-
-
-@listed_in(EFFECTS)
-def horseshoe():
-    return tau() * pm.HalfCauchy("local", 1, shape=G) * pm.Normal("z", shape=G)
-
-
-@listed_in(EFFECTS)
-def student():
-    return pm.StudentT("u", nu=4, mu=pm.Normal("mu"), sigma=tau(), shape=G)
-
-
-@listed_in(EFFECTS)
-def student_of_free_degrees():
-    return pm.StudentT("u", nu=pm.Gamma("nu", 2, 0.1), mu=0, sigma=tau(), shape=G)
-
-
-@listed_in(EFFECTS)
-def cauchy():
-    return tau() * pm.Cauchy("z", 0, 1, shape=G)
-
-
-@listed_in(EFFECTS)
-def laplace():
-    return pm.Laplace("u", 0, tau(), shape=G)
-
-
-@listed_in(EFFECTS)
-def logistic():
-    return pm.Logistic("u", 0, tau(), shape=G)
-
-
-@listed_in(EFFECTS)
-def random_walk():
-    return pm.GaussianRandomWalk("u", sigma=tau(), init_dist=pm.Normal.dist(0, 2), shape=G)
-
-
-@listed_in(EFFECTS)
 def random_walk_with_drift():
     drift = pm.Normal("drift")
     return pm.GaussianRandomWalk("u", mu=drift, sigma=tau(), init_dist=pm.Normal.dist(0, 2), shape=G)
-
-
-@listed_in(EFFECTS)
-def cumulative():
-    return pt.cumsum(tau() * pm.Normal("z", shape=G))
-
-
-@listed_in(EFFECTS)
-def cumulative_then_scaled():
-    return pm.Normal("mu") + tau() * pm.Normal("z", shape=G).cumsum()
 
 
 @listed_in(EFFECTS)
@@ -192,16 +131,6 @@ def autoregression_of_order_two():
 
 
 @listed_in(EFFECTS)
-def areas():
-    return tau() * pm.ICAR("phi", W=neighbours)
-
-
-@listed_in(EFFECTS)
-def areas_of_own_scale():
-    return pm.ICAR("u", W=neighbours, sigma=tau())
-
-
-@listed_in(EFFECTS)
 def conditional_areas():
     mu = pm.Normal("mu") * np.ones(G)
     return pm.CAR("u", mu=mu, W=neighbours, alpha=pm.Uniform("alpha"), tau=pm.Gamma("precision", 2, 1))
@@ -214,56 +143,27 @@ def bym2():
 
 
 @listed_in(EFFECTS)
-def zero_sum():
-    return pm.Normal("mu") + pm.ZeroSumNormal("u", sigma=tau(), shape=G)
-
-
-@listed_in(EFFECTS)
-def zero_sum_not_centred():
-    return pm.Normal("mu") + tau() * pm.ZeroSumNormal("u", shape=G)
-
-
-@listed_in(EFFECTS)
-def splines():
-    return basis @ pm.Normal("coef", 0, tau(), shape=10)
-
-
-@listed_in(EFFECTS)
-def smooth_not_centred():
-    return pt.dot(basis, tau() * pm.Normal("z", shape=10))
-
-
-@listed_in(EFFECTS)
-def smooth_of_a_walk():
-    return pt.dot(basis, pm.GaussianRandomWalk("w", sigma=tau(), init_dist=pm.Normal.dist(0, 2), shape=10))
-
-
-@listed_in(EFFECTS)
 def joined():
     one = pm.Normal("one", 0, tau(), shape=10)
     return pt.concatenate([one, pm.Normal("other", 0, 1, shape=G - 10)])
 
 
 @listed_in(EFFECTS)
-def stacked():
-    return pt.stack([pm.Normal(f"u{k}", 0, 1) for k in range(3)])[np.arange(G) % 3]
+def some_are_added_to():
+    extra = pm.Normal("extra", 0, pm.HalfNormal("s"), shape=5)
+    return pt.inc_subtensor(pm.Normal("u", 0, tau(), shape=G)[[3, 9, 5, 30, 11]], extra)
 
 
 @listed_in(EFFECTS)
-def first_is_zero():
-    return pt.concatenate([[0.0], pm.Normal("u", 0, tau(), shape=G - 1)])
+def written_twice():
+    u = pm.Normal("u", 0, tau(), shape=G)
+    return pt.set_subtensor(pt.set_subtensor(u[::2], pm.Normal("even", shape=G // 2))[:3], 0.7)
 
 
 @listed_in(EFFECTS)
-def first_is_fixed_then_scaled():
-    return tau() * pt.concatenate([[1.0], pm.Normal("z", shape=G - 1)])
-
-
-@listed_in(EFFECTS)
-def about_a_regression_and_a_number_then_scaled():
-    return pm.HalfNormal("s") * pm.Normal(
-        "u", covariates @ pm.Normal("gamma", shape=2) + 1.5 * outer, tau(), shape=G
-    )
+def scales_of_what_is_joined():
+    first, others = pm.Normal("first", shape=10), pm.Normal("others", shape=G - 11)
+    return pm.HalfNormal("scales", shape=G) * pt.concatenate([first, [0.0], others])
 
 
 @listed_in(EFFECTS)
@@ -274,15 +174,20 @@ def less_its_mean():
 
 # Predictors of rows in the effects u of G groups -----------------------------------------------------
 
-
-@listed_in(ROWS)
-def looked_up(u):
-    return u[g]
-
-
-@listed_in(ROWS)
-def beside_a_regression(u):
-    return pm.math.dot(X, pm.Normal("beta", shape=3)) + u[g]
+ROWS = {
+    "looked_up": lambda u: u[g],
+    "beside_a_regression": lambda u: pm.math.dot(X, pm.Normal("beta", shape=3)) + u[g],
+    "taken": lambda u: pt.take(u, g),
+    "minus": lambda u: pm.Normal("ability", 0, pm.HalfNormal("sd"), shape=H)[h] - u[g],
+    "difference": lambda u: u[g] - u[(g + 1 + h) % G],
+    "slope": lambda u: pm.Normal("alpha") + x * u[g],
+    "mean_inside": lambda u: (pm.Normal("b") + u[g]) * x,
+    "indicator_matrix": lambda u: pt.dot(indicators, u),
+    "member_of_two": lambda u: 0.5 * u[g] + 0.5 * u[(g + 1) % G],
+    "summed_over_columns": lambda u: (pt.stack([u[g], u[(g + 1) % G]], axis=1) * X[:, :2]).sum(axis=1),
+    "as_a_column": lambda u: (u[:, None] * np.ones((1, 2)))[g, 1],
+    "sums_of_data_columns": lambda u: pt.sum(X * pm.Normal("beta", shape=3), axis=1) + u[g],
+}
 
 
 @listed_in(ROWS)
@@ -298,67 +203,22 @@ def beside_stacked_coefficients(u):
 
 
 @listed_in(ROWS)
-def taken(u):
-    return pt.take(u, g)
-
-
-@listed_in(ROWS)
-def minus(u):
-    return pm.Normal("ability", 0, pm.HalfNormal("sd"), shape=H)[h] - u[g]
-
-
-@listed_in(ROWS)
-def difference(u):
-    return u[g] - u[(g + 1 + h) % G]
-
-
-@listed_in(ROWS)
-def slope(u):
-    return pm.Normal("alpha") + x * u[g]
-
-
-@listed_in(ROWS)
-def mean_inside(u):
-    return (pm.Normal("b") + u[g]) * x
-
-
-@listed_in(ROWS)
-def indicator_matrix(u):
-    return pt.dot(indicators, u)
-
-
-@listed_in(ROWS)
 def sparse_product(u):
     matrix = as_sparse_variable(sparse.csr_matrix(indicators))
     return sparse_dot(matrix, u[:, None])[:, 0]
 
 
-@listed_in(ROWS)
-def member_of_two(u):
-    return 0.5 * u[g] + 0.5 * u[(g + 1) % G]
-
-
-@listed_in(ROWS)
-def summed_over_columns(u):
-    return (pt.stack([u[g], u[(g + 1) % G]], axis=1) * X[:, :2]).sum(axis=1)
-
-
-@listed_in(ROWS)
-def as_a_column(u):
-    return (u[:, None] * np.ones((1, 2)))[g, 1]
-
-
-@listed_in(ROWS)
-def sums_of_data_columns(u):
-    return pt.sum(X * pm.Normal("beta", shape=3), axis=1) + u[g]
-
-
 # Effects in tables, and whole predictors ----------------------------------------------------------------
 
-
-@listed_in(PREDICTORS)
-def two_indices():
-    return pm.Normal("u", 0, tau(), shape=(8, 5))[g // 5, g % 5]
+PREDICTORS = {
+    "cumulative_of_several_series": lambda: (
+        pm.HalfNormal("scales", shape=3) * pt.cumsum(pm.Normal("z", shape=(G, 3)), axis=0)
+    )[g, h % 3],
+    "autoregressions_of_several_series": lambda: pm.AR(
+        "u", rho=pm.Uniform("rho", -1, 1)[None], sigma=tau(), init_dist=pm.Normal.dist(0, 2), shape=(3, G)
+    )[h % 3, g],
+    "two_indices": lambda: pm.Normal("u", 0, tau(), shape=(8, 5))[g // 5, g % 5],
+}
 
 
 @listed_in(PREDICTORS)
@@ -432,6 +292,44 @@ def mv_normal_of_cov():
 def mv_normal_fixed():
     u = pm.MvNormal("u", mu=np.zeros(2), cov=np.array([[1.0, 0.3], [0.3, 0.5]]), shape=(G, 2))
     return u[g, 0] + u[g, 1] * x
+
+
+@listed_in(PREDICTORS)
+def walks_of_several_series():
+    start = pm.Normal.dist(0, [1.0, 2.0, 3.0])
+    sigma = pm.HalfNormal("scales", shape=3)
+    return pm.GaussianRandomWalk("u", pm.Normal("drift"), sigma, init_dist=start, shape=(3, G))[h % 3, g]
+
+
+@listed_in(PREDICTORS)
+def walks_of_series_with_their_own_drifts():
+    drift, start = pm.Normal("drift", shape=3), pm.Normal.dist(0, 2)
+    u = pm.GaussianRandomWalk("u", drift, tau(), init_dist=start, shape=(3, G))
+    return (u.T[g] * X).sum(-1)
+
+
+@listed_in(PREDICTORS)
+def conditional_areas_of_several_series():
+    weights, alpha = neighbours.astype(float), pm.Uniform("alpha")
+    return pm.CAR("u", mu=np.zeros(G), W=weights, alpha=alpha, tau=tau(), shape=(3, G))[h % 3, g]
+
+
+@listed_in(PREDICTORS)
+def columns_scaled_one_by_one():
+    z, s = pm.Normal("z", shape=(G, 2)), pm.HalfNormal("s", shape=2)
+    return s[0] * z[:, 0][g] + s[1] * z[g, 1] * x
+
+
+@listed_in(PREDICTORS)
+def scales_of_kinds_of_many_groups():
+    many, kinds = RNG.integers(0, 2 * N, N), np.arange(2 * N) % OUTER
+    return pm.HalfNormal("scales", shape=OUTER)[kinds[many]] * pm.Normal("z", shape=2 * N)[many]
+
+
+@listed_in(PREDICTORS)
+def scales_of_columns_that_are_stacked():
+    u = pt.stack([pm.Normal("a", shape=G), pm.Normal("b", shape=G)], axis=1)
+    return (u * pm.HalfNormal("s", shape=2) * np.array([0.5, 2.0]))[g, h % 2]
 
 
 @listed_in(PREDICTORS)

@@ -8,17 +8,20 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.tensor.random.basic import NormalRV
 
-from pymc_austerity import factorise
-from pymc_austerity.exceptions import SelfCheckError
+from pymc_austerity import factorise, work
+from pymc_austerity.exceptions import SelfCheckError, SetUpBudgetError
+from pymc_austerity.model.factorisation import pass_operations
 from pymc_austerity.model.field import priors, rows
-from pymc_austerity.model.field.find import find_field
+from pymc_austerity.model.field.find import Likelihood, find_field
 from pymc_austerity.model.field.priors import NoField, Step
 from tests.model.field import spellings
-from tests.model.field.spellings import EFFECTS, PREDICTORS, ROWS, G, H, N, g, h, x, y
+from tests.model.field.spellings import EFFECTS, OUTER, PREDICTORS, ROWS, G, H, N, g, h, outer, x, y
 
-IN_MANY_ROWS = (
-    spellings.nested, spellings.student, spellings.bym2, spellings.random_walk, spellings.splines,
-)  # fmt: skip
+IN_MANY_ROWS = "nested", "student", "bym2", "random_walk", "splines"
+
+
+ORDERED = pm.distributions.transforms.ordered
+START = pm.MvNormal.dist(np.zeros(2), np.eye(2))
 
 
 def logistic(predictor):
@@ -33,35 +36,33 @@ def field_of(predictor, threshold=100):
     return find_field(model, factorise(model, threshold=threshold))
 
 
-@pytest.mark.parametrize("effects", EFFECTS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("effects", EFFECTS)
 def test_priors(effects):
-    field = field_of(lambda: effects()[g])
+    field = field_of(lambda: EFFECTS[effects]()[g])
     (likelihood,) = field.likelihoods
     assert len(likelihood.graph.scalars) == 1  # no number moves beside the predictor
     numbers = [table for table in field.tables if table.innovation is None]
     # Numbers of the data, times tau or s.
-    scaled = spellings.first_is_fixed_then_scaled, spellings.about_a_regression_and_a_number_then_scaled
+    scaled = "first_is_fixed_then_scaled", "about_a_regression_and_a_number_then_scaled"
     assert len(numbers) == (effects in scaled)
 
 
-@pytest.mark.parametrize("predictor", ROWS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("predictor", ROWS)
 def test_rows(predictor):
-    (likelihood,) = field_of(lambda: predictor(spellings.not_centred_about_mu())).likelihoods
+    (likelihood,) = field_of(lambda: ROWS[predictor](EFFECTS["not_centred_about_mu"]())).likelihoods
     assert len(likelihood.graph.scalars) == 1
 
 
-@pytest.mark.parametrize("predictor", PREDICTORS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("predictor", PREDICTORS)
 def test_predictors(predictor):
-    (likelihood,) = field_of(predictor).likelihoods
+    (likelihood,) = field_of(PREDICTORS[predictor]).likelihoods
     assert len(likelihood.graph.scalars) == 1
 
 
 @pytest.mark.slow("the same rules, in other pairs")
-@pytest.mark.parametrize(
-    ("effects", "predictor"), list(itertools.product(IN_MANY_ROWS, ROWS)), ids=lambda f: f.__name__
-)
+@pytest.mark.parametrize(("effects", "predictor"), [*itertools.product(IN_MANY_ROWS, ROWS)])
 def test_priors_and_rows(effects, predictor):
-    assert field_of(lambda: predictor(effects())).likelihoods
+    assert field_of(lambda: ROWS[predictor](EFFECTS[effects]())).likelihoods
 
 
 def test_any_size_against_the_threshold():
@@ -99,7 +100,7 @@ def test_several_likelihoods_of_the_same_effects():
 )
 def test_dispersions_are_predictors(likelihood, n_predictors):
     with pm.Model() as model:
-        likelihood(pm.Normal("mu") + spellings.not_centred()[g])
+        likelihood(pm.Normal("mu") + EFFECTS["not_centred"]()[g])
     (found,) = find_field(model, factorise(model, threshold=100)).likelihoods
     assert len(found.graph.scalars) == n_predictors
 
@@ -132,7 +133,7 @@ def test_probabilities_of_groups():
 def test_other_terms_with_effects_are_told():
     """Potentials, variables that nothing depends on, and a likelihood of one row."""
     with pm.Model() as model:
-        u = spellings.centred_about_mu()
+        u = EFFECTS["centred_about_mu"]()
         pm.Bernoulli("y", logit_p=u[g], observed=y)
         pm.Potential("smooth", -((u[1:] - u[:-1]) ** 2).sum())
         pm.Normal("new", u[0], 1.0)
@@ -158,6 +159,16 @@ def test_data_in_priors():
     assert [table.name for table in find_field(model, factorise(model, threshold=100)).tables] == ["u", "v"]
 
 
+def test_passes_over_rows_are_counted():
+    with pm.Model() as model:
+        pm.Bernoulli("y", logit_p=EFFECTS["centred"]()[g], observed=y)
+    fact = factorise(model, threshold=100)
+    with work.budgeted(1e-9 * pass_operations(fact)):
+        work.sized(N, 1, 0.0)
+        with pytest.raises(SetUpBudgetError, match="The search for the hierarchy"):
+            find_field(model, fact)
+
+
 # What is refused -----------------------------------------------------------------------------------
 
 
@@ -175,6 +186,11 @@ def measured_groups():
     return pm.HalfNormal("slope") * th[g]
 
 
+def one_element_with_two_scales():
+    z, s = pm.Normal("z", shape=(G, 2)), pm.HalfNormal("s", shape=2)
+    return s[0] * z[g, 0] + s[1] * (z[g, 1] + z[0, 0])
+
+
 def latent_covariate():
     latent = pm.Normal("latent", 0, 1, shape=N)
     pm.Normal("measured", latent, 0.5, observed=x)
@@ -184,10 +200,11 @@ def latent_covariate():
 @pytest.mark.parametrize(
     ("predictor", "names"),
     [
-        (two_parameters, ("a_log__", "ability")),
+        (two_parameters, ("a", "ability")),
         (factor_model, ("loading", "score")),
         (latent_covariate, ("latent",)),
         (measured_groups, ("th",)),
+        (one_element_with_two_scales, ("z",)),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -208,9 +225,25 @@ def test_products_of_unknown_vectors_are_named(predictor, names):
             lambda: pm.Normal("u", shape=G)[pm.Categorical("k", np.ones(G) / G, shape=N)],
             "'k', on which rows depend",
         ),
-        (lambda: pm.HalfNormal("s") * x, "linear in no variable whose prior has a rule"),
+        (lambda: pm.HalfNormal("s") * x, "whose prior has a rule: 's' has the prior HalfNormal"),
+        (
+            lambda: pm.Normal("u", shape=3, transform=ORDERED, initval=[-1.0, 0.0, 1.0])[g % 3],
+            "'u' has the prior Normal, transformed by Ordered",
+        ),
+        (
+            lambda: (pm.HalfNormal("s", shape=G) * pm.Normal("u", shape=OUTER)[outer])[g],
+            "elements of 'u' are looked up, and each has several scales",
+        ),
+        (
+            lambda: pm.MvGaussianRandomWalk("u", mu=[0, 0], cov=np.eye(2), init_dist=START, steps=G)[g, 0],
+            "'u' has steps or a start that are not of pm.Normal",
+        ),
+        (
+            lambda: pm.AR("u", [0.1, 0.5], constant=True, init_dist=pm.Normal.dist(), shape=G)[g],
+            "'u' has a constant term",
+        ),
     ],
-    ids=["location", "discrete", "no effects"],
+    ids=["location", "discrete", "no effects", "ordered", "scales", "vectors", "constant"],
 )
 def test_reasons(predictor, reason):
     with pytest.raises(NoField, match=reason):
@@ -219,10 +252,10 @@ def test_reasons(predictor, reason):
 
 def test_a_long_vector_without_a_rule_is_named():
     def predictor():
-        return pm.Uniform("u", -1, 1, shape=250)[RNG.integers(0, 250, N)]
+        return pm.Normal("v", shape=G)[g] + pm.Uniform("u", -1, 1, shape=250)[RNG.integers(0, 250, N)]
 
     RNG = np.random.default_rng(1)
-    with pytest.raises(NoField, match="'u_interval__' has no rule, and it has 250 elements"):
+    with pytest.raises(NoField, match="'u' has no rule, and it has 250 elements"):
         field_of(predictor)
 
 
@@ -234,7 +267,7 @@ def test_a_wrong_sign_is_found(monkeypatch):
         rows, "added", lambda forms, signs, added=rows.added: added(forms, [1.0] * len(forms))
     )
     with pytest.raises(SelfCheckError, match="Self-check failed for the term 'y'"):
-        field_of(lambda: spellings.minus(spellings.centred()))
+        field_of(lambda: ROWS["minus"](EFFECTS["centred"]()))
 
 
 def test_a_transposed_index_is_found(monkeypatch):
@@ -243,7 +276,7 @@ def test_a_transposed_index_is_found(monkeypatch):
 
     monkeypatch.setattr(rows, "places_of", transposed)
     with pytest.raises(SelfCheckError, match="Self-check failed for the term 'y'"):
-        field_of(spellings.two_indices)
+        field_of(PREDICTORS["two_indices"])
 
 
 def test_a_dropped_column_is_found(monkeypatch):
@@ -256,6 +289,23 @@ def test_a_dropped_column_is_found(monkeypatch):
         field_of(spellings.columns_last)
 
 
+def test_a_wrong_piece_of_a_term_is_found(monkeypatch):
+    """A planted fault: rows of the second of two pieces of a potential are a little larger."""
+    with pm.Model() as model:
+        u = EFFECTS["centred"]()
+        pm.Potential("p", -((x - u[g]) ** 2).sum() - ((x[:200] - u[h[:200]]) ** 2).sum())
+    fact = factorise(model, threshold=100)
+    assert [one.term.size for one in find_field(model, fact).likelihoods] == [N, 200]
+
+    def larger(self, positions, tables, rows_at=Likelihood.rows_at):
+        ours, size = rows_at(self, positions, tables)
+        return ours + 1e-3 * (self.term.size == 200), size
+
+    monkeypatch.setattr(Likelihood, "rows_at", larger)
+    with pytest.raises(SelfCheckError, match="Self-check failed for the term 'p': the sum of its field"):
+        find_field(model, fact)
+
+
 def test_a_factor_of_two_in_a_prior_is_found(monkeypatch):
     def doubled(drawn, rule=priors.RULES[NormalRV]):
         found = rule(drawn)
@@ -263,4 +313,4 @@ def test_a_factor_of_two_in_a_prior_is_found(monkeypatch):
 
     monkeypatch.setitem(priors.RULES, NormalRV, doubled)
     with pytest.raises(NoField, match="the prior of 'u' differs from its rule"):
-        field_of(lambda: spellings.centred()[g])
+        field_of(lambda: EFFECTS["centred"]()[g])

@@ -8,11 +8,10 @@ import pymc as pm
 
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.factorisation import FEWEST_GROUPS
-from pymc_austerity.model.plates.any_spelling import find_plates
+from pymc_austerity.model.plates.any_spelling import find_plates, why_none
 from pymc_austerity.model.plates.crossed import Plates
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
-from pymc_austerity.model.plates.unknown_forms import unknown_form
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
@@ -66,8 +65,8 @@ def reason(define: Callable[[], Any], names: list[str] | None = None) -> str:
             if find_plates(model, fact, FEWEST_GROUPS) is not None:
                 return ""
         except NoPlate as error:
-            return str(unknown_form(model, fact, FEWEST_GROUPS) or error)
-        return str(unknown_form(model, fact, FEWEST_GROUPS) or "nothing like a plate")
+            return str(why_none(model, fact, FEWEST_GROUPS, error))
+        return str(why_none(model, fact, FEWEST_GROUPS, None) or "nothing like a plate")
 
 
 def beta() -> Any:

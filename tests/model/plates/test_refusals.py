@@ -108,14 +108,14 @@ EFFECTS = {
         lambda: pm.Normal("u", pm.Normal("mu"), scale(), shape=N)[np.arange(N)],
         "each row of the term 'y' has an element of 'u' of its own",
     ),
-    "zero_sum": (lambda: pm.ZeroSumNormal("u", scale(), shape=G)[GROUPS], "ZeroSumNormal"),
+    "zero_sum": (lambda: pm.ZeroSumNormal("u", scale(), shape=G)[GROUPS], "(32, ZeroSumNormal), and"),
     "ordered": (
         lambda: pm.Normal("u", shape=G, transform=ORDERED, initval=np.linspace(-1, 1, G))[GROUPS],
-        "ordered transform",
+        "a function of 'u' (32, without a rule of a prior)",
     ),
     "sums_of_effects": (
         lambda: (scale() * pt.cumsum(pm.Normal("z", shape=G)))[GROUPS],
-        "made of several of 'z'",
+        "'z' (32, Normal, summed up, scaled)",
     ),
     "random_slopes": (lambda: _u()[GROUPS] * X[:, 0], "there are no intercepts of the same groups"),
     "scaled_random_slopes": (
@@ -149,7 +149,7 @@ EFFECTS = {
     ),
     "exponential_location": (
         lambda: pm.Normal("u", pm.math.exp(pm.Normal("mu")), scale(), shape=G)[GROUPS],
-        "not a linear function",
+        "the location of 'u' is not a linear function of variables with a normal prior",
     ),
     "location_in_units_of_the_scale": (location_in_units_of_the_scale, "not a linear function"),
     "two_lookups": (two_lookups, "in more than one way"),
@@ -159,7 +159,7 @@ EFFECTS = {
     ),
 }
 REASONS = {
-    "column_of_rows": (column_of_rows, f"write shape={G}"),
+    "column_of_rows": (column_of_rows, "the predictors of 'y' are a matrix"),
     "ordered_response": (ordered_response, "of categories, as of an ordered response"),
     "effects_alone": (lambda: bernoulli(pm.Normal("u", shape=G)[GROUPS]), "no shared variables"),
     "another_likelihood": (another_likelihood, "other long terms ('w')"),

@@ -1,7 +1,5 @@
 """Simulation-based calibration of a sampler of grouped models: truths, data and ranks."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

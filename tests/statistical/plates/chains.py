@@ -1,14 +1,12 @@
 """Chains of `TunaMH` on a grouped model, and what their tests share."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
-import pymc as pm
 from scipy import stats
 
 from pymc_austerity import TunaMH
+from tests.sampling import sampled
 from tests.statistical.plates.joint import p_of_means, p_of_variances, z_of_sds
 from tests.statistical.plates.models import Grouped, matrix_of, model_of
 
@@ -44,10 +42,7 @@ def run(
     """Two chains; `step` makes the step of a model."""
     model = model_of(data, spelling, tau_sd=tau_sd)
     with model:
-        idata = pm.sample(
-            draws, tune=500, chains=2, cores=1, step=step(model=model, **options),
-            random_seed=seed, progressbar=False, quiet=True, compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = sampled(draws, step(model=model, **options), tune=500, chains=2, random_seed=seed)
     stats = idata["sample_stats"]
     found = {name: np.asarray(stats[name]) for name in STATISTICS if name in stats}
     return Run(matrix_of(idata["posterior"], spelling), found)

@@ -12,8 +12,6 @@ ridges help it to mix: a shift of all effects of a factor against the coefficien
 with its effects, and an outer effect against those within.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ are independent, with a symmetric law around the difference of the means. If tha
 is a fair coin, whatever the autocorrelations and the dependence of coordinates: a sign-flip test is exact.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import linalg, stats
 

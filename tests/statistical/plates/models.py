@@ -1,7 +1,5 @@
 """Simulated data with groups, and one model in four spellings."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ and the draws are independent, the rank of the true value among them is uniform 
 that is computed from parameters and data (Talts et al. 2018).
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -8,8 +8,6 @@ It moves beta, u and log tau as they stand. Nothing is expanded, and there are n
 along ridges help it to mix: the intercept against all effects, and tau together with them.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -6,6 +6,7 @@ import pytest
 
 from pymc_austerity import MetropolisHastings, Taylor, TunaMH
 from pymc_austerity.model.plates import limits
+from tests.sampling import sampled
 from tests.statistical.plates.chains import agreement_of, reweighted
 from tests.statistical.plates.factors_reference import SD, sample
 
@@ -44,10 +45,7 @@ def draws_of(data, spelling, n, seed=3, step=lambda: TunaMH(switch_above=np.inf)
             v = pm.Deterministic("v", tau_v * pm.Normal("vz", shape=H))
         pm.Bernoulli("y", logit_p=X[:, first:] @ beta[first:] + u[groups] + v[levels], observed=y)
         step = step()
-        idata = pm.sample(
-            n, tune=tune, chains=1, step=step, random_seed=seed,
-            progressbar=False, quiet=True, compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = sampled(n, step, tune=tune, chains=1, random_seed=seed)
     found = {name: np.asarray(idata["posterior"][name])[0] for name in idata["posterior"].data_vars}
     if spelling == "located":
         found["u"] = found["u"] - found["beta"][:, :1]

@@ -7,7 +7,7 @@ import pytest
 from pymc_austerity import MetropolisHastings, TunaMH
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.step_methods.metropolis import plate_pilot
-from tests.interpreted import interpreted as interpreted
+from tests.sampling import sampled
 from tests.statistical.plates.chains import agreement_of, reweighted
 from tests.statistical.plates.factors_reference import SD, sample
 
@@ -47,10 +47,7 @@ def draws_of(data, spelling, n, seed=3):
     with model_of(data, spelling):
         step = TunaMH(switch_above=np.inf)
         assert "plate of 120 groups" in str(step.prediction)
-        idata = pm.sample(
-            n, tune=200, chains=1, step=step, random_seed=seed,
-            progressbar=False, quiet=True, compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = sampled(n, step, tune=200, chains=1, random_seed=seed)
     found = {name: np.asarray(idata["posterior"][name])[0] for name in idata["posterior"].data_vars}
     shared = np.c_[found["beta"], found["mu"], np.log(found["tau"]), np.log(found["tau_v"])]
     return np.concatenate([shared, found["v"], found["u"]], axis=1)[None]

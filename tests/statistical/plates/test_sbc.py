@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import TunaMH
+from tests.sampling import sampled
 from tests.statistical.plates.calibration import LEVEL, Study, p_values, ranks, replicates
 from tests.statistical.plates.models import data_of, matrix_of, model_of
 
@@ -25,10 +26,7 @@ def ranks_of_step(study, replications, *, tau_sd=None, seed=SEED, **options):
             step = TunaMH(model=model, threshold=100, switch_above=np.inf, **options)
         with model:
             pm.set_data(data_of(data))
-            idata = pm.sample(
-                DRAWS, tune=20, chains=1, cores=1, step=step, random_seed=k, progressbar=False,
-                quiet=True, compute_convergence_checks=False,
-            )  # fmt: skip
+            idata = sampled(DRAWS, step, tune=20, chains=1, random_seed=k)
         out.append(ranks(data, matrix_of(idata["posterior"], "non_centred")[0]))
         whole.append(float(idata["sample_stats"]["exhausted"].mean()))
     return np.array(out), np.array(whole)

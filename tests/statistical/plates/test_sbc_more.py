@@ -1,7 +1,5 @@
 """Simulation-based calibration of TunaMH where groups have two effects: slopes, and crossed factors."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import TunaMH
+from tests.sampling import sampled
 from tests.statistical.plates.chains import agreement_of, reweighted
 from tests.statistical.plates.factors_reference import ETA, SD, sample
 
@@ -51,10 +52,7 @@ def draws_of(data, define, n, seed=3):
         beta = pm.Normal("beta", 0.0, SD, shape=P)
         eta = X @ beta + define(X, groups)
         pm.Bernoulli("y", logit_p=eta, observed=y)
-        idata = pm.sample(
-            n, tune=200, chains=1, step=TunaMH(switch_above=np.inf), random_seed=seed,
-            progressbar=False, quiet=True, compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = sampled(n, TunaMH(switch_above=np.inf), tune=200, chains=1, random_seed=seed)
     found = {name: np.asarray(idata["posterior"][name])[0] for name in idata["posterior"].data_vars}
     of_scales = [np.log(found["tau"]), np.log(found["tau_b"]), *([found["rho"]] if "rho" in found else [])]
     parts = [found["beta"], np.stack(of_scales, axis=1), found["u"].reshape(n, -1)]

@@ -10,6 +10,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from pymc_austerity import TunaMH
+from tests.sampling import sampled
 
 N, G = 1500, 60
 BETA_SD, TAU_SD = 2.0, 1.0
@@ -60,10 +61,7 @@ def draws():
         beta = pm.Normal("beta", 0.0, BETA_SD, shape=2)
         u = pm.Normal("u", 0.0, pm.HalfNormal("tau", TAU_SD), shape=G)
         pm.Normal("y", x @ beta + u[groups], 1.0, observed=y)
-        idata = pm.sample(
-            DRAWS, tune=100, chains=4, cores=1, step=TunaMH(threshold=100), random_seed=3,
-            progressbar=False, quiet=True, compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = sampled(DRAWS, TunaMH(threshold=100), tune=100, chains=4, random_seed=3)
     return np.log(idata["posterior"]["tau"].values)
 
 

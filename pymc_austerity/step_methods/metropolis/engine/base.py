@@ -10,6 +10,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import RangeOf, no_range
+from pymc_austerity.model.compile.backend import InterpretedKernel
 from pymc_austerity.model.compile.protocol import Backend, ReadyKernel, exact_arithmetic
 from pymc_austerity.model.compile.records import Records, has_functions, opened
 from pymc_austerity.model.compile.target import CompiledTarget
@@ -178,7 +179,8 @@ class Engine(CompiledKernel):
                 "which is many times slower."
             )
             self._seen_state = None
-            self._transitions = self.target.interpret(self.kernel, records)
+            around = {**records, "target": self.target.interpreted()}
+            self._transitions = InterpretedKernel(self.kernel, around)
 
     def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
         """What the kernel is handed in a state, by the names of its parameters, but for the proposal."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,18 +34,28 @@ def fewest_rows(rule: AcceptanceRule, chosen: int | None = None) -> int:
     return max(2, _BATCHES * batch if chosen is None else max(chosen, batch))
 
 
-def joined(schedules: Sequence[Any], rule: AcceptanceRule) -> tuple[Any, Index]:
-    """The stages of several populations as one schedule, and where those of each begin."""
+def tests_of(
+    sizes: Index, fewest: int, bound: Callable[[int], Any], rule: AcceptanceRule
+) -> tuple[Any, Index, Index]:
+    """Stages of tests of several populations as one schedule, where those of each begin, and tested sizes.
+
+    Populations smaller than `fewest` are not tested. `bound` says the stages of one of a size.
+    """
+    tested = sizes >= fewest
+    different = np.unique(sizes[tested])
+    first_stage = np.full(len(sizes), READS_ALL)
+    schedules = [bound(int(size)) for size in different]
     if not schedules:
-        return rule.bind(int(getattr(rule, "batch_size", None) or 2)), np.empty(0, dtype=np.int64)
-    lengths = [len(schedule.ends) for schedule in schedules]
+        return rule.bind(int(getattr(rule, "batch_size", None) or 2)), first_stage, different
     first = schedules[0]
     whole = {
         name: np.concatenate([getattr(schedule, name) for schedule in schedules])
         for name, value in first._asdict().items()
         if isinstance(value, np.ndarray) and value.shape == first.ends.shape
     }
-    return first._replace(**whole), np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+    firsts = np.concatenate([[0], np.cumsum([len(schedule.ends) for schedule in schedules])[:-1]])
+    first_stage[tested] = firsts[np.searchsorted(different, sizes[tested])]
+    return first._replace(**whole), first_stage, different
 
 
 class ElementEngine(Engine):
@@ -111,16 +121,12 @@ class ElementEngine(Engine):
         if self._made is not None and self._made[0] is rows:
             return self._made[1:]
         sizes = np.diff(rows.tested.starts)
-        different = np.unique(sizes[sizes >= self._fewest])
-        schedule, firsts = joined([self._stages_of(int(size)) for size in different], self._rule)
+        schedule, first_stage, different = tests_of(sizes, self._fewest, self._stages_of, self._rule)
         # One order of few rows is the same error at each decision.
         large = len(different) > 0 and different[0] >= SMALLEST_POPULATION
         if self._in_blocks or (self._in_blocks is None and large):
             inner = [self._stages_of(int(size)).ends[:-1] for size in different]
             schedule = schedule._replace(block=longest_block(np.concatenate([*inner, []]).astype(int)))
-        first_stage = np.full(len(sizes), READS_ALL)
-        tested = sizes >= self._fewest
-        first_stage[tested] = firsts[np.searchsorted(different, sizes[tested])]
         listed = rows.tested.rows
         if schedule.block > 1:
             listed = listed.copy()

@@ -24,7 +24,7 @@ from pymc_austerity.model.plates.inner_effects import Scaled
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.elements import fewest_rows, joined
+from pymc_austerity.step_methods.metropolis.engine.elements import fewest_rows, tests_of
 from pymc_austerity.target import Index, Vector
 
 
@@ -147,10 +147,10 @@ class PlateEngine(CompiledKernel):
 def row_tests(rule: AcceptanceRule, sizes: Index) -> dict[str, Any]:
     """The tests of all rows and of those of each group, with their rule; `sizes` (G,) are rows of groups."""
     populations = np.concatenate([[sizes.sum()], sizes])
-    tested = populations >= fewest_rows(rule)
-    different = np.unique(populations[tested])
-    schedule, firsts = joined([with_batch_size(rule, int(n)).bind(int(n)) for n in different], rule)
-    first_stage = np.full(len(populations), READS_ALL)
-    first_stage[tested] = firsts[np.searchsorted(different, populations[tested])]
+
+    def bound(n: int) -> Any:
+        return with_batch_size(rule, n).bind(n)
+
+    schedule, first_stage, different = tests_of(populations, fewest_rows(rule), bound, rule)
     tests = RowTests(first_stage, np.arange(int(different.max(initial=0))))
     return {"tests": tests, "rule": Rule(schedule, math.nan, *rule.functions, no_range)}

@@ -1,4 +1,4 @@
-"""Which steps made a result: its sample statistics, a column for each step, and the stamp that names them.
+"""What is read of a result: its draws, one scalar at a time; its statistics, step by step; and the stamp.
 
 PyMC gives a statistic that several steps record a third axis, in the order of the steps, and says nowhere
 which steps these are. Without a stamp (`stamp`) they are told by counting: the steps that record `psi` are
@@ -7,16 +7,76 @@ steps.
 """
 
 import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import arviz_stats
 import numpy as np
+import pandas as pd
 import xarray as xr
+from arviz_base import xarray_sel_iter
+from arviz_base.labels import BaseLabeller
 
 from pymc_austerity._version import __version__
-from pymc_austerity.diagnostics.scalars import SAMPLE
+from pymc_austerity.target import Array
+from pymc_austerity.validation import nearest
+
+SAMPLE = ("chain", "draw")
+
+
+def ess(draws: Array) -> float:
+    """Effective sample size (bulk) of draws of shape (chain, draw)."""
+    return float(arviz_stats.ess(draws))
+
+
+def mcse(draws: Array, method: str = "mean") -> float:
+    """Monte Carlo standard error of the mean, or of the standard deviation (`method` "sd")."""
+    return float(arviz_stats.mcse(draws, method=method))
+
+
+def posterior_of(
+    idata: Any, var_names: str | Sequence[str] | None = None, *, what: str = "idata"
+) -> xr.Dataset:
+    """The draws of some variables of the posterior, or of all; a `ValueError` for what is not in it."""
+    if "posterior" not in getattr(idata, "children", {}):
+        raise ValueError(f"{what} has no group posterior: give the result of pm.sample.")
+    posterior: xr.Dataset = idata["posterior"].to_dataset()
+    if var_names is None:
+        return posterior
+    names = [var_names] if isinstance(var_names, str) else list(var_names)
+    if unknown := [name for name in names if name not in posterior]:
+        raise ValueError(
+            f"{', '.join(map(repr, unknown))} is not in the posterior of {what}, which has "
+            f"{', '.join(map(repr, posterior.data_vars))}.{nearest(unknown[0], map(str, posterior))} Choose "
+            "among these, or sample the others, too: without var_names=."
+        )
+    return posterior[names]
+
+
+def scalars(
+    idata: Any, var_names: str | Sequence[str] | None = None, *, what: str = "idata"
+) -> dict[str, Array]:
+    """Draws of every scalar of the posterior, of shape (chain, draw), by ArviZ's label."""
+    found = _labelled(posterior_of(idata, var_names, what=what))
+    return {label: np.asarray(own.transpose(*SAMPLE), dtype=np.float64) for label, own in found}
+
+
+def by_label(table: xr.Dataset) -> pd.Series:
+    """Numbers of every scalar, such as `arviz_stats.ess` finds of a posterior, by ArviZ's label."""
+    return pd.Series({label: float(own) for label, own in _labelled(table)}, dtype=np.float64)
+
+
+def _labelled(data: xr.Dataset) -> Iterator[tuple[str, xr.DataArray]]:
+    labeller = BaseLabeller()
+    for name, sel, isel in xarray_sel_iter(data, skip_dims=set(SAMPLE)):
+        yield labeller.make_label_flat(name, sel, isel), data[name].isel(isel)
+
+
+# Statistics of steps, and the stamp ---------------------------------------------------------------
+
 
 # What all steps of the package record, and no others do.
-_OF_READING = ("n_used", "fraction_used")
+_OF_READING = {"n_used", "fraction_used"}
 
 # PyMC's traces rename some statistics.
 _RENAMED = {
@@ -87,41 +147,35 @@ def aligned(idata: Any, base: str, *names: str) -> xr.Dataset:
     One that a step does not record, or that cannot be told to be of these steps, is NaN. If no step records
     `base`, that is a `NotRecordedError`.
     """
-    stats = _sample_stats_of(idata, base)
-    width = _columns(stats, base).sizes["sampler"]
-    ours = stamped_steps(idata, base)
-    if ours is not None and len(ours) != width:
+    stats, steps = _sample_stats_of(idata, base), stamped_steps(idata)
+    unknown = xr.full_like(_columns(stats, base), np.nan, dtype=float)
+    width = unknown.sizes["sampler"]
+    ours = [k for k, step in enumerate(steps or ()) if base in step["stats"]]
+    if steps is not None and len(ours) != width:
         raise NotRecordedError(
             f"The stamp of idata has {len(ours)} steps that record {base}, and sample_stats {width}: stamp "
             "it with the steps that were given to pm.sample."
         )
+    result = {}
+    for name in dict.fromkeys((base, *names)):
+        result[name] = unknown
+        if name not in stats:
+            continue
+        found = _columns(stats, name).astype(float)
+        recorded = [k for k, step in enumerate(steps or ()) if name in step["stats"]]
+        if steps is not None and len(recorded) == found.sizes["sampler"]:
+            result[name] = unknown.copy()
+            for position, k in enumerate(ours):
+                if k in recorded:
+                    result[name][..., position] = found[..., recorded.index(k)]
+        elif width == found.sizes["sampler"]:
+            deciding = _columns(stats, "psi").sizes["sampler"] if "psi" in stats else 0
+            if width == deciding or {name, base} <= _OF_READING:
+                result[name] = found
     labels = [f"step {k}" for k in range(width)] if width > 1 else ["step"]
-    if ours is not None:
-        labels = [_label(step) for step in ours]
-    result = {name: _of_steps(idata, stats, base, name, width) for name in dict.fromkeys((base, *names))}
+    if steps is not None:
+        labels = [_label(steps[k]) for k in ours]
     return xr.Dataset(result).assign_coords(sampler=labels)
-
-
-def _of_steps(idata: Any, stats: xr.Dataset, base: str, name: str, width: int) -> xr.DataArray:
-    """The columns of a statistic that belong to the steps that record `base`, `width` of them."""
-    shape = (stats.sizes["chain"], stats.sizes["draw"], width)
-    nothing = xr.DataArray(
-        np.full(shape, np.nan), dims=(*SAMPLE, "sampler"), coords={d: stats[d] for d in SAMPLE}
-    )
-    if name not in stats:
-        return nothing
-    found = _columns(stats, name).astype(float)
-    steps = stamped_steps(idata)
-    ours, recorded = ([k for k, s in enumerate(steps or ()) if x in s["stats"]] for x in (base, name))
-    if steps is not None and len(recorded) == found.sizes["sampler"]:
-        for position, k in enumerate(ours):
-            if k in recorded:
-                nothing[..., position] = found[..., recorded.index(k)]
-        return nothing
-    together = name in _OF_READING and base in _OF_READING
-    deciding = _columns(stats, "psi").sizes["sampler"] if "psi" in stats else 0
-    same = width == found.sizes["sampler"] and (together or width == deciding)
-    return found if same else nothing
 
 
 def stamp(idata: Any, *steps: Any) -> None:
