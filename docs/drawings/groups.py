@@ -170,3 +170,44 @@ def gamma_process() -> Figure:
     axes.set(xlabel=f"after 60 transitions with h = {h}", yticks=[], ylim=(0, 2.5))
     axes.legend(frameon=False)
     return figure
+
+
+def trees() -> Figure:
+    """Where Cholesky factors of three orders are not zero."""
+    figure, axes = plt.subplots(1, 3, figsize=(8.5, 3.0), layout="constrained")
+    n_schools, n_classes, n_dense = 6, 4, 4
+    nested = _precision_of_classes(n_schools, n_classes, n_dense)
+    n_groups = n_schools * n_classes
+    good = [k for s in range(n_schools) for k in (*range(s * n_classes, (s + 1) * n_classes), n_groups + s)]
+    bad = [*range(n_groups, n_groups + n_schools), *range(n_groups)]
+    last = list(range(n_groups + n_schools, len(nested)))
+    n = 34
+    walk = 2.1 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
+    orders = ((nested, [*good, *last]), (nested, [*bad, *last]), (walk, _halved(list(range(n)))))
+    titles = ("classes, then their school", "schools first", "a series, cut in two")
+    for ax, (matrix, order), title in zip(axes, orders, titles, strict=True):
+        factor = np.linalg.cholesky(matrix[np.ix_(order, order)])
+        ax.spy(np.abs(factor) > 1e-12, markersize=2.6, color="C0")
+        ax.set_title(f"{title}: {int((np.abs(factor) > 1e-12).sum())}", fontsize=9)
+        ax.set(xticks=[], yticks=[])
+    return figure
+
+
+def _precision_of_classes(n_schools: int, n_classes: int, n_dense: int) -> np.ndarray:
+    """A precision of effects of classes and schools, and of coefficients that all rows have."""
+    n_groups = n_schools * n_classes
+    n = n_groups + n_schools + n_dense
+    rows = np.zeros((3 * n_groups, n))
+    for i in range(len(rows)):
+        g = i % n_groups
+        rows[i, [g, n_groups + g // n_classes]] = 1.0
+        rows[i, n - n_dense :] = np.cos(np.arange(1, n_dense + 1) * (i + 1.0))
+    return rows.T @ rows + np.eye(n)
+
+
+def _halved(periods: list[int]) -> list[int]:
+    """Periods in an order in which the middle one comes after both halves."""
+    if len(periods) <= 2:
+        return periods
+    middle = len(periods) // 2
+    return [*_halved(periods[:middle]), *_halved(periods[middle + 1 :]), periods[middle]]

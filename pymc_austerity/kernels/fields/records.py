@@ -16,16 +16,14 @@ import numpy.typing as npt
 from pymc_austerity.bounds.jets.points import Points
 from pymc_austerity.bounds.jets.tape import Tape
 from pymc_austerity.kernels.fields.tree import Tree
-from pymc_austerity.target import Array, Index, Mask, Matrix, Vector
-
-Places = npt.NDArray[np.int32]
+from pymc_austerity.target import Array, Index, Mask, Matrix, RowNumbers, Vector
 
 
 class FieldRows(NamedTuple):
     """Rows in the order of their cells, at the center of the expansion. It has size N."""
 
     dense: Matrix  # (N, D): coefficients of the elements that all rows have
-    columns: Places  # (N, F): which elements a row looks up, first those with the lowest number
+    columns: RowNumbers  # (N, F): which elements a row looks up, first those with the lowest number
     values: Matrix  # (N, F): their coefficients
     predictors: Vector  # (N,): eta_i
     # slopes, weights (N,): f_i' and -f_i'' there
@@ -45,10 +43,10 @@ class Sums(NamedTuple):
     hessian_change: Vector
     gradient_change: Vector
     # first, second: of each element of H, which two of x
-    first: Places
-    second: Places
-    of_pairs: Places  # (n_H,): the node that decides on each element, the lower one of two
-    of_elements: Places  # (n_x,): the lowest node that moves each element of x
+    first: RowNumbers
+    second: RowNumbers
+    of_pairs: RowNumbers  # (n_H,): the node that decides on each element, the lower one of two
+    of_elements: RowNumbers  # (n_x,): the lowest node that moves each element of x
     # normal: of normal rows with a free scale, N and the residual sum at x*, in units of the precision 1
     n_normal: float
     squares: float
@@ -70,10 +68,10 @@ class Prior(NamedTuple):
     map: Elements  # C, by rows: elements of x
     precision: Elements  # R; `rows` are where its elements are stored in the tree
     # C' H C: places in the tree, elements of H, two elements of C, and how often (`twice`: 2 or 1)
-    at: Places
-    which: Places
-    one: Places
-    other: Places
+    at: RowNumbers
+    which: RowNumbers
+    one: RowNumbers
+    other: RowNumbers
     twice: npt.NDArray[np.int8]
     # given (g,), numbers (g,), scales (g,): elements of x that are features, and constants
     given: Index

@@ -38,7 +38,7 @@ class Entries(NamedTuple):
     factors: Index  # (n, m): which features; 0 is the number one
 
     def by_rows(self) -> "Entries":
-        """The same, sorted by rows and columns, without zeros."""
+        """The entries that are not zero, sorted by rows and columns."""
         kept = np.flatnonzero(self.coefficients)
         kept = kept[np.lexsort((self.columns[kept], self.rows[kept]))]
         return self.taken(kept)
