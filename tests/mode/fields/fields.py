@@ -7,9 +7,9 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+from pymc_austerity import factorise
 from pymc_austerity.mode.fields.field_model import FieldModel, field_model
 from pymc_austerity.mode.fields.fit import FieldFit
-from pymc_austerity.model.factorise import factorise
 
 
 def _rows(n, n_groups, seed=1):
