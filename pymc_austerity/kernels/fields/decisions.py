@@ -20,7 +20,7 @@ import numpy as np
 from pymc_austerity.bounds.jets.points import BLOCK, run_at_points
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields.records import FieldArrays
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.target import Index, Matrix, RowNumbers, Vector
 
 # A cell of which so large a share of rows would be drawn is read.
 _SHARE = 0.7
@@ -35,28 +35,37 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
     room, bounds = plan.room, plan.bounds
     _write_levels(plan, now)
     x, far, y = room.sizes[0], room.sizes[1], room.sizes[2]
-    n_blocks = bounds.paths.shape[1]
+    own, base, of_cells, cells, always = (
+        room.deciding,
+        room.base,
+        bounds.of_cells,
+        bounds.cells,
+        bounds.always,
+    )
+    paths, totals, reaches, lengths = bounds.paths, bounds.totals, bounds.reaches, bounds.lengths
+    always = bounds.always
+    n_blocks, n_tiers, reads_all = paths.shape[1], reaches.shape[0], plan.reads_all
     index, groups, limits = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK)
     n = 0
     clock = rng.standard_exponential()
-    for u in range(bounds.of_cells.shape[0]):
-        g = room.deciding[bounds.of_cells[u]]
-        begin, end = bounds.cells[u], bounds.cells[u + 1]
-        if g < 0 or room.base[g] == -math.inf:
+    for u in range(of_cells.shape[0]):
+        g = own[of_cells[u]]
+        begin, end = cells[u], cells[u + 1]
+        if g < 0 or base[g] == -math.inf:
             continue
         rho, farthest, rate, tier = 0.0, 0.0, 0.0, 0
         for f in range(n_blocks):
-            b = bounds.paths[u, f]
+            b = paths[u, f]
             if b >= 0:
                 rho, farthest = max(rho, x[b]), max(farthest, far[b])
-        while tier < bounds.reaches.shape[0] and not farthest <= bounds.reaches[tier]:
+        while tier < n_tiers and not farthest <= reaches[tier]:
             tier += 1
-        is_read = plan.reads_all or bounds.always[u] > 0 or tier == bounds.reaches.shape[0]
+        is_read = reads_all or always[u] > 0 or tier == n_tiers
         if not is_read:
             for f in range(n_blocks):
-                b = bounds.paths[u, f]
+                b = paths[u, f]
                 if b >= 0:
-                    rate += bounds.totals[tier, u, f] * y[b]
+                    rate += totals[tier, u, f] * y[b]
         factor = kappa * rho * rho
         rate *= factor
         if is_read or not rate <= _SHARE * (end - begin):
@@ -73,21 +82,21 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
         while clock < 0.0:
             clock += rng.standard_exponential()
             i, f = _drawn(rng, plan, u, tier, rate / factor, y)
-            total, moved, spread = 0.0, 0.0, 0.0
+            total, moves, spread = 0.0, 0.0, 0.0
             for k in range(n_blocks):
-                b = bounds.paths[u, k]
+                b = paths[u, k]
                 if b >= 0:
-                    tau = bounds.lengths[i, k]
+                    tau = lengths[i, k]
                     total += tau
-                    moved += tau * y[b]
+                    moves += tau * y[b]
                     spread += tau * x[b]
-            # The rate of this row is in proportion to moved (total rho)^2, and its bound to moved spread^2.
+            # The rate of this row is in proportion to moves (total rho)^2, and its bound to moves spread^2.
             sums = bounds.cumulative[tier, f]
-            own = (sums[i + 1] - sums[i]) / bounds.lengths[i, f]
+            of_row = (sums[i + 1] - sums[i]) / lengths[i, f]
             kept = (spread / (total * rho)) ** 2
             if rng.random() > kept:
                 continue
-            index[n], groups[n], limits[n] = i, g, own * moved * factor * kept
+            index[n], groups[n], limits[n] = i, g, of_row * moves * factor * kept
             n += 1
             counts[0] += 1
             if n == BLOCK:
@@ -123,28 +132,35 @@ def _drawn(
 def _write_levels(plan: FieldArrays, now: int) -> None:
     """Levels of the other side, and their sizes before and after."""
     room, bounds, new = plan.room, plan.bounds, 1 - now
-    x, far, y = room.sizes[0], room.sizes[1], room.sizes[2]
-    for b in range(bounds.nodes.shape[0]):
-        first, last = bounds.blocks[b], bounds.blocks[b + 1]
-        q, s = last - first, bounds.sizes[b]
-        one, two, both = 0.0, 0.0, 0.0
-        if room.deciding[bounds.nodes[b]] < 0:
+    x, far, y, own, d = room.sizes[0], room.sizes[1], room.sizes[2], room.deciding, room.d[new]
+    old, levels, nodes, blocks, sizes = (
+        room.levels[now],
+        room.levels[new],
+        bounds.nodes,
+        bounds.blocks,
+        bounds.sizes,
+    )
+    starts, variables, places, matrix = bounds.starts, bounds.variables, bounds.places, bounds.matrix
+    for b in range(nodes.shape[0]):
+        first, last, s = blocks[b], blocks[b + 1], sizes[b]
+        q, one, two, both, change = last - first, 0.0, 0.0, 0.0, 0.0
+        if own[nodes[b]] < 0:
             for k in range(first, last):
-                room.levels[new, k] = room.levels[now, k]
-                one += room.levels[now, k] ** 2
+                levels[k] = old[k]
+                one += old[k] * old[k]
             x[b] = far[b] = math.sqrt(one) / s
             y[b] = 0.0
             continue
         for k in range(first, last):
-            room.levels[new, k] = 0.0
-        for j in range(bounds.starts[b], bounds.starts[b + 1]):
-            t = room.d[new, bounds.variables[j]]
-            at = bounds.places[b] + (j - bounds.starts[b]) * q
+            levels[k] = 0.0
+        at = places[b]
+        for j in range(starts[b], starts[b + 1]):
+            t = d[variables[j]]
             for k in range(q):
-                room.levels[new, first + k] += bounds.matrix[at + k] * t
-        change = 0.0
+                levels[first + k] += matrix[at + k] * t
+            at += q
         for k in range(first, last):
-            e, e2 = room.levels[now, k], room.levels[new, k]
+            e, e2 = old[k], levels[k]
             one += e * e
             two += e2 * e2
             both += e * e2
@@ -161,9 +177,10 @@ def _add(
     """Add changes of remainders of n rows: as they are if the limit is 0, else by coins."""
     room, rows, new = plan.room, plan.rows, 1 - now
     before, old, after = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    design, d, d_new = (rows.columns, rows.values, rows.dense), room.d[now], room.d[new]
     for lane in range(n):
         i = index[lane]
-        old[lane], after[lane] = moved(plan, i, room.d[now]), moved(plan, i, room.d[new])
+        old[lane], after[lane] = moved(design, i, d), moved(design, i, d_new)
         for k in range(rows.data.shape[0]):
             room.data[k, lane] = rows.data[k, i]
         room.predictors[0, lane] = rows.predictors[i] + old[lane]
@@ -189,12 +206,12 @@ def _add(
 
 
 @jitable
-def moved(plan: FieldArrays, i: int, d: Vector) -> float:
-    """a_i . d, how far the predictor of a row is from the center."""
-    rows, total = plan.rows, 0.0
-    n_lookups = d.shape[0] - rows.dense.shape[1]
-    for f in range(rows.columns.shape[1]):
-        total += rows.values[i, f] * d[rows.columns[i, f]]
-    for k in range(rows.dense.shape[1]):
-        total += rows.dense[i, k] * d[n_lookups + k]
+def moved(design: tuple[RowNumbers, Matrix, Matrix], i: int, d: Vector) -> float:
+    """a_i . d, how far the predictor of a row is from the center; `design` are columns, values and x."""
+    (columns, values, dense), total = design, 0.0
+    n_lookups = d.shape[0] - dense.shape[1]
+    for f in range(columns.shape[1]):
+        total += values[i, f] * d[columns[i, f]]
+    for k in range(dense.shape[1]):
+        total += dense[i, k] * d[n_lookups + k]
     return total

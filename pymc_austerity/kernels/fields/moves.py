@@ -33,7 +33,9 @@ def move_root(
     room, tree = plan.room, plan.tree
     root, new = tree.first.shape[0] - 1, 1 - now
     room.eps[new] = room.eps[now]
-    base += _propose(rng, plan, now, root)
+    first = tree.first[root]
+    last = first + tree.size[root]
+    base += _propose(rng, plan.widths[root], room.eps[now], room.eps[new], first, last)
     write_state(plan, features, new)
     room.deciding[:] = root
     room.base[root] = base
@@ -44,18 +46,19 @@ def move_root(
 
 
 @jitable
-def _propose(rng: np.random.Generator, plan: FieldArrays, now: int, v: int) -> float:
+def _propose(
+    rng: np.random.Generator, width: float, old: Vector, new: Vector, first: int, last: int
+) -> float:
     """New eps of a node, drawn anew or near the old ones; the log ratio of N(0, 1) and of proposals."""
-    old, new, total = plan.room.eps[now], plan.room.eps[1 - now], 0.0
-    width, is_walk = plan.widths[v], rng.random() < _WALKS
-    share, rest = 0.5 - 0.5 / (width * width), math.sqrt(1.0 - _CORRELATION * _CORRELATION)
-    for j in range(plan.tree.first[v], plan.tree.first[v] + plan.tree.size[v]):
-        xi = rng.standard_normal()
-        if is_walk:
-            new[j] = _CORRELATION * old[j] + rest * xi
-        else:
-            new[j] = width * xi
-            total += share * (old[j] * old[j] - new[j] * new[j])
+    if rng.random() < _WALKS:
+        rest = math.sqrt(1.0 - _CORRELATION * _CORRELATION)
+        for j in range(first, last):
+            new[j] = _CORRELATION * old[j] + rest * rng.standard_normal()
+        return 0.0
+    total, share = 0.0, 0.5 - 0.5 / (width * width)
+    for j in range(first, last):
+        new[j] = width * rng.standard_normal()
+        total += share * (old[j] * old[j] - new[j] * new[j])
     return total
 
 
@@ -87,31 +90,34 @@ def move_level(
 def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, level: int) -> None:
     """Z of the other side: L' dz = d eps, in which only the nodes of a depth have new eps."""
     room, tree, new = plan.room, plan.tree, 1 - now
-    front, change = room.fronts[now], room.work[1]
-    for v in range(tree.first.shape[0] - 1, -1, -1):
-        q, f, g = tree.size[v], tree.first[v], room.deciding[v]
+    front, change, own, base, widths = room.fronts[now], room.work[1], room.deciding, room.base, plan.widths
+    old, eps, z, z_new = room.eps[now], room.eps[new], room.z[now], room.z[new]
+    firsts, sizes, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
+    for v in range(firsts.shape[0] - 1, -1, -1):
+        q, f, g = sizes[v], firsts[v], own[v]
         if g < 0:
             for j in range(f, f + q):
                 change[j] = 0.0
             continue
-        start, o = tree.starts[v], tree.fronts[v]
-        r = tree.starts[v + 1] - start
-        for j in range(f, f + q):
-            room.eps[new, j] = room.eps[now, j]
-            change[j] = 0.0
+        start, o = starts[v], fronts[v]
+        r = starts[v + 1] - start
         if g == v:
-            room.base[v] += _propose(rng, plan, now, v)
+            base[v] += _propose(rng, widths[v], old, eps, f, f + q)
             for j in range(f, f + q):
-                change[j] = room.eps[new, j] - room.eps[now, j]
+                change[j] = eps[j] - old[j]
             r = 0
+        else:
+            for j in range(f, f + q):
+                eps[j] = old[j]
+                change[j] = 0.0
         for j in range(q - 1, -1, -1):
             t = change[f + j]
             for i in range(j + 1, q):
                 t -= front[o + i * q + j] * change[f + i]
             for i in range(r):
-                t -= front[o + (q + i) * q + j] * change[tree.below[start + i]]
+                t -= front[o + (q + i) * q + j] * change[below[start + i]]
             change[f + j] = t / front[o + j * q + j]
-            room.z[new, f + j] = room.z[now, f + j] + change[f + j]
+            z_new[f + j] = z[f + j] + change[f + j]
 
 
 @jitable

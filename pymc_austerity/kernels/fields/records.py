@@ -133,6 +133,8 @@ class Room(NamedTuple):
     predictors: Matrix  # (1, BLOCK)
     data: Matrix  # (n_data, BLOCK)
     points: Points
+    theta: Vector  # (q,): of the side whose factor is kept from one draw to the next
+    kept: Vector  # (2,): that side, or -1, and log p^ there without the prior of theta
 
 
 class FieldArrays(NamedTuple):

@@ -19,6 +19,7 @@ class FieldMemory(NamedTuple):
     q: Vector  # (D,): values of the model that were returned; NaN before the first
     theta: Vector
     z: Vector
+    eps: Vector  # That belongs to z and theta; NaN where it is not known yet
 
 
 class FieldOutcome(NamedTuple):
@@ -76,11 +77,20 @@ def field_sweeps(
     depth = 0
     for v in range(tree.depth.shape[0]):
         depth = max(depth, tree.depth[v])
-    now = 0
     features = target.features(theta, args)
-    height = log_marginal(field, features, now)
+    now = int(room.kept[0])
+    for j in range(theta.shape[0]):
+        if room.theta[j] != theta[j]:
+            now = -1
+    if now < 0:
+        now = 0
+        room.kept[1] = log_marginal(field, features, now)
+    height = room.kept[1]
+    room.kept[0] = -1.0  # until the draw is whole
     room.z[now] = memory.z
-    write_eps(field, now)
+    room.eps[now] = memory.eps
+    if memory.eps.shape[0] > 0 and math.isnan(memory.eps[0]):
+        write_eps(field, now)
     write_displacements(field, features, now)
     begin(field, now)
     n_accepted, accepted, log_ratio, depths = 0, False, math.nan, 0.0
@@ -102,7 +112,9 @@ def field_sweeps(
         n_accepted += int(accepted)
         for level in range(1, depth + 1):
             move_level(rng, field, now, level, features, of_levels)
-    memory.z[:] = room.z[now]
+    memory.z[:], memory.eps[:] = room.z[now], room.eps[now]
+    room.theta[:] = theta
+    room.kept[0], room.kept[1] = now, height
     if of_levels[2] > 0.0:
         depths = of_levels[3] / of_levels[2]
     n_root, n_levels = int(of_root[0]), int(of_levels[0])

@@ -61,9 +61,12 @@ def factorise(tree: Tree, front: Vector, least: Vector) -> float:
     returned.
     """
     total = 0.0
-    for v in range(tree.first.shape[0]):
-        q, start, o = tree.size[v], tree.starts[v], tree.fronts[v]
-        r = tree.starts[v + 1] - start
+    first, size, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
+    segments, owner, begins, ends = tree.segments, tree.owner, tree.begin, tree.end
+    places, rows = tree.places, tree.rows
+    for v in range(first.shape[0]):
+        q, start, o, f = size[v], starts[v], fronts[v], first[v]
+        r = starts[v + 1] - start
         for j in range(q):
             oj = o + j * q
             pivot = front[oj + j]
@@ -71,7 +74,7 @@ def factorise(tree: Tree, front: Vector, least: Vector) -> float:
                 pivot -= front[oj + k] * front[oj + k]
             for k in range(j + 1, q):
                 front[oj + k] = 0.0
-            limit = least[tree.first[v] + j]
+            limit = least[f + j]
             if limit < 0.0 and not pivot > 0.0:
                 return math.nan
             if not pivot > limit:
@@ -81,32 +84,29 @@ def factorise(tree: Tree, front: Vector, least: Vector) -> float:
             root = math.sqrt(pivot)
             total += math.log(root)
             front[oj + j] = root
+            inverse = 1.0 / root
             for i in range(j + 1, q + r):
                 oi = o + i * q
                 t = front[oi + j]
                 for k in range(j):
                     t -= front[oi + k] * front[oj + k]
-                front[oi + j] = t / root
-        _subtract_products(tree, front, v)
+                front[oi + j] = t * inverse
+        for s in range(segments[v], segments[v + 1]):  # what the node takes from its ancestors
+            w, begin, end, place = owner[s], begins[s], ends[s], places[s]
+            wide, shift = size[w], fronts[w] - first[w]
+            for b in range(begin, r):
+                row, ob, last = shift + rows[place + b - begin] * wide, o + (q + b) * q, min(b + 1, end)
+                if q == 1:
+                    own = front[ob]
+                    for a in range(begin, last):
+                        front[row + below[start + a]] -= own * front[o + 1 + a]
+                    continue
+                for a in range(begin, last):
+                    oa, t = o + (q + a) * q, 0.0
+                    for k in range(q):
+                        t += front[ob + k] * front[oa + k]
+                    front[row + below[start + a]] -= t
     return total
-
-
-@jitable
-def _subtract_products(tree: Tree, front: Vector, v: int) -> None:
-    """What the columns of a node take from its ancestors."""
-    q, start, o = tree.size[v], tree.starts[v], tree.fronts[v]
-    r = tree.starts[v + 1] - start
-    for s in range(tree.segments[v], tree.segments[v + 1]):
-        w, begin, end, place = tree.owner[s], tree.begin[s], tree.end[s], tree.places[s]
-        size, first = tree.size[w], tree.first[w]
-        for b in range(begin, r):
-            row = tree.fronts[w] + tree.rows[place + b - begin] * size - first
-            ob = o + (q + b) * q
-            for a in range(begin, min(b + 1, end)):
-                oa, t = o + (q + a) * q, 0.0
-                for k in range(q):
-                    t += front[ob + k] * front[oa + k]
-                front[row + tree.below[start + a]] -= t
 
 
 @jitable

@@ -47,13 +47,13 @@ def _height(arrays: FieldArrays, features: Vector, eps: Vector) -> float:
     for h in range(sums.first.shape[0]):
         i, j = sums.first[h], sums.second[h]
         total -= (0.5 if i == j else 1.0) * sums.hessian_change[h] * d[i] * d[j]
-    n = rows.predictors.shape[0]
+    n, design = rows.predictors.shape[0], (rows.columns, rows.values, rows.dense)
     for start in range(0, n, BLOCK):
         m = min(BLOCK, n - start)
         for side in range(2):
             for lane in range(m):
                 i = start + lane
-                t = moved(arrays, i, d) if side == 0 else 0.0
+                t = moved(design, i, d) if side == 0 else 0.0
                 room.predictors[0, lane] = rows.predictors[i] + t
                 for k in range(rows.data.shape[0]):
                     room.data[k, lane] = rows.data[k, i]

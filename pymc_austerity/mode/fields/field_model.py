@@ -75,10 +75,11 @@ class FieldModel:
         program = tape_of(fit.layout.columns.expression, 1, 0)
         kappas = np.full(int(tree.depth.max(initial=0)) + 1, _INNER)
         kappas[-1] = _LAST
+        room = room_for(self.layout, program, int(bounds.blocks[-1]), len(bounds.nodes))
         return plan._replace(
             bounds=bounds,
             rows=plan.rows._replace(program=program),
-            room=room_for(self.layout, program, int(bounds.blocks[-1]), len(bounds.nodes)),
+            room=room._replace(theta=np.zeros(len(fit.theta))),
             widths=np.where(tree.size <= _SMALL, _WIDE, 1.0),
             kappas=kappas,
             reads_all=reads_all,

@@ -31,6 +31,7 @@ from pymc_austerity.step_methods.metropolis.engine.crossed import CrossedEngine
 from pymc_austerity.step_methods.metropolis.field_plan import (
     FieldPlan,
     FieldRecipe,
+    field_for,
     field_with_all_rows,
     plan_field,
 )
@@ -49,6 +50,8 @@ from pymc_austerity.step_methods.metropolis.plate_plan import (
 from pymc_austerity.target import Vector
 
 _SEED = 2035
+# Where moves of what groups share are accepted so seldom, the model is tried out as a field.
+_POOR = 0.2
 # Draws of the other factor's effects, on both sides of their center, for the first fit.
 _DRAWS = 2
 
@@ -97,7 +100,14 @@ def plan_groups(
     if isinstance(found, CrossedModel):
         assert recipe is None or isinstance(recipe, CrossedRecipe)
         return plan_crossed(options, point, found, recipe)
-    return plan_plates(options, point, found, recipe)
+    plan = plan_plates(options, point, found, recipe)
+    if recipe is None and plan.recipe.prediction.shared_acceptance < _POOR:
+        field = field_for(options, found.factorisation)
+        if isinstance(field, FieldModel):
+            other = plan_field(options, point, found=field)
+            if other.recipe.prediction.cost < plan.recipe.prediction.cost:
+                return other
+    return plan
 
 
 def with_all_rows_of_groups(

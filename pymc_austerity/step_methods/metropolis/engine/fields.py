@@ -1,7 +1,8 @@
 """The compiled sweeps over a field."""
 
 import math
-from typing import Any, NamedTuple
+from copy import deepcopy
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -60,8 +61,15 @@ class FieldEngine(CompiledKernel):
         return self.n_moves * max(self.n_local, 1)
 
     def restart(self) -> None:
-        """Begin to count violations."""
+        """Begin to count violations; forget the factor of an interrupted draw."""
         self.arrays = self.arrays._replace(violations=np.zeros(1, dtype=np.int64))
+        self.arrays.room.kept[0] = -1.0
+
+    def copy(self) -> Self:
+        """An engine that shares what is compiled and all that is fixed, with room of its own."""
+        clone = super().copy()
+        clone.arrays = clone.arrays._replace(room=deepcopy(clone.arrays.room))
+        return clone
 
     def take_violations(self) -> float:
         """Terms larger than their bounds since the last call."""
@@ -72,7 +80,7 @@ class FieldEngine(CompiledKernel):
     def new_state(self) -> FieldProposalState:
         """The state of a chain before its first draw."""
         n, q = len(self.arrays.tree.node_of), len(self.arrays.law.mean)
-        memory = FieldMemory(np.full(self.values.n_dim, np.nan), np.zeros(q), np.zeros(n))
+        memory = FieldMemory(np.full(self.values.n_dim, np.nan), np.zeros(q), np.zeros(n), np.full(n, np.nan))
         return FieldProposalState(np.ones(1), memory)
 
     def run(
@@ -90,6 +98,7 @@ class FieldEngine(CompiledKernel):
             if not np.isfinite(q).all():
                 raise ValueError("The state of a chain on a field has values that are not finite.")
             memory.theta[:], memory.z[:] = self.values.coordinates(q)
+            memory.eps[:] = np.nan
         memory.q[:] = np.nan  # until all of it is written
         outcome = super().run(n, tune, rng, q, point, proposal_state)
         q[:] = self.values(memory.theta, memory.z)
@@ -103,9 +112,9 @@ class FieldEngine(CompiledKernel):
             theta, log_slope = theta_of_scores(self.arrays.law, of_scores)
             features = self.values.features(theta)
             height = self.values.log_prior(theta) + log_slope + height_of(self.arrays, features, eps)
-            return self.values(theta, self.arrays.room.z[0].copy()), -math.inf if math.isnan(
-                height
-            ) else height
+            self.arrays.room.kept[0] = -1.0  # its sides are written over
+            q = self.values(theta, self.arrays.room.z[0].copy())
+            return q, -math.inf if math.isnan(height) else height
 
         n_theta, n = len(self.arrays.law.mean), len(self.arrays.tree.node_of)
         _, center = draw(np.zeros(n_theta), np.zeros(n))
@@ -119,6 +128,7 @@ class FieldEngine(CompiledKernel):
     def height(self, q: Vector) -> float:
         """Log p^ of theta of a state of the model, but for what rows differ by."""
         theta, _ = self.values.coordinates(q)
+        self.arrays.room.kept[0] = -1.0  # its sides are written over
         features = self.values.features(theta)
         return self.values.log_prior(theta) + log_marginal(self.arrays, features, 0)
 
