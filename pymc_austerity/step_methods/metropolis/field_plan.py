@@ -71,12 +71,6 @@ class FieldRecipe(PlateRecipe):
         if np.allclose(given, vector_of(fact, default())):
             logger.info("%s: the chain starts from a draw of the distribution fitted to the field.", names)
             return point_of(fact, engine.drawn(rng), point)
-        if not math.isfinite(engine.height(given)):
-            warn(
-                f"The chain was to start where the density of {names} is zero but for rounding. It "
-                "starts from a draw of the fitted distribution instead."
-            )
-            return point_of(fact, engine.drawn(rng), point)
         distance, n = engine.distance(given), len(self.fit.theta)
         if distance**2 > n + _FAR * math.sqrt(2.0 * n):
             warn(

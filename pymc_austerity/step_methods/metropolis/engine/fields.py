@@ -10,7 +10,6 @@ from pymc.initial_point import PointType
 from pymc_austerity.kernels.fields.records import FieldArrays
 from pymc_austerity.kernels.fields.sweeps import FieldMemory, field_sweeps
 from pymc_austerity.mode.fields.draws import height_of, scores_of_theta, theta_of_scores
-from pymc_austerity.mode.fields.fit import log_marginal
 from pymc_austerity.mode.fields.values import FieldValues
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.compile.target import CompiledTarget
@@ -124,13 +123,6 @@ class FieldEngine(CompiledKernel):
             lowest,
             f"{n:,} effects",
         )
-
-    def height(self, q: Vector) -> float:
-        """Log p^ of theta of a state of the model, but for what rows differ by."""
-        theta, _ = self.values.coordinates(q)
-        self.arrays.room.kept[0] = -1.0  # its sides are written over
-        features = self.values.features(theta)
-        return self.values.log_prior(theta) + log_marginal(self.arrays, features, 0)
 
     def distance(self, q: Vector) -> float:
         """How many standard deviations theta of a state of the model is from its fitted distribution."""

@@ -1,0 +1,220 @@
+"""Steps on fields: PyMC's contract, other processes, other data, refusals and recommendations."""
+
+import pickle
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_austerity as pma
+from pymc_austerity.step_methods.metropolis.field_plan import FieldPlan, FieldRecipe, field_for
+from pymc_austerity.step_methods.metropolis.options import checked_options
+from pymc_austerity.step_methods.metropolis.plan import factorised
+from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
+from pymc_austerity.testing.steps import check_interface, check_points, check_state
+from tests.mode.fields import fields
+
+pytestmark = pytest.mark.filterwarnings("ignore:The step mixes badly:pymc_austerity.SubsamplingWarning")
+_SHORT = {"cores": 1, "progressbar": False, "compute_convergence_checks": False}
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A random walk, with data that can be replaced."""
+    rng, n, n_periods = np.random.default_rng(2), 3000, 60
+    t, x = rng.integers(n_periods, size=n), rng.normal(size=n)
+    eta = np.cumsum(0.2 * rng.normal(size=n_periods))[t] + 0.5 * x
+    with pm.Model() as model:
+        y = pm.Data("answers", (rng.random(n) < 1.0 / (1.0 + np.exp(-eta))).astype(float))
+        slope, tau = pm.Normal("slope"), pm.HalfNormal("tau", 0.5)
+        w = pm.GaussianRandomWalk("w", sigma=tau, init_dist=pm.Normal.dist(0.0, 2.0), shape=n_periods)
+        pm.Bernoulli("y", logit_p=slope * x + w[t], observed=y)
+    return model
+
+
+@pytest.fixture(scope="module")
+def step(model):
+    with model:
+        return pma.TunaMH(rng=np.random.default_rng(1))
+
+
+def test_a_field_is_moved_by_few_rows(step):
+    assert isinstance(step.recipe, FieldRecipe)
+    assert step.prediction.terms < 100
+    assert step.prediction.shared_acceptance > 0.5
+    assert str(step.prediction).startswith("field of")
+    assert "third derivatives" in step.certificate
+
+
+@pytest.mark.parametrize("check", [check_interface, check_points, check_state])
+def test_the_contract_of_steps(step, model, check):
+    check(step, model.initial_point())
+
+
+def test_chains_start_afresh(step, model):
+    """A second chain with the seed of the first has its draws."""
+    paths = []
+    for seed in (5, 5, 6):
+        step.setup_chain(np.random.default_rng(seed), 10, 10)
+        point = model.initial_point()
+        for _ in range(5):
+            point, _ = step.step(point)
+        paths.append(point["w"])
+    np.testing.assert_array_equal(paths[0], paths[1])
+    assert not np.array_equal(paths[0], paths[2])
+
+
+def test_statistics(step, model):
+    point = model.initial_point()
+    _, (found,) = step.step(point)
+    assert found["n_used"] == found["shared_n_used"] + found["plate_n_used"]
+    assert found["bound_violations"] == 0.0
+    assert 0.0 <= found["plate_acceptance"] <= 1.0
+
+
+def test_other_data(model):
+    """With new answers the field is fitted again."""
+    with model:
+        step = pma.TunaMH(rng=np.random.default_rng(1))
+        before = step.recipe.fit.center.copy()
+        answers = model["answers"].get_value()
+        try:
+            pm.set_data({"answers": 1.0 - answers})
+            with pytest.warns(pma.SubsamplingWarning, match="were replaced"):
+                step.step(model.initial_point())
+            np.testing.assert_allclose(step.recipe.fit.center, -before, atol=0.2)
+        finally:
+            pm.set_data({"answers": answers})
+
+
+def test_another_process_makes_the_same_plan(step, model):
+    """The recipe has numbers by effects, and gives the same draws."""
+    other = pickle.loads(pickle.dumps(step.recipe))
+    assert len(pickle.dumps(other)) < 60_000
+    plan = step._planned(model.initial_point(), other)
+    assert isinstance(plan, FieldPlan)
+    for name in ("hessian", "right", "hessian_change"):
+        np.testing.assert_array_equal(
+            getattr(plan.engine.arrays.sums, name), getattr(step.engine.arrays.sums, name)
+        )
+    np.testing.assert_array_equal(plan.engine.arrays.bounds.cumulative, step.engine.arrays.bounds.cumulative)
+
+
+@pytest.mark.slow("two runs of thousands of draws")
+@pytest.mark.parametrize("name", ["nested_slopes", "walk", "rasch", "normal_rows"])
+def test_drawn_rows_and_all_rows_agree(name):
+    """Means and standard deviations of two long runs, of which one reads all rows."""
+    model = fields.MODELS[name]()
+    with model:
+        point = model.initial_point()
+        runs = []
+        for switch_above in (np.inf, 0.0):
+            options = checked_options(
+                list(model.continuous_value_vars), EXACT, control_variate=TAYLOR, model=model, fewest_groups=5
+            )
+            field = field_for(options, factorised(options, point))
+            engine = _engine(field, reads_all=switch_above == 0.0, point=point)
+            runs.append([_run(engine, point, seed) for seed in range(3)])
+    drawn, whole = (np.array(one) for one in runs)
+    sizes = [np.array([float(az.ess(one[:, :, j])) for j in range(one.shape[2])]) for one in (drawn, whole)]
+    means, sds = [one.mean((0, 1)) for one in (drawn, whole)], [one.std((0, 1)) for one in (drawn, whole)]
+    z = (means[0] - means[1]) / np.sqrt(sds[0] ** 2 / sizes[0] + sds[1] ** 2 / sizes[1])
+    assert np.abs(z).max() < 5.0
+    assert np.sqrt((z**2).mean()) < 1.5
+    assert 0.9 < np.median(sds[0] / sds[1]) < 1.1
+
+
+def _engine(field, *, reads_all, point):
+    from pymc_austerity.step_methods.metropolis.engine.fields import FieldEngine
+
+    return FieldEngine(field.values, field.arrays(field.fit(), reads_all=reads_all, debug=False), point)
+
+
+def _run(engine, point, seed, n=4000):
+    rng = np.random.default_rng(seed)
+    q, state, draws = engine.drawn(rng), engine.new_state(), []
+    for k in range(n + 200):
+        engine.run(1, False, rng, q, point, state)
+        if k >= 200:
+            draws.append(q.copy())
+    assert engine.take_violations() == 0.0
+    return draws
+
+
+def test_interrupted_draws_go_on(step, model):
+    """What an interrupt leaves is not taken for a state."""
+    engine, point = step.engine, model.initial_point()
+    rng = np.random.default_rng(3)
+    q, state = engine.drawn(rng), engine.new_state()
+    engine.run(1, False, rng, q, point, state)
+    state.memory.q[:] = np.nan  # as within a draw
+    engine.restart()
+    kept = q.copy()
+    engine.run(0, False, rng, q, point, state)
+    np.testing.assert_allclose(q, kept, atol=1e-10)
+
+
+def test_copies_of_an_engine_have_room_of_their_own(step, model):
+    engine, point = step.engine, model.initial_point()
+    other, states = engine.copy(), []
+    for one in (engine, other):
+        rng = np.random.default_rng(4)
+        states.append([engine.drawn(rng), rng, one.new_state()])
+    for _ in range(20):  # in turn
+        for one, (q, rng, state) in zip((engine, other), states, strict=True):
+            one.run(1, False, rng, q, point, state)
+    np.testing.assert_array_equal(states[0][0], states[1][0])
+
+
+def test_a_start_far_away_is_told_of(step, model):
+    start = {**model.initial_point(), "tau_log__": np.array(-25.0)}
+    step.setup_chain(np.random.default_rng(1), 5, 5)
+    with pytest.warns(pma.SubsamplingWarning, match="standard deviations from the distribution"):
+        step.step(start)
+
+
+def _asked(model, **options):
+    own = checked_options(
+        list(model.continuous_value_vars), EXACT, control_variate=TAYLOR, model=model, **options
+    )
+    return str(field_for(own, factorised(own, model.initial_point())))
+
+
+def test_reasons_why_a_field_is_not_moved():
+    with pm.Model() as student:
+        u = pm.StudentT("u", nu=4.0, mu=0.0, sigma=pm.HalfNormal("tau"), shape=50)
+        pm.Poisson("y", pm.math.exp(u[np.arange(500) % 50]), observed=np.ones(500))
+    assert "not normal" in _asked(student)
+    with pm.Model() as dispersed:
+        u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=50)
+        alpha = pm.Exponential("alpha", 1.0)
+        pm.NegativeBinomial("y", pm.math.exp(u[np.arange(500) % 50]), alpha, observed=np.ones(500))
+    assert "number beside their predictor" in _asked(dispersed)
+    rng = np.random.default_rng(1)
+    with pm.Model() as crossed:
+        u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=900)
+        v = pm.Normal("v", 0.0, pm.HalfNormal("sigma"), shape=800)
+        g, h = rng.integers(900, size=9000), rng.integers(800, size=9000)
+        pm.Bernoulli("y", logit_p=u[g] + v[h], observed=rng.integers(2, size=9000))
+    assert "crossed" in _asked(crossed)
+    assert "temperature" in _asked(fields.walk(), temperature=2.0)
+
+
+def test_a_number_that_few_rows_have_differs_by_row():
+    """A scale of rows that depends on a covariate which is nearly always zero."""
+    rng, n = np.random.default_rng(1), 60_000
+    flag = np.zeros(n)
+    flag[rng.choice(n, 20, replace=False)] = 1.0
+    g, y = np.arange(n) % 40, rng.normal(size=n)
+    with pm.Model() as model:
+        u, more = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=40), pm.Normal("more")
+        pm.Normal("y", u[g], pm.math.exp(more * flag), observed=y)
+    assert "differ by row" in _asked(model)
+
+
+def test_recommendation_of_a_field(model):
+    with model:
+        step = pma.recommend()
+    assert isinstance(step, pma.TunaMH)
+    assert "are a field of" in step.recommendation.reason
