@@ -74,7 +74,7 @@ def no_trials_at_all():
 FEW, NUTS = "TunaMH()", "pm.NUTS()"
 CASES = {
     rates_of_users: (NUTS, "of its own"),
-    one_of_its_own_beside_groups: (NUTS, "effects of groups are not moved group by group"),
+    one_of_its_own_beside_groups: (NUTS, "sweeps over the 1,406 groups would read"),
     two_matrices: (NUTS, "dimensions"),
     exposures_of_zero: (FEW, "few rows decide exactly"),
     a_table_with_exposures_of_zero: (FEW, "few rows decide exactly"),

@@ -9,12 +9,13 @@ from pymc_austerity.bounds.jets.tape import tape_of
 from pymc_austerity.kernels.fields.records import FieldArrays
 from pymc_austerity.mode.fields.bounds import field_bounds
 from pymc_austerity.mode.fields.draws import height_of
-from pymc_austerity.mode.fields.fit import FieldFit, FittedField, fit_again, fit_field, room_for
+from pymc_austerity.mode.fields.fit import FieldFit, FittedField, fit_again, fit_field, room_for, with_scale
 from pymc_austerity.mode.fields.layout import Layout, layout_of
 from pymc_austerity.mode.fields.values import FieldValues, values_of
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.field.find import find_field
 from pymc_austerity.model.field.priors import NoField
+from pymc_austerity.model.plates.effects_prior import is_positive
 from pymc_austerity.model.plates.plate_model import normal_precision
 from pymc_austerity.target import Vector
 
@@ -32,6 +33,7 @@ class FieldModel:
     layout: Layout
     values: FieldValues
     precision: int  # Which feature the logarithm of the precision of normal rows is; else -1
+    unit: float  # The precision of normal rows that the layout has; 1 for others
 
     @property
     def effects(self) -> tuple[str, ...]:
@@ -52,7 +54,8 @@ class FieldModel:
         """Fit the field."""
         shared = self.values.shared
         start = vector_of(shared, shared.graph.point) if shared.var_names else np.zeros(0)
-        return fit_field(self.layout, self.values.features, self.values.log_prior, start, self.precision)
+        values = self.values
+        return fit_field(self.layout, values.features, values.log_prior, start, self.precision, self.unit)
 
     def center(self) -> Vector:
         """The vector of the block at the fitted theta, and at the mean of the effects given it."""
@@ -64,7 +67,7 @@ class FieldModel:
     def fit_again(self, fitted: FittedField) -> FieldFit:
         """The same fit in another process."""
         values = self.values
-        return fit_again(self.layout, values.features, values.log_prior, fitted, self.precision)
+        return fit_again(self.layout, values.features, values.log_prior, fitted, self.precision, self.unit)
 
     def arrays(self, fit: FieldFit, *, reads_all: bool, debug: bool) -> FieldArrays:
         """All that the kernel needs."""
@@ -102,6 +105,10 @@ def field_model(model: pm.Model, fact: Factorisation, fewest: int) -> FieldModel
         raise NoField(f"no vector of effects has {fewest} elements or more")
     if fact.rows_on_disk:
         raise NoField("the rows are on disk")
+    for one in own:
+        for step in one.steps:
+            if step.kind == "scale" and step.graph is not None and not is_positive(fact, step.graph):
+                raise NoField(f"the scale of {one.name!r} may be negative")
     names = sorted(fact.var_names, key=lambda name: sizes.get(name, 0))
     fact = replace(fact, var_names=tuple(names))
     layout = layout_of(found, fact.graph)
@@ -112,4 +119,7 @@ def field_model(model: pm.Model, fact: Factorisation, fewest: int) -> FieldModel
         if precision is None:
             raise NoField(f"rows of {term!r} share a number beside their predictor, as a dispersion")
     values, number = values_of(found, fact, layout.maps, layout.order, precision)
-    return FieldModel(fact, layout, values, number)
+    shared, unit = values.shared, 1.0
+    if number >= 0:
+        layout, unit = with_scale(layout, values.features, vector_of(shared, shared.graph.point), number)
+    return FieldModel(fact, layout, values, number, unit)

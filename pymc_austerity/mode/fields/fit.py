@@ -15,6 +15,7 @@ import numpy as np
 from scipy import stats
 
 from pymc_austerity import work
+from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import Expression, constant
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.jets.compiled import entry
@@ -27,6 +28,8 @@ from pymc_austerity.kernels.fields.law import LAST, N_KNOTS
 from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, FieldRows, Law, Room, Sums
 from pymc_austerity.mode.fields.layout import Layout, add_products, write_covariances, write_variances
 from pymc_austerity.model.field.priors import NoField
+from pymc_austerity.model.plates.plate_model import by_powers
+from pymc_austerity.model.structure.affine_expressions import leaves
 from pymc_austerity.target import Index, Matrix, Vector
 
 # Functions of kernels, to be called from Python.
@@ -39,6 +42,8 @@ _AVERAGED, _NEAR_MODE = 12, 0.5
 # Differences for derivatives of log p^ by theta, and how far tables of scores look, in standard deviations.
 _STEP, _FAR, _GRID = 1e-3, 14.0, 281
 _SHIFT = 0.3
+# Newton steps for theta, after each pass over the rows.
+_STEPS = 12
 _OF_ROW, _OF_FILL = 30.0, 3.0
 
 
@@ -94,6 +99,7 @@ def fit_field(
     log_prior: Callable[[Vector], float],
     theta: Vector,
     precision: int = -1,
+    unit: float = 1.0,
 ) -> FieldFit:
     """Fit from `theta` on.
 
@@ -102,9 +108,6 @@ def fit_field(
     NoNormalApproximationError
         If there is no maximum.
     """
-    unit = 1.0
-    if precision >= 0:
-        layout, unit = _with_scale(layout, features, np.asarray(theta), precision)
     program = tape_of(layout.columns.expression, 1, 2)
     plan = _empty(layout, program, precision)
     theta = np.array(theta, dtype=np.float64)
@@ -146,11 +149,10 @@ def fit_again(
     log_prior: Callable[[Vector], float],
     fitted: FittedField,
     precision: int = -1,
+    unit: float = 1.0,
 ) -> FieldFit:
     """The same fit in another process, from one pass over the rows."""
-    unit, theta = 1.0, fitted.theta
-    if precision >= 0:
-        layout, unit = _with_scale(layout, features, theta, precision)
+    theta = fitted.theta
     program = tape_of(layout.columns.expression, 1, 2)
     fit = FieldFit(
         layout, features, log_prior, theta, fitted.center, _empty(layout, program, precision), unit
@@ -162,7 +164,7 @@ def fit_again(
     return fit
 
 
-def _with_scale(
+def with_scale(
     layout: Layout, features: Callable[[Vector], Vector], theta: Vector, precision: int
 ) -> tuple[Layout, float]:
     """The layout with the free scale of normal rows at a number, and the precision there.
@@ -174,20 +176,15 @@ def _with_scale(
     """
     assert layout.scale is not None
     number, factor, offset = layout.scale
-    some = np.arange(min(len(layout.rows), 1000))
-    nodes, data = np.zeros(1), np.ascontiguousarray(layout.columns.data[:, some])
-    expression = layout.columns.expression
+    powers = by_powers(layout.columns.expression)
+    if powers is None or leaves(powers[2], "data"):
+        raise NoField("the mean of normal rows is no linear function of effects")
     for at in (theta + _SHIFT, theta):
         found = features(at)
-        unit = math.exp(found[precision])
-        expression = _with_number(layout.columns.expression, factor * found[number] + offset)
-        program = tape_of(expression, 1, 2)
-        slopes, weights = np.empty(len(some)), np.empty(len(some))
-        at_zero = np.zeros(len(some))
-        points = points_for(program)
-        _write_slopes(program, data, at_zero, nodes[:0], nodes, nodes, points, slopes, weights)
-        if not np.allclose(weights, unit, rtol=1e-8, atol=0.0):
-            raise NoField("the scale of normal rows is free, and not the same for all of them")
+        unit, scale = math.exp(found[precision]), factor * found[number] + offset
+        if not np.isclose(-2.0 * float(evaluate(powers[2], {1: scale}, {})), unit, rtol=1e-8, atol=0.0):
+            raise NoField("the free scale of normal rows is not their standard deviation")
+    expression = _with_number(layout.columns.expression, scale)
     return replace(layout, columns=layout.columns._replace(expression=expression)), unit
 
 
@@ -405,13 +402,15 @@ def _maximise(fit: FieldFit) -> None:
         found = np.array(columns) / 10.0
         return 0.5 * (found + found.T)
 
-    theta = fit.theta
-    for _ in range(12):
-        g, h = gradient(theta), hessian(theta)
+    theta, h = fit.theta, hessian(fit.theta)
+    for _ in range(_STEPS):
+        g = gradient(theta)
         lam, vectors = np.linalg.eigh(h)
         lam = np.maximum(np.abs(lam), 0.1)
         move = -vectors @ ((vectors.T @ g) / lam)
         size = math.sqrt(max(float(-g @ move), 0.0))
+        if size < 1e-2:
+            break
         move *= min(1.0, 1.5 / max(np.abs(move).max(), 1e-300))
         start, t = value(theta), 1.0
         while t > 1e-3 and not value(theta + t * move) < start + 1e-9:
@@ -419,8 +418,8 @@ def _maximise(fit: FieldFit) -> None:
         if t <= 1e-3:
             break
         theta = theta + t * move
-        if size < 1e-2:
-            break
+        if t < 1.0 or size > 1.0:  # the second derivatives are those of another place
+            h = hessian(theta)
     fit.theta = theta
     fit.covariance = (vectors / lam) @ vectors.T
 

@@ -12,21 +12,31 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytensor.scalar as ps
 import pytensor.tensor as pt
 from pymc.distributions.transforms import ZeroSumTransform
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.reshape import JoinDims, SplitDims
+from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 from scipy import sparse
 
 from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import Innovation, NoField, Step
-from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.rewrite import rebuild
-from pymc_austerity.model.starting_point import jittered_point
+from pymc_austerity.model.structure.affine import core_of
 from pymc_austerity.target import Index, Matrix, Vector
 
-# Points at which features are compared, and elements of a dense matrix, at most.
-_POINTS, _SPREAD, _SEED, _DENSE = 3, 0.5, 2024, 20_000
+# Elements of a dense matrix, at most.
+_DENSE = 20_000
+# Operations that only move elements, by their first input; and those that leave it as it is.
+_MOVING = (DimShuffle, Reshape, JoinDims, SplitDims, Subtensor, AdvancedSubtensor, Alloc)
+_SAME = (SpecifyShape, TensorFromScalar, ScalarFromTensor, CheckAndRaise)
 
 
 class Entries(NamedTuple):
@@ -50,40 +60,100 @@ class Entries(NamedTuple):
 
 @dataclass(eq=False)
 class Features:
-    """Functions of theta, each once: those that are equal at some points are taken for one."""
+    """Functions of theta, each once: elements of graphs that are computed in the same way are one.
+
+    Graphs are executed on numbers that stand for ways to compute an element: operations that only move
+    elements move them, and element by element equal arguments give equal results.
+    """
 
     graph: LogDensityGraph
     elements: list[tuple[Variable, int]] = field(default_factory=list)
-    _known: dict[bytes, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._points = [
-            list(jittered_point(self.graph.point, np.random.default_rng(_SEED + k), _SPREAD, ()).values())
-            for k in range(_POINTS)
-        ]
+    _ways: dict[Any, int] = field(default_factory=dict)  # Numbers of ways
+    _constants: dict[int, float] = field(default_factory=dict)  # Of ways that are constants
+    _features: dict[int, int] = field(default_factory=dict)  # Numbers of features, by ways
+    _known: dict[Variable, Index] = field(default_factory=dict)
 
     def __call__(self, graph: Variable) -> tuple[Vector, Index]:
         """Constants, and numbers of features, of the elements of a graph."""
-        function = function_of([*self.graph.values.values(), *self.graph.data], graph)
-        data = self.graph.data_values()
-        values = np.array([np.ravel(function(*point, *data)) for point in self._points], dtype=np.float64)
-        if not np.isfinite(values).all():
-            raise NoField("a scale or location of effects is not finite near the start")
-        is_fixed = np.all(values == values[0], axis=0)
-        numbers = np.zeros(values.shape[1], np.int64)
-        distinct, place = np.unique(values[:, ~is_fixed], axis=1, return_inverse=True)
-        found = np.empty(distinct.shape[1], np.int64)
-        where = np.flatnonzero(~is_fixed)
-        first = np.full(distinct.shape[1], -1)
-        first[place[::-1]] = where[::-1]
-        for k in range(distinct.shape[1]):
-            key = distinct[:, k].tobytes()
-            if key not in self._known:
-                self.elements.append((graph, int(first[k])))
-                self._known[key] = len(self.elements)
-            found[k] = self._known[key]
-        numbers[~is_fixed] = found[place]
-        return np.where(is_fixed, values[0], 1.0), numbers
+        ways = np.ravel(self._of(graph))
+        constants, numbers = np.ones(len(ways)), np.zeros(len(ways), np.int64)
+        distinct, first, place = np.unique(ways, return_index=True, return_inverse=True)
+        for k, (way, at) in enumerate(zip(distinct.tolist(), first.tolist(), strict=True)):
+            if way in self._constants:
+                constants[place == k] = self._constants[way]
+                continue
+            if way not in self._features:
+                self.elements.append((graph, at))
+                self._features[way] = len(self.elements)
+            numbers[place == k] = self._features[way]
+        if not np.isfinite(constants).all():
+            raise NoField("a scale or location of effects is not finite")
+        return constants, numbers
+
+    def _of(self, graph: Variable) -> Index:
+        """Numbers of the ways in which elements are computed, in the shape of the graph."""
+        for node in toposort([graph]):
+            for out in node.outputs:
+                if out not in self._known:
+                    self._known[out] = self._result(node, out)
+        return self._leaf(graph)
+
+    def _leaf(self, var: Variable) -> Index:
+        if var not in self._known:
+            shape = tuple(int(k) for k in getattr(var.type, "shape", ()))
+            if self._moves(var):
+                found = [self._way(("value", var, k)) for k in range(int(np.prod(shape)))]
+                self._known[var] = np.array(found, dtype=np.int64).reshape(shape)
+            else:
+                self._known[var] = self._of_numbers(self.graph.evaluate(var))
+        return self._known[var]
+
+    def _of_numbers(self, values: np.ndarray) -> Index:
+        distinct, place = np.unique(np.asarray(values, dtype=np.float64), return_inverse=True)
+        ways = np.empty(len(distinct), np.int64)
+        for k, value in enumerate(distinct.tolist()):
+            ways[k] = self._way(("number", value))
+            self._constants[int(ways[k])] = value
+        return ways[place].reshape(np.shape(values))
+
+    def _moves(self, var: Variable) -> bool:
+        return not set(self.graph.values.values()).isdisjoint(ancestors([var]))
+
+    def _way(self, key: Any) -> int:
+        return self._ways.setdefault(key, len(self._ways))
+
+    def _result(self, node: Apply, out: Variable) -> Index:
+        if not self._moves(out):
+            return self._of_numbers(self.graph.evaluate(out))
+        op = core_of(node.op)
+        if isinstance(op, Elemwise):
+            return self._elementwise(op, [self._leaf(v) for v in node.inputs])
+        if isinstance(op, _SAME):
+            return self._leaf(node.inputs[0])
+        is_written = isinstance(op, IncSubtensor | AdvancedIncSubtensor) and op.set_instead_of_inc
+        n_moved = 2 if is_written else 1
+        if isinstance(op, Join):
+            parts = [self._leaf(v) for v in node.inputs]
+            return np.concatenate(parts, axis=op.axis)
+        if isinstance(op, MakeVector):
+            return np.array([int(self._leaf(v)) for v in node.inputs], dtype=np.int64)
+        rest = node.inputs[n_moved:]
+        if (is_written or isinstance(op, _MOVING)) and not any(map(self._moves, rest)):
+            moved = [self._leaf(v).astype(np.float64) for v in node.inputs[:n_moved]]
+            storage: list[list[Any]] = [[None] for _ in node.outputs]
+            node.op.perform(node, [*moved, *(self.graph.evaluate(v) for v in rest)], storage)
+            return np.asarray(storage[0][0]).astype(np.int64)
+        shape = tuple(int(k) for k in out.type.shape)
+        found = [self._way(("element", out, k)) for k in range(int(np.prod(shape)))]
+        return np.array(found, dtype=np.int64).reshape(shape)
+
+    def _elementwise(self, op: Elemwise, args: list[Index]) -> Index:
+        wide = np.broadcast_arrays(*args)
+        rows, place = np.unique(np.stack([np.ravel(x) for x in wide], 1), axis=0, return_inverse=True)
+        if type(op.scalar_op) in (ps.Identity, ps.Cast, ps.Second):  # the last argument as it is
+            return wide[-1]
+        ways = np.array([self._way((op.scalar_op, *row)) for row in rows.tolist()], dtype=np.int64)
+        return ways[np.ravel(place)].reshape(wide[0].shape)
 
     def stacked(self) -> Variable:
         """All features as one vector; the first is one."""
@@ -124,6 +194,7 @@ def maps_of(found: Field, graph: LogDensityGraph) -> Maps:
         If a prior is not normal, or its matrix would be dense.
     """
     features, coordinates = Features(graph), dict[Any, Coordinates]()
+    effects = [table.innovation.value for table in found.tables if table.innovation is not None]
     first = 0
     for table in found.tables:
         one = table.innovation
@@ -134,7 +205,7 @@ def maps_of(found: Field, graph: LogDensityGraph) -> Maps:
         of_tables = [
             t.steps for t in found.tables if t.innovation is not None and t.innovation.name == one.name
         ]
-        coordinates[one.name] = _coordinates(one, of_tables, first, features)
+        coordinates[one.name] = _coordinates(one, of_tables, first, features, effects)
         first += coordinates[one.name].size
     tables: list[Entries | None] = []
     given: list[Variable | None] = []
@@ -152,17 +223,23 @@ def maps_of(found: Field, graph: LogDensityGraph) -> Maps:
 
 
 def _coordinates(
-    one: Innovation, of_tables: list[tuple[Step, ...]], first: int, features: Features
+    one: Innovation,
+    of_tables: list[tuple[Step, ...]],
+    first: int,
+    features: Features,
+    effects: list[Variable],
 ) -> Coordinates:
     shape = tuple(int(k) for k in one.value.type.shape)
     n = int(np.prod(shape))
     if one.precision:
-        return _by_precision(one, n, first, features)
+        return _by_precision(one, n, first, features, effects)
     kinds = {step.kind: step for step in (*one.steps, *(s for steps in of_tables for s in steps))}
     base, precision = _identity(n), _identity(n)
     if "sum" in kinds:
-        scales = _through(_up_to(one.steps, of_tables, "sum"), base, shape, features)[0].by_rows()
-        base, precision = _walk(shape, kinds["sum"].axis, scales)
+        scales, at_sum = _through(_up_to(one.steps, of_tables, "sum"), base, shape, features)
+        if at_sum != shape:
+            raise NoField(f"{one.name!r} has another shape where sums are taken")
+        base, precision = _walk(shape, kinds["sum"].axis, scales.by_rows())
     elif "autoregression" in kinds:
         return _autoregression(one, n, first, features)
     own, _ = _through(one.steps, base, shape, features)
@@ -235,7 +312,9 @@ def _autoregression(one: Innovation, n: int, first: int, features: Features) -> 
     return Coordinates(one, first, n, own.by_rows(), precision, None)
 
 
-def _by_precision(one: Innovation, n: int, first: int, features: Features) -> Coordinates:
+def _by_precision(
+    one: Innovation, n: int, first: int, features: Features, effects: list[Variable]
+) -> Coordinates:
     """R = sum of phi_k M_k, in units of the first of these: w = v / sqrt(phi_0)."""
     phi, matrix = one.precision[0]
     if any(m is None for _, m in one.precision):
@@ -260,6 +339,8 @@ def _by_precision(one: Innovation, n: int, first: int, features: Features) -> Co
         )
     precision = Entries(*(np.concatenate([getattr(p, name) for p in parts]) for name in Entries._fields))
     (at,) = rebuild([graph.terms[graph.variables[one.name]]], {one.value: pt.as_tensor(location)})
+    nothing = {v: pt.zeros(v.type.shape) for v in effects if v in set(ancestors([at]))}
+    (at,) = rebuild([at], nothing) if nothing else [at]  # at its location the density does not depend on it
     return Coordinates(one, first, n, own, precision, at.sum() + n * pt.log(scale))
 
 

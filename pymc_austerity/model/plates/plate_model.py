@@ -108,7 +108,7 @@ def is_about_predictor(
         Predictor 1, if there is one, made of scalars of the graph.
     log_precision : TensorVariable
     """
-    powers = _by_powers(rows)
+    powers = by_powers(rows)
     if len(scales) != 1 or powers is None or leaves(powers[2], "data") or leaves(scales[0], "data"):
         return False
     (scale,) = scales
@@ -129,7 +129,7 @@ def is_about_predictor(
 _Powers = tuple[Expression, Expression, Expression]
 
 
-def _by_powers(root: Expression) -> _Powers | None:
+def by_powers(root: Expression) -> _Powers | None:
     """Coefficients of 1, t and t^2, t being predictor 0; None if that is not all there is."""
     found: dict[Expression, _Powers | None] = {}
     for one in ordered(root):

@@ -6,6 +6,7 @@ import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity import work
+from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.kernels.plates.records import GroupSums, Plate
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.plates.center import moments
@@ -104,7 +105,10 @@ def plan_groups(
     if recipe is None and plan.recipe.prediction.shared_acceptance < _POOR:
         field = field_for(options, found.factorisation)
         if isinstance(field, FieldModel):
-            other = plan_field(options, point, found=field)
+            try:
+                other = plan_field(options, point, found=field)
+            except UnsuitableError:  # the plate stays
+                return plan
             if other.recipe.prediction.cost < plan.recipe.prediction.cost:
                 return other
     return plan

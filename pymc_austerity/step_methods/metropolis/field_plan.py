@@ -17,6 +17,7 @@ from pymc_austerity.mode.fields.field_model import FieldModel, field_model
 from pymc_austerity.mode.fields.fit import FieldFit, FittedField
 from pymc_austerity.model.factorisation import (
     FEWEST_GROUPS,
+    FEWEST_IF_SLOW,
     Factorisation,
     point_of,
     row_operations,
@@ -191,7 +192,7 @@ def _planned(
         certificate=_certificate(found, reads_all=engine.reads_all),
         kappas=engine.arrays.kappas,
     )
-    return FieldPlan(replace(options, fewest_groups=1), fact, recipe, found, engine)
+    return FieldPlan(replace(options, fewest_groups=FEWEST_IF_SLOW), fact, recipe, found, engine)
 
 
 def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePrediction:

@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity.acceptance import TTest
+from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.plates import limits
 from pymc_austerity.model.plates.crossed import CrossedModel
@@ -171,7 +172,7 @@ def plates_for(model, rule):
 
 def test_steps_on_crossed_factors():
     assert isinstance(plates_for(model_of(centered), EXACT), CrossedModel)
-    assert "three large factors" in str(plates_for(model_of(three), EXACT))
+    assert isinstance(plates_for(model_of(three), EXACT), FieldModel)
     # Of tests on subsamples the errors of two kinds of turns would add up.
     found = plates_for(model_of(centered), TTest())
     assert isinstance(found, NoPlate)

@@ -149,7 +149,7 @@ EFFECTS = {
     ),
     "exponential_location": (
         lambda: pm.Normal("u", pm.math.exp(pm.Normal("mu")), scale(), shape=G)[GROUPS],
-        "the location of 'u' is not a linear function of variables with a normal prior",
+        "the location of the effects 'u' is not a linear function of the variables as they are",
     ),
     "location_in_units_of_the_scale": (location_in_units_of_the_scale, "not a linear function"),
     "two_lookups": (two_lookups, "in more than one way"),

@@ -175,9 +175,9 @@ def test_reason(define):
     assert "__" not in found  # names are those of the model
 
 
-def test_without_a_field_its_reason_is_said():
-    expected = "the location of 'u' is not a linear function of variables with a normal prior"
-    assert reason(location_of_a_positive_scale) == expected
+def test_the_location_of_a_positive_scale_is_a_number_of_the_field():
+    expected = "the location of the effects 'u' is not a linear function of the variables as they are sampled"
+    assert expected in reason(location_of_a_positive_scale)
 
 
 def test_without_groups_nothing_is_said():
