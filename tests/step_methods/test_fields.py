@@ -199,6 +199,15 @@ def test_reasons_why_a_field_is_not_moved():
         pm.Bernoulli("y", logit_p=u[g] + v[h], observed=rng.integers(2, size=9000))
     assert "crossed" in _asked(crossed)
     assert "temperature" in _asked(fields.walk(), temperature=2.0)
+    with pm.Model() as negative:
+        u = pm.Normal("u", 0.0, pm.Normal("tau", 0.3, 0.5), shape=50)
+        pm.Poisson("y", pm.math.exp(u[np.arange(500) % 50]), observed=np.ones(500))
+    assert "may be negative" in _asked(negative)
+    for curve in (pm.math.exp, pm.math.arctan):
+        with pm.Model() as curved:
+            u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=50)
+            pm.Normal("y", curve(u[np.arange(500) % 50]), pm.HalfNormal("s"), observed=np.ones(500))
+        assert "no linear function of effects" in _asked(curved)
 
 
 def test_a_number_that_few_rows_have_differs_by_row():

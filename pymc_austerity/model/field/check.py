@@ -104,7 +104,7 @@ def standardised(w: Array, steps: list[tuple[Step, Array | None]]) -> tuple[Arra
                 rest -= graph[..., k, None] * w[..., p - 1 - k : w.shape[-1] - 1 - k]
             w = np.concatenate([w[..., :p], rest], axis=-1)
         else:
-            raise NoField(f"a rule of a prior has the step {step.kind!r}, which only what rows do with it has")
+            raise NoField(f"a rule of a prior has the step {step.kind!r}, which only tables have")
     return w, log_determinant
 
 

@@ -109,7 +109,7 @@ def autoregression(n=600, n_periods=60):
 
 
 def areas(n=900, side=6):
-    """Conditionally autoregressive effects of a grid of areas."""
+    """Conditionally autoregressive effects of a grid of areas, about a covariate of these."""
     n_areas = side * side
     path = np.eye(side, k=1) + np.eye(side, k=-1)
     w = np.kron(np.eye(side), path) + np.kron(path, np.eye(side))
@@ -118,7 +118,8 @@ def areas(n=900, side=6):
     with pm.Model() as model:
         beta, level = pm.Normal("beta", shape=3), pm.Normal("level")
         alpha, tau = pm.Beta("alpha", 2.0, 2.0), pm.Gamma("tau", 2.0, 1.0)
-        u = pm.CAR("u", mu=np.zeros(n_areas), W=w, alpha=alpha, tau=tau)
+        slope = pm.Normal("slope")
+        u = pm.CAR("u", mu=slope * rng.normal(size=n_areas), W=w, alpha=alpha, tau=tau)
         pm.Poisson("y", pm.math.exp(level + x @ beta + u[a]), observed=y)
     return model
 
@@ -138,6 +139,20 @@ def smooth(n=800, n_groups=40, n_levels=8, n_columns=5):
         spread = scales[2] * pt.exp(-0.25 * (length * frequencies) ** 2)
         of_basis = basis @ (spread * pm.Normal("z", shape=n_columns))
         pm.Bernoulli("y", logit_p=level + x @ beta + of_basis + v[h] + u[g], observed=y)
+    return model
+
+
+def clipped_scales(n=400, n_groups=40):
+    """Two factors whose scales are equal where the second is below the first."""
+    rng, x, g, eta = _rows(n, n_groups)
+    h = g // 4
+    y = _answers(rng, eta)
+    with pm.Model() as model:
+        beta, level = pm.Normal("beta", shape=3), pm.Normal("level")
+        tau, least = pm.HalfNormal("tau"), pm.HalfNormal("least", 0.01)
+        u, v = pm.Normal("u", 0.0, tau, shape=n_groups), pm.Normal("z", shape=n_groups // 4)
+        of_groups = u[g] + (pm.math.maximum(tau, least) * v)[h]
+        pm.Bernoulli("y", logit_p=level + x @ beta + of_groups, observed=y)
     return model
 
 
@@ -169,8 +184,8 @@ def normal_rows(n=600, n_groups=40):
 MODELS = {
     one.__name__: one
     for one in (
-        plate, nested_slopes, three_levels, walk, walk_by_hand, autoregression, areas, smooth, rasch,
-        normal_rows,
+        plate, clipped_scales, nested_slopes, three_levels, walk, walk_by_hand, autoregression, areas,
+        smooth, rasch, normal_rows,
     )
 }  # fmt: skip
 

@@ -31,7 +31,7 @@ def differences(name, *, planted=lambda arrays: arrays):
     log_density = one.model.compile_logp()
     rng, found, errors = np.random.default_rng(3), [], []
     for _ in range(_STATES):
-        theta = one.fit.theta + 0.5 * rng.standard_normal(len(one.fit.theta))
+        theta = one.fit.theta + rng.choice([0.5, 3.0]) * rng.standard_normal(len(one.fit.theta))
         eps, features = rng.standard_normal(len(arrays.tree.node_of)), values.features(theta)
         ours = values.log_prior(theta) + height_of(arrays, features, eps) - 0.5 * eps @ eps
         z = arrays.room.z[0].copy()
