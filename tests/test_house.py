@@ -29,10 +29,10 @@ BUDGETS = {
     "diagnostics": 1_650,
     "distributions": 260,
     "kernels": 1_720,
-    "kernels/fields": 1_310,
+    "kernels/fields": 1_340,
     "kernels/plates": 2_580,
     "mode": 1_800,
-    "mode/fields": 2_560,
+    "mode/fields": 2_600,
     "mode/plates": 3_580,
     "model": 2_310,
     "model/chains": 970,
@@ -55,7 +55,7 @@ BUDGETS = {
     "testing": 1_540,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 64_650
+WHOLE = 64_700
 MOST_FILES = 360
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700

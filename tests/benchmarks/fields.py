@@ -68,9 +68,9 @@ def chain(model: pm.Model) -> tuple[Chain, float]:
 def effective(draws: np.ndarray) -> float:
     """Effective draws for each, of the coordinate that mixes worst."""
     n, n_dim = draws.shape
-    some = np.unique(np.concatenate([np.arange(min(10, n_dim)), np.linspace(0, n_dim - 1, _EFFECTS).astype(int)]))
+    some = np.append(np.arange(min(10, n_dim)), np.linspace(0, n_dim - 1, _EFFECTS).astype(int))
     found = []
-    for j in some:
+    for j in np.unique(some):
         one = draws[None, :, j]
         found.append(array_stats.ess(one, chain_axis=0, draw_axis=1, method="bulk"))
         found.append(array_stats.ess(one, chain_axis=0, draw_axis=1, method="tail", prob=(0.05, 0.95)))
@@ -109,8 +109,8 @@ def main() -> None:
     parser.add_argument("--rows", type=float, default=1e5)
     options = parser.parse_args()
     n = int(options.rows)
-    kind = Hierarchy(n_rows=100_000, n_groups=1000, n_coefficients=8, likelihood="logistic", effects="plain")
-    plate, _ = chain(model_of(simulated(kind)))
+    kind = Hierarchy("logistic", "intercepts", 100_000, 1000, 0)
+    plate, _ = chain(model_of(kind, simulated(kind)))
     plate.draw(_SETTLE)
     for name in options.models or _MODELS:
         print(json.dumps({"model": name, "rows_of_data": n, **beside(_MODELS[name](n), plate)}), flush=True)

@@ -1,7 +1,8 @@
 """The proposal of theta: t-distributed normal scores with the correlation of the fitted law, or walks.
 
-theta_j = mean_j + spread_j T_j(s_j), where T_j is a piecewise linear table: s is nearly N(0, K) where theta
-has its fitted law, whose scales may have long tails near zero.
+zeta_j = mean_j + spread_j T_j(s_j), where T_j is a piecewise linear table: s is nearly N(0, K) where zeta
+has its fitted law, whose scales may have long tails near zero. zeta is theta, but for elements of Cholesky
+factors, whose size follows the scale of their row: see `Law`.
 """
 
 import math
@@ -27,8 +28,40 @@ def propose(rng: np.random.Generator, law: Law, theta: Vector, result: Vector) -
     q = theta.shape[0]
     if q == 0:
         return 0.0
+    old = theta.copy()
+    ratio = -to_zeta(law, old)
+    ratio += _propose_zeta(rng, law, old, result)
+    return ratio + to_theta(law, result)
+
+
+@jitable
+def to_zeta(law: Law, theta: Vector) -> float:
+    """Write zeta over theta; the log of the determinant of d theta / d zeta."""
+    total = 0.0
+    for j in range(theta.shape[0]):  # units are on their own scale, so that the order does not matter
+        if law.units[j] >= 0:
+            total += theta[law.units[j]]
+            theta[j] *= math.exp(-theta[law.units[j]])
+    return total
+
+
+@jitable
+def to_theta(law: Law, zeta: Vector) -> float:
+    """Write theta over zeta; the log of the determinant of d theta / d zeta."""
+    total = 0.0
+    for j in range(zeta.shape[0]):
+        if law.units[j] >= 0:
+            total += zeta[law.units[j]]
+            zeta[j] *= math.exp(zeta[law.units[j]])
+    return total
+
+
+@jitable
+def _propose_zeta(rng: np.random.Generator, law: Law, zeta: Vector, result: Vector) -> float:
+    """Write a new zeta; the log of its ratio of densities, back over forth."""
+    q = zeta.shape[0]
     some = _some(rng, q)
-    result[:] = theta
+    result[:] = zeta
     kind = rng.random()
     if kind < _WALKS:
         step = 2.0 / math.sqrt(2.0 * rng.standard_gamma(1.0))
@@ -42,11 +75,10 @@ def propose(rng: np.random.Generator, law: Law, theta: Vector, result: Vector) -
     old, new = np.empty(q), np.empty(q)
     ratio = 0.0
     for j in range(q):
-        old[j], slope = score(law, j, theta[j])
+        old[j], slope = score(law, j, zeta[j])
         ratio -= math.log(slope)
         new[j] = old[j]
     xi = np.empty(q)
-    stretch = 1.0
     if some.shape[0] == q:
         stretch = math.sqrt(_DOF / (2.0 * rng.standard_gamma(0.5 * _DOF)))
         for j in range(q):
@@ -60,11 +92,8 @@ def propose(rng: np.random.Generator, law: Law, theta: Vector, result: Vector) -
         ratio += _conditional(rng, law, some, old, new)
     for j in range(q):
         value, slope = from_score(law, j, new[j])
-        if new[j] != old[j]:
-            result[j] = value
         ratio += math.log(slope)
-        if new[j] == old[j]:  # rounding must not move it
-            result[j] = theta[j]
+        result[j] = zeta[j] if new[j] == old[j] else value  # rounding must not move it
     return ratio
 
 

@@ -105,13 +105,18 @@ class Bounds(NamedTuple):
 
 
 class Law(NamedTuple):
-    """The proposal of theta: normal scores with a correlation."""
+    """The proposal of zeta: normal scores with a correlation.
+
+    zeta_j = theta_j, or theta_j / exp(theta_k): an element below the diagonal of a Cholesky factor in units
+    of the diagonal one of its row.
+    """
 
     mean: Vector  # (q,)
     spread: Vector  # (q,)
-    knots: Matrix  # (q, K): (theta - mean) / spread at equidistant scores
+    knots: Matrix  # (q, K): (zeta - mean) / spread at equidistant scores
     factor: Matrix  # (q, q): Cholesky factor of the correlation of scores
     inverse: Matrix  # (q, q): its inverse
+    units: Index  # (q,): k of each j; -1 for none
 
 
 class Room(NamedTuple):

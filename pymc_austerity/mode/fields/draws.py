@@ -11,18 +11,22 @@ from pymc_austerity.kernels.fields.state import log_marginal, write_state
 from pymc_austerity.target import Vector
 
 from_score, score = entry(laws.from_score), entry(laws.score)
+to_theta, to_zeta = entry(laws.to_theta), entry(laws.to_zeta)
 
 
 def theta_of_scores(law: Law, scores: Vector) -> tuple[Vector, float]:
     """Theta, and the log of the determinant of its derivatives by the scores."""
     pairs = [from_score(law, j, float(s)) for j, s in enumerate(scores)]
     found = np.array(pairs, dtype=np.float64).reshape(-1, 2)
-    return found[:, 0].copy(), float(np.log(found[:, 1]).sum())
+    theta = found[:, 0].copy()
+    return theta, float(np.log(found[:, 1]).sum()) + to_theta(law, theta)
 
 
 def scores_of_theta(law: Law, theta: Vector) -> Vector:
     """The scores of theta."""
-    return np.array([score(law, j, float(x))[0] for j, x in enumerate(theta)])
+    zeta = theta.copy()
+    to_zeta(law, zeta)
+    return np.array([score(law, j, float(x))[0] for j, x in enumerate(zeta)])
 
 
 def height_of(arrays: FieldArrays, features: Vector, eps: Vector) -> float:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pymc as pm
+from pymc.distributions.transforms import CholeskyCovPacked
 
 from pymc_austerity.bounds.jets.tape import tape_of
 from pymc_austerity.kernels.fields.records import FieldArrays
@@ -17,7 +18,7 @@ from pymc_austerity.model.field.find import find_field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.effects_prior import is_positive
 from pymc_austerity.model.plates.plate_model import normal_precision
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Index, Vector
 
 # Standard deviations of proposals for eps of small nodes, which are skewed; others are drawn as they are.
 _WIDE, _SMALL = 1.05, 4
@@ -34,6 +35,7 @@ class FieldModel:
     values: FieldValues
     precision: int  # Which feature the logarithm of the precision of normal rows is; else -1
     unit: float  # The precision of normal rows that the layout has; 1 for others
+    units: Index  # (q,): of the proposal of theta, see `kernels.fields.records.Law`
 
     @property
     def effects(self) -> tuple[str, ...]:
@@ -55,7 +57,9 @@ class FieldModel:
         shared = self.values.shared
         start = vector_of(shared, shared.graph.point) if shared.var_names else np.zeros(0)
         values = self.values
-        return fit_field(self.layout, values.features, values.log_prior, start, self.precision, self.unit)
+        return fit_field(
+            self.layout, values.features, values.log_prior, start, self.precision, self.unit, self.units
+        )
 
     def center(self) -> Vector:
         """The vector of the block at the fitted theta, and at the mean of the effects given it."""
@@ -122,4 +126,21 @@ def field_model(model: pm.Model, fact: Factorisation, fewest: int) -> FieldModel
     shared, unit = values.shared, 1.0
     if number >= 0:
         layout, unit = with_scale(layout, values.features, vector_of(shared, shared.graph.point), number)
-    return FieldModel(fact, layout, values, number, unit)
+    return FieldModel(fact, layout, values, number, unit, _units(model, shared))
+
+
+def _units(model: pm.Model, shared: Factorisation) -> Index:
+    """Of elements of Cholesky factors below the diagonal, where the logarithm of that of their row is."""
+    found: list[int] = []
+    transforms = {str(model.rvs_to_values[rv].name): one for rv, one in model.rvs_to_transforms.items()}
+    for name in shared.var_names:
+        first, size = len(found), int(np.prod(shared.graph.values[name].type.shape))
+        found += [-1] * size
+        if isinstance(transforms.get(name), CholeskyCovPacked):
+            diagonal, row = 0, 0
+            while diagonal < size:  # packed row by row, each ends on the diagonal
+                for k in range(diagonal - row, diagonal):
+                    found[first + k] = first + diagonal
+                row += 1
+                diagonal += row + 1
+    return np.array(found, dtype=np.int64)

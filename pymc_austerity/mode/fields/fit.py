@@ -72,7 +72,8 @@ class FieldFit:
     x: Vector
     plan: FieldArrays
     unit: float  # The precision of normal rows that `layout` has; 1 for others
-    covariance: Matrix | None = None
+    units: Index  # (q,): of the proposal, see `Law`
+    covariance: Matrix | None = None  # Of zeta
 
     @property
     def fitted(self) -> FittedField:
@@ -82,6 +83,22 @@ class FieldFit:
             self.theta, self.plan.law, sums.center, sums.hessian, sums.right, sums.hessian_change,
             sums.gradient_change, sums.n_normal, sums.squares,
         )  # fmt: skip
+
+    def at_zeta(self, zeta: Vector) -> float:
+        """Log p^ of zeta, with the determinant of theta by zeta."""
+        theta = self.theta_of(zeta)
+        return self.log_density(theta) + float(theta[self.units[self.units >= 0]].sum())
+
+    def theta_of(self, zeta: Vector) -> Vector:
+        """Theta of zeta."""
+        scale = np.where(self.units >= 0, zeta[np.maximum(self.units, 0)], 0.0)
+        return zeta * np.exp(scale)
+
+    @property
+    def zeta(self) -> Vector:
+        """The present theta as zeta."""
+        scale = np.where(self.units >= 0, self.theta[np.maximum(self.units, 0)], 0.0)
+        return self.theta * np.exp(-scale)
 
     def log_density(self, theta: Vector) -> float:
         """Log p^(theta); minus infinity where it is no number."""
@@ -100,6 +117,7 @@ def fit_field(
     theta: Vector,
     precision: int = -1,
     unit: float = 1.0,
+    units: Index | None = None,
 ) -> FieldFit:
     """Fit from `theta` on.
 
@@ -111,7 +129,8 @@ def fit_field(
     program = tape_of(layout.columns.expression, 1, 2)
     plan = _empty(layout, program, precision)
     theta = np.array(theta, dtype=np.float64)
-    fit = FieldFit(layout, features, log_prior, theta, np.zeros(len(layout.elements)), plan, unit)
+    units = np.full(len(theta), -1) if units is None else units
+    fit = FieldFit(layout, features, log_prior, theta, np.zeros(len(layout.elements)), plan, unit, units)
     nothing = np.zeros(0)
     if precision >= 0:
         _expand(fit, program, nothing)
@@ -154,9 +173,8 @@ def fit_again(
     """The same fit in another process, from one pass over the rows."""
     theta = fitted.theta
     program = tape_of(layout.columns.expression, 1, 2)
-    fit = FieldFit(
-        layout, features, log_prior, theta, fitted.center, _empty(layout, program, precision), unit
-    )
+    plan = _empty(layout, program, precision)
+    fit = FieldFit(layout, features, log_prior, theta, fitted.center, plan, unit, fitted.law.units)
     _write_taylor(fit, program)
     own = fitted._asdict()
     sums = fit.plan.sums._replace(**{name: own[name] for name in fitted._fields[2:]})
@@ -223,7 +241,8 @@ def _empty(layout: Layout, program: Tape, precision: int) -> FieldArrays:
 
 def no_law() -> Law:
     """The law of no numbers."""
-    return Law(np.zeros(0), np.zeros(0), np.zeros((0, N_KNOTS)), np.zeros((0, 0)), np.zeros((0, 0)))
+    nothing = np.zeros((0, 0))
+    return Law(np.zeros(0), np.zeros(0), np.zeros((0, N_KNOTS)), nothing, nothing, np.zeros(0, np.int64))
 
 
 def room_for(layout: Layout, program: Tape, n_levels: int, n_blocks: int) -> Room:
@@ -390,8 +409,8 @@ def _maximise(fit: FieldFit) -> None:
         return
     steps = np.eye(q) * _STEP
 
-    def value(theta: Vector) -> float:
-        found = -fit.log_density(theta)
+    def value(theta: Vector) -> float:  # of zeta, all through this search
+        found = -fit.at_zeta(theta)
         return found if np.isfinite(found) else 1e300
 
     def gradient(theta: Vector) -> Vector:
@@ -402,7 +421,8 @@ def _maximise(fit: FieldFit) -> None:
         found = np.array(columns) / 10.0
         return 0.5 * (found + found.T)
 
-    theta, h = fit.theta, hessian(fit.theta)
+    theta = fit.zeta
+    h = hessian(theta)
     for _ in range(_STEPS):
         g = gradient(theta)
         lam, vectors = np.linalg.eigh(h)
@@ -420,7 +440,7 @@ def _maximise(fit: FieldFit) -> None:
         theta = theta + t * move
         if t < 1.0 or size > 1.0:  # the second derivatives are those of another place
             h = hessian(theta)
-    fit.theta = theta
+    fit.theta = fit.theta_of(theta)
     fit.covariance = (vectors / lam) @ vectors.T
 
 
@@ -442,13 +462,13 @@ def _law(fit: FieldFit) -> Law:
     for j in range(q):
         line = fit.covariance[:, j] / sds[j]
         coarse = np.linspace(-_FAR, _FAR, 57)
-        heights = np.array([fit.log_density(fit.theta + t * line) for t in coarse])
+        heights = np.array([fit.at_zeta(fit.zeta + t * line) for t in coarse])
         heights = np.maximum(heights - heights.max(), -700.0)
         log_density = np.interp(grid, coarse, heights)
         knots[j] = _table(grid, log_density, scores)
     correlation = fit.covariance / np.outer(sds, sds)
     factor = np.linalg.cholesky(correlation)
-    return Law(fit.theta.copy(), sds, knots, factor, np.linalg.inv(factor))
+    return Law(fit.zeta, sds, knots, factor, np.linalg.inv(factor), fit.units)
 
 
 def _table(grid: Vector, log_density: Vector, scores: Vector) -> Vector:

@@ -40,7 +40,8 @@ def nested_slopes(n_schools=12, n_classes=4, n_pupils=12):
     rng, x, _, eta = _rows(n_groups * n_pupils, n_groups)
     c = np.repeat(np.arange(n_groups), n_pupils)
     s = c // n_classes
-    eta = eta + 0.5 * rng.normal(size=n_schools)[s] + 0.4 * rng.normal(size=n_groups)[c] * x[:, 0]
+    u, v = rng.normal(size=(n_schools, 2)), rng.normal(size=(n_groups, 2))
+    eta = eta + 0.4 * u[s, 0] + 0.3 * v[c, 0] + (0.3 * u[s, 1] + 0.25 * v[c, 1]) * x[:, 0]
     y = _answers(rng, eta)
     with pm.Model() as model:
         beta, level = pm.Normal("beta", 0.0, 2.0, shape=3), pm.Normal("level", 0.0, 2.0)
