@@ -30,7 +30,7 @@ _MODELS = {
     "walk": lambda n: fields.walk(n, 500),
     "smooth": lambda n: fields.smooth(n, n // 100, 60, 20),
     "rasch": lambda n: fields.rasch(n, n // 50, 50),
-    "areas": lambda n: fields.areas(n, 32),
+    "areas": lambda n: fields.areas(n, 30),
     "normal_rows": lambda n: fields.normal_rows(n, n // 100),
 }
 

@@ -28,7 +28,7 @@ from scipy import sparse
 from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import Innovation, NoField, Step
 from pymc_austerity.model.graph.log_density import LogDensityGraph
-from pymc_austerity.model.graph.rewrite import rebuild
+from pymc_austerity.model.graph.rewrite import depends_on, rebuild
 from pymc_austerity.model.structure.affine import core_of
 from pymc_austerity.target import Index, Matrix, Vector
 
@@ -341,7 +341,18 @@ def _by_precision(
     (at,) = rebuild([graph.terms[graph.variables[one.name]]], {one.value: pt.as_tensor(location)})
     nothing = {v: pt.zeros(v.type.shape) for v in effects if v in set(ancestors([at]))}
     (at,) = rebuild([at], nothing) if nothing else [at]  # at its location the density does not depend on it
-    return Coordinates(one, first, n, own, precision, at.sum() + n * pt.log(scale))
+    return Coordinates(one, first, n, own, precision, _folded(at.sum(), graph) + n * pt.log(scale))
+
+
+def _folded(graph: Variable, of_model: LogDensityGraph) -> Variable:
+    """A graph with numbers in the place of what no variable moves, as the eigenvalues of a map of areas."""
+    moving = depends_on([graph], of_model.values.values())
+    memo: dict[Variable, Variable] = {}
+    for node in toposort([graph]):
+        if moving.get(node.outputs[0], False):
+            fixed = [v for v in node.inputs if v.owner is not None and not moving.get(v, False)]
+            memo.update({v: pt.constant(of_model.evaluate(v)) for v in fixed if v not in memo})
+    return rebuild([graph], memo)[0] if memo else graph
 
 
 # Steps on entries: the rows are the elements of an array.
