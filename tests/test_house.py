@@ -32,7 +32,7 @@ BUDGETS = {
     "kernels/fields": 1_340,
     "kernels/plates": 2_580,
     "mode": 1_800,
-    "mode/fields": 2_600,
+    "mode/fields": 2_610,
     "mode/plates": 3_580,
     "model": 2_310,
     "model/chains": 970,
