@@ -98,10 +98,11 @@ def test_large_factors_are_crossed(family, monkeypatch):
     monkeypatch.setattr(limits, "MOST_SHARED", 20)
     plate = found(built(family, "(1|g) + (1|h)"))
     if family in ("negativebinomial", "gamma"):
-        assert str(plate) == (
+        reason = (
             "the likelihood 'y' has a free dispersion or the like, and '1|g_offset' and '1|h_offset' are "
             "crossed factors: give it a fixed value"
         )
+        assert reason in str(plate)
     else:
         assert isinstance(plate, CrossedModel)
         assert plate.effects == ("1|g_offset", "1|h_offset")
