@@ -130,7 +130,7 @@ def field_model(model: pm.Model, fact: Factorisation, fewest: int) -> FieldModel
 
 
 def _units(model: pm.Model, shared: Factorisation) -> Index:
-    """Places of the logarithms in whose units elements of Cholesky factors below the diagonal are proposed."""
+    """Logarithms in whose units elements of Cholesky factors below the diagonal are proposed, by places."""
     found: list[int] = []
     transforms = {str(model.rvs_to_values[rv].name): one for rv, one in model.rvs_to_transforms.items()}
     for name in shared.var_names:
