@@ -19,11 +19,22 @@ import numpy as np
 
 from pymc_austerity.bounds.jets.points import BLOCK, run_at_points
 from pymc_austerity.compilation import jitable
-from pymc_austerity.kernels.fields.records import FieldArrays
+from pymc_austerity.exceptions import CompiledError
+from pymc_austerity.kernels.fields.records import Bounds, FieldArrays
 from pymc_austerity.target import Index, Matrix, RowNumbers, Vector
 
-# A cell of which so large a share of rows would be drawn is read.
-_SHARE = 0.7
+# A cell of which so large a share of rows would be drawn is read; the limit of a row that is not drawn.
+_SHARE, _WHOLE = 0.7, -1.0
+
+
+class FieldBoundError(CompiledError):
+    """A Taylor remainder is larger than its bound: decisions by a wrong bound would be wrong."""
+
+    sentence = (
+        "The Taylor remainder of a row below node {0} of a field changed by {1}, and the bound on that is "
+        "{2}: the bound is wrong, and so would be the decisions. Please report the model. "
+        "MetropolisHastings(control_variate=Taylor()) moves the same field without bounds."
+    )
 
 
 @jitable
@@ -33,7 +44,7 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
     `counts` are rows that were read, and those of cells that were read as a whole.
     """
     room, bounds = plan.room, plan.bounds
-    _write_levels(plan, now)
+    _compare_levels(plan, now)
     x, far, y = room.sizes[0], room.sizes[1], room.sizes[2]
     own, base, of_cells, cells, always = (
         room.deciding,
@@ -70,7 +81,7 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
         rate *= factor
         if is_read or not rate <= _SHARE * (end - begin):
             for i in range(begin, end):
-                index[n], groups[n], limits[n] = i, g, 0.0
+                index[n], groups[n], limits[n] = i, g, _WHOLE
                 n += 1
                 if n == BLOCK:
                     _add(rng, plan, now, index, groups, limits, n)
@@ -129,17 +140,27 @@ def _drawn(
 
 
 @jitable
-def _write_levels(plan: FieldArrays, now: int) -> None:
-    """Levels of the other side, and their sizes before and after."""
+def write_levels(bounds: Bounds, d: Vector, levels: Vector) -> None:
+    """E = F' d of all blocks."""
+    blocks, starts, variables = bounds.blocks, bounds.starts, bounds.variables
+    places, matrix = bounds.places, bounds.matrix
+    levels[:] = 0.0
+    for b in range(bounds.nodes.shape[0]):
+        first, q, at = blocks[b], blocks[b + 1] - blocks[b], places[b]
+        for j in range(starts[b], starts[b + 1]):
+            t = d[variables[j]]
+            for k in range(q):
+                levels[first + k] += matrix[at + k] * t
+            at += q
+
+
+@jitable
+def _compare_levels(plan: FieldArrays, now: int) -> None:
+    """Levels of the other side, of blocks that move; and sizes before and after."""
     room, bounds, new = plan.room, plan.bounds, 1 - now
     x, far, y, own, d = room.sizes[0], room.sizes[1], room.sizes[2], room.deciding, room.d[new]
-    old, levels, nodes, blocks, sizes = (
-        room.levels[now],
-        room.levels[new],
-        bounds.nodes,
-        bounds.blocks,
-        bounds.sizes,
-    )
+    old, levels, sizes = room.levels[now], room.levels[new], bounds.sizes
+    nodes, blocks = bounds.nodes, bounds.blocks
     starts, variables, places, matrix = bounds.starts, bounds.variables, bounds.places, bounds.matrix
     for b in range(nodes.shape[0]):
         first, last, s = blocks[b], blocks[b + 1], sizes[b]
@@ -174,7 +195,7 @@ def _write_levels(plan: FieldArrays, now: int) -> None:
 def _add(
     rng: np.random.Generator, plan: FieldArrays, now: int, index: Index, groups: Index, limits: Vector, n: int
 ) -> None:
-    """Add changes of remainders of n rows: as they are if the limit is 0, else by coins."""
+    """Add changes of remainders of n rows: as they are if all of a cell are read, else by coins."""
     room, rows, new = plan.room, plan.rows, 1 - now
     before, old, after = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     design, d, d_new = (rows.columns, rows.values, rows.dense), room.d[now], room.d[new]
@@ -191,18 +212,23 @@ def _add(
         before[lane] = found[lane]
         room.predictors[0, lane] = rows.predictors[index[lane]] + after[lane]
     run_at_points(rows.program, predictors, data, 0, room.points)
+    rounding, debug, base = plan.bounds.rounding, plan.debug, room.base
     for lane in range(n):
         i, s, t = index[lane], old[lane], after[lane]
         change = found[lane] - before[lane] - (t - s) * (rows.slopes[i] - 0.5 * rows.weights[i] * (s + t))
-        if limits[lane] == 0.0:
-            room.base[groups[lane]] += change
+        g, bound = groups[lane], limits[lane]
+        if bound == _WHOLE:
+            base[g] += change
             continue
-        ratio = change / limits[lane]
-        if not abs(ratio) <= 1.0:
-            plan.violations[0] += not abs(change) <= limits[lane] + plan.bounds.rounding
-            ratio = min(max(ratio, -1.0), 1.0)
+        if not abs(change) <= bound + rounding:  # or not a number
+            plan.violations[0] += 1
+            if not debug:
+                raise FieldBoundError(g, change, bound)
+            if math.isnan(change):
+                change = -bound
+        ratio = min(max(change / bound, -1.0), 1.0)
         if rng.random() < 0.5 * (1.0 - ratio):
-            room.base[groups[lane]] += math.log((1.0 + ratio) / (1.0 - ratio))
+            base[g] += math.log((1.0 + ratio) / (1.0 - ratio)) if ratio > -1.0 else -math.inf
 
 
 @jitable

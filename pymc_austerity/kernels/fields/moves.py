@@ -63,14 +63,12 @@ def _propose(
 
 
 @jitable
-def move_level(
-    rng: np.random.Generator, plan: FieldArrays, now: int, level: int, features: Vector, counts: Vector
-) -> None:
+def move_level(rng: np.random.Generator, plan: FieldArrays, now: int, level: int, counts: Vector) -> None:
     """Propose eps of all nodes of a depth, and let each decide."""
     room, tree = plan.room, plan.tree
     deciding(tree, level, room.deciding)
     room.base[:] = 0.0
-    _move_below(rng, plan, now, level)
+    _move_below(rng, plan, now)
     _write_d(plan, now)
     add_quadratic(plan, now)
     if plan.has_remainders:
@@ -87,8 +85,8 @@ def move_level(
 
 
 @jitable
-def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, level: int) -> None:
-    """Z of the other side: L' dz = d eps, in which only the nodes of a depth have new eps."""
+def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int) -> None:
+    """Write z of the other side: L' dz = d eps, in which only the nodes that decide have new eps."""
     room, tree, new = plan.room, plan.tree, 1 - now
     front, change, own, base, widths = room.fronts[now], room.work[1], room.deciding, room.base, plan.widths
     old, eps, z, z_new = room.eps[now], room.eps[new], room.z[now], room.z[new]
@@ -122,13 +120,13 @@ def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, level: in
 
 @jitable
 def _write_d(plan: FieldArrays, now: int) -> None:
-    """D of the other side, of the elements that move."""
+    """Write d of the other side, of the elements that move."""
     room, own, new = plan.room, plan.prior.map, 1 - now
     change, nodes = room.work[1], plan.sums.of_elements
     room.d[new] = room.d[now]
     for k in range(own.coefficients.shape[0]):
         p = own.rows[k]
-        if nodes[p] >= 0 and room.deciding[nodes[p]] >= 0:
+        if room.deciding[nodes[p]] >= 0:
             room.d[new, p] += room.elements[now, k] * change[own.columns[k]]
 
 
@@ -144,7 +142,7 @@ def _settle(plan: FieldArrays, now: int) -> None:
                 room.z[now, j] = room.z[new, j]
     nodes = plan.sums.of_elements
     for p in range(nodes.shape[0]):
-        g = room.deciding[nodes[p]] if nodes[p] >= 0 else -1
+        g = room.deciding[nodes[p]]
         if g >= 0 and room.accepted[g]:
             room.d[now, p] = room.d[new, p]
     bounds = plan.bounds
@@ -162,31 +160,13 @@ def add_quadratic(plan: FieldArrays, now: int) -> None:
     if not plan.has_remainders:
         return
     d, d2, base, own = room.d[now], room.d[new], room.base, room.deciding
-    root = own.shape[0] - 1
     for p in range(d.shape[0]):
-        v = sums.of_elements[p]
-        g = own[v if v >= 0 else root]
+        g = own[sums.of_elements[p]]
         if g >= 0:
             base[g] += sums.gradient_change[p] * (d2[p] - d[p])
     for h in range(sums.first.shape[0]):
         value = sums.hessian_change[h]
-        v = sums.of_pairs[h]
-        g = own[v]
+        g = own[sums.of_pairs[h]]
         if g >= 0 and value != 0.0:
             i, j = sums.first[h], sums.second[h]
             base[g] -= (0.5 if i == j else 1.0) * value * (d2[i] * d2[j] - d[i] * d[j])
-
-
-@jitable
-def begin(plan: FieldArrays, now: int) -> None:
-    """Levels of the present state."""
-    room, bounds = plan.room, plan.bounds
-    for b in range(bounds.nodes.shape[0]):
-        q, first = bounds.blocks[b + 1] - bounds.blocks[b], bounds.blocks[b]
-        for k in range(q):
-            room.levels[now, first + k] = 0.0
-        for j in range(bounds.starts[b], bounds.starts[b + 1]):
-            t = room.d[now, bounds.variables[j]]
-            at = bounds.places[b] + (j - bounds.starts[b]) * q
-            for k in range(q):
-                room.levels[now, first + k] += bounds.matrix[at + k] * t

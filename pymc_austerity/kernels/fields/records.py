@@ -130,7 +130,7 @@ class Room(NamedTuple):
     d: Matrix
     levels: Matrix
     elements: Matrix  # (2, .): of C
-    work: Matrix  # (3, n)
+    work: Matrix  # (2, n): a right side, and changes of z
     sizes: Matrix  # (3, B): X_f, largest |e_f| of both ends, and Y_f, in typical sizes
     deciding: Index  # (V,)
     base: Vector  # (V,)

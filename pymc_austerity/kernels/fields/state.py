@@ -102,7 +102,7 @@ def log_marginal(plan: FieldArrays, features: Vector, side: int) -> float:
 
 @jitable
 def write_state(plan: FieldArrays, features: Vector, side: int) -> None:
-    """Z and d of one side of the room, from its eps and factor."""
+    """Write z and d of one side of the room, from its eps and factor."""
     room = plan.room
     right = room.work[0]
     for k in range(right.shape[0]):

@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_austerity.compilation import jitable
+from pymc_austerity.kernels.fields.decisions import write_levels
 from pymc_austerity.kernels.fields.law import propose
-from pymc_austerity.kernels.fields.moves import begin, move_level, move_root
+from pymc_austerity.kernels.fields.moves import move_level, move_root
 from pymc_austerity.kernels.fields.records import FieldArrays
 from pymc_austerity.kernels.fields.state import log_marginal, write_displacements, write_eps
+from pymc_austerity.kernels.plates.sweeps import SweepOutcome
 from pymc_austerity.target import Target, Vector
 
 
@@ -22,25 +24,6 @@ class FieldMemory(NamedTuple):
     eps: Vector  # That belongs to z and theta; NaN where it is not known yet
 
 
-class FieldOutcome(NamedTuple):
-    """Outcome of several sweeps in a row; up to `psi` as in `kernels.metropolis.Outcome`."""
-
-    q: Vector
-    n_accepted: int
-    n_used: int
-    n_stages: int
-    n_exhausted: int
-    n_clipped: int
-    accepted: bool
-    log_ratio_mean: float
-    log_ratio_se: float
-    psi: float
-    shared_n_used: int
-    plate_n_used: int
-    plate_accepted: float
-    whole_groups: int
-
-
 @jitable
 def field_sweeps(
     n_transitions: int,
@@ -51,7 +34,7 @@ def field_sweeps(
     field: FieldArrays,
     memory: FieldMemory,
     target: Target,
-) -> FieldOutcome:
+) -> SweepOutcome:
     """Run sweeps from what the memory holds.
 
     Parameters
@@ -92,7 +75,8 @@ def field_sweeps(
     if memory.eps.shape[0] > 0 and math.isnan(memory.eps[0]):
         write_eps(field, now)
     write_displacements(field, features, now)
-    begin(field, now)
+    if field.has_remainders:
+        write_levels(field.bounds, room.d[now], room.levels[now])
     n_accepted, accepted, log_ratio, depths = 0, False, math.nan, 0.0
     of_root, of_levels = np.zeros(4), np.zeros(4)
     for _ in range(n_transitions):
@@ -111,14 +95,14 @@ def field_sweeps(
                     features = proposed
         n_accepted += int(accepted)
         for level in range(1, depth + 1):
-            move_level(rng, field, now, level, features, of_levels)
+            move_level(rng, field, now, level, of_levels)
     memory.z[:], memory.eps[:] = room.z[now], room.eps[now]
     room.theta[:] = theta
     room.kept[0], room.kept[1] = now, height
     if of_levels[2] > 0.0:
         depths = of_levels[3] / of_levels[2]
     n_root, n_levels = int(of_root[0]), int(of_levels[0])
-    return FieldOutcome(
+    return SweepOutcome(
         q, n_accepted, n_root + n_levels, n_transitions, 0, 0, accepted, log_ratio, 0.0, math.nan,
         n_root, n_levels, depths * n_transitions, int(of_root[1] + of_levels[1]),
     )  # fmt: skip

@@ -13,9 +13,11 @@ import numpy as np
 from scipy import sparse
 
 from pymc_austerity import work
+from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.efforts import row_bounds
-from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
+from pymc_austerity.kernels.fields import decisions
 from pymc_austerity.kernels.fields import state as states
 from pymc_austerity.kernels.fields import tree as trees
 from pymc_austerity.kernels.fields.records import Bounds, FieldArrays
@@ -25,6 +27,7 @@ from pymc_austerity.mode.fields.layout import Layout, add_products
 from pymc_austerity.target import Index, Matrix, Vector
 
 write_state, factorise = entry(states.write_state), entry(trees.factorise)
+write_levels = entry(decisions.write_levels)
 
 # Reaches of the tiers, in typical sizes; draws by which these are found.
 _REACHES, _DRAWS = np.array([3.0, 6.0]), 60
@@ -34,6 +37,8 @@ _NO_PIVOT, _NOTHING = 1e-13, 1e-11
 _LEAST = 0.05
 _INFLATION, _ROUNDING, _TINY = 1.0 + 1e-9, 1e-12, 1e-150
 _CHUNK, _OF_ROW, _SEED = 8192, 200.0, 2026
+# Rows at which rounding is measured, how far they move, as a share of tau_i, and what may be met beyond that.
+_LOOKED_AT, _NEAR, _MARGIN = 20_000, 1e-4, 16.0
 
 
 class _Levels(NamedTuple):
@@ -43,7 +48,6 @@ class _Levels(NamedTuple):
     variables: Index  # (n_x,): which element of x comes first, second, ...
     place: Index  # Its inverse
     front: Vector
-    sizes: Vector  # Diagonal of the matrix
     block: Index  # (V,): number of each node with a pivot; -1 for others
 
 
@@ -57,7 +61,7 @@ def field_bounds(fit: FieldFit) -> Bounds:
     depth = _longest(levels.tree, levels.block)
     paths, lengths, is_always = np.full((n, depth), -1), np.zeros((n, depth)), np.zeros(n, np.bool_)
     _write_lengths(
-        levels, levels.place, layout.columns.x, layout.lookups, layout.columns.values, layout.n_lookups,
+        levels, layout.columns.x, layout.lookups, layout.columns.values, layout.n_lookups,
         paths, lengths, is_always,
     )  # fmt: skip
     cells = layout.cells
@@ -70,11 +74,11 @@ def field_bounds(fit: FieldFit) -> Bounds:
     sizes = _typical(fit, bounds)
     tau = np.maximum(lengths * sizes[np.maximum(paths, 0)] * _INFLATION, _TINY)
     tau[paths < 0] = 0.0
-    totals, cumulative, is_infinite = _rates(layout, plan, tau)
+    totals, cumulative, is_infinite, rounding = _rates(layout, plan, tau)
     always = np.maximum(bounds.always, np.maximum.reduceat(is_infinite.astype(np.int64), cells[:-1]))
     return bounds._replace(
         always=always, sizes=sizes, lengths=tau, reaches=_REACHES, cumulative=cumulative, totals=totals,
-        rounding=_ROUNDING * (1.0 + float(np.abs(plan.rows.predictors).max(initial=0.0))),
+        rounding=rounding,
     )  # fmt: skip
 
 
@@ -110,7 +114,7 @@ def _levels(layout: Layout, plan: FieldArrays) -> _Levels:
     factorise(tree, front, _NO_PIVOT * diagonal + 1e-300)
     block = np.full(len(tree.first), -1)
     _number_blocks(tree, front, block)
-    return _Levels(tree, variables, place, front, diagonal, block)
+    return _Levels(tree, variables, place, front, block)
 
 
 @entry
@@ -195,7 +199,6 @@ def _write_blocks(
 @entry
 def _write_lengths(
     levels: _Levels,
-    place: Index,
     dense: Matrix,
     lookups: np.ndarray,
     values: Matrix,
@@ -205,7 +208,7 @@ def _write_lengths(
     is_always: np.ndarray,
 ) -> None:
     """|z_if| of all rows, and the blocks on their paths; whether a row has something left without a pivot."""
-    tree, front = levels.tree, levels.front
+    tree, front, place = levels.tree, levels.front, levels.place
     z = np.zeros(levels.variables.shape[0])
     for i in range(dense.shape[0]):
         lowest, size = z.shape[0] - 1, 0.0
@@ -286,27 +289,24 @@ def _typical(fit: FieldFit, bounds: Bounds) -> Vector:
     plan = fit.plan
     rng, features = np.random.default_rng(_SEED), fit.features(fit.theta)
     log_marginal(plan, features, 0)
-    room, total = plan.room, np.zeros(len(bounds.nodes))
+    room, levels = plan.room, np.zeros(int(bounds.blocks[-1]))
+    total = np.zeros(len(levels))
     for _ in range(_DRAWS):
         room.eps[0] = rng.standard_normal(room.eps.shape[1])
         write_state(plan, features, 0)
-        _add_squares(bounds, room.d[0], total)
-    return np.sqrt(np.maximum(total / _DRAWS, 1e-60))
+        write_levels(bounds, room.d[0], levels)
+        total += levels**2
+    squares = np.add.reduceat(total, bounds.blocks[:-1]) if len(levels) else total
+    return np.sqrt(np.maximum(squares / _DRAWS, 1e-60))
 
 
-@entry
-def _add_squares(bounds: Bounds, d: Vector, total: Vector) -> None:
-    for b in range(total.shape[0]):
-        q = bounds.blocks[b + 1] - bounds.blocks[b]
-        for k in range(q):
-            e = 0.0
-            for j in range(bounds.starts[b], bounds.starts[b + 1]):
-                e += bounds.matrix[bounds.places[b] + (j - bounds.starts[b]) * q + k] * d[bounds.variables[j]]
-            total[b] += e * e
+def _rates(
+    layout: Layout, plan: FieldArrays, tau: Matrix
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Totals of cells, and cumulative sums, of K_i tau_if tau_i^2 / 2 by tiers.
 
-
-def _rates(layout: Layout, plan: FieldArrays, tau: Matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Totals of cells, and cumulative sums, of K_i tau_if tau_i^2 / 2 by tiers; which rows have no bound."""
+    Also which rows have no bound, and what rounding may add to the change of a remainder.
+    """
     n, depth = tau.shape
     own = np.maximum(tau.sum(axis=1), _TINY)
     is_infinite = np.zeros(n, np.bool_)
@@ -336,7 +336,25 @@ def _rates(layout: Layout, plan: FieldArrays, tau: Matrix) -> tuple[np.ndarray, 
     if depth:
         totals[:] = np.add.reduceat(cumulative[:, :, 1:], layout.cells[:-1], axis=2).transpose(0, 2, 1)
     np.cumsum(cumulative, axis=2, out=cumulative)
-    return totals, cumulative, is_infinite
+    some = evenly_spaced(n, _LOOKED_AT)
+    found = bounds(*sample(some))[0]
+    return totals, cumulative, is_infinite, _rounding(layout, plan, some, own[some], found)
+
+
+def _rounding(layout: Layout, plan: FieldArrays, some: Index, tau: Vector, found: Vector) -> float:
+    """What rounding adds to the remainders of some rows, measured: what a small move exceeds bounds by.
+
+    A log density may hold constants that are much larger than what it changes by, as log y! of a large count.
+    `found` are K_i tau_i^3.
+    """
+    rows, t = plan.rows, _NEAR * tau
+    eta, data = rows.predictors[some], dict(enumerate(layout.columns.data[:, some]))
+    expression = layout.columns.expression
+    change = evaluate(expression, {0: eta + t}, data) - evaluate(expression, {0: eta}, data)
+    change = change - t * (rows.slopes[some] - 0.5 * t * rows.weights[some])
+    excess = np.abs(change) - 0.5 * _NEAR**3 * found
+    size = 1.0 + float(np.abs(eta).max(initial=0.0))
+    return max(_ROUNDING * size, _MARGIN * float(excess[excess > 0.0].max(initial=0.0)))
 
 
 def _no_rows(positions: Index) -> Matrix:

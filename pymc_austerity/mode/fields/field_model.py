@@ -14,7 +14,7 @@ from pymc_austerity.mode.fields.fit import FieldFit, FittedField, fit_again, fit
 from pymc_austerity.mode.fields.layout import Layout, layout_of
 from pymc_austerity.mode.fields.values import FieldValues, values_of
 from pymc_austerity.model.factorisation import Factorisation, vector_of
-from pymc_austerity.model.field.find import find_field
+from pymc_austerity.model.field.find import Field, find_field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.effects_prior import is_positive
 from pymc_austerity.model.plates.plate_model import normal_precision
@@ -69,7 +69,7 @@ class FieldModel:
         return self.values(fit.theta, arrays.room.z[0])
 
     def fit_again(self, fitted: FittedField) -> FieldFit:
-        """The same fit in another process."""
+        """A `FieldFit` from what another process has fitted."""
         values = self.values
         return fit_again(self.layout, values.features, values.log_prior, fitted, self.precision, self.unit)
 
@@ -94,15 +94,15 @@ class FieldModel:
         )
 
 
-def field_model(model: pm.Model, fact: Factorisation, fewest: int) -> FieldModel:
-    """The field of a model.
+def field_model(model: pm.Model, fact: Factorisation, fewest: int, found: Field | None = None) -> FieldModel:
+    """The field of a model, which is found unless it was.
 
     Raises
     ------
     NoField
         If there is none, or none that is moved: why.
     """
-    found = find_field(model, fact)
+    found = find_field(model, fact) if found is None else found
     own = [table.innovation for table in found.tables if table.innovation is not None]
     sizes = {one.name: int(np.prod(one.value.type.shape)) for one in own}
     if max(sizes.values(), default=0) < fewest:

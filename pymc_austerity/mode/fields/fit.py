@@ -48,7 +48,7 @@ _OF_ROW, _OF_FILL = 30.0, 3.0
 
 
 class FittedField(NamedTuple):
-    """What of a fit travels to other processes: numbers by elements of H, none by rows."""
+    """A fitted expansion with the law of theta, as other processes are handed it: it has no size N."""
 
     theta: Vector
     law: Law
@@ -170,7 +170,7 @@ def fit_again(
     precision: int = -1,
     unit: float = 1.0,
 ) -> FieldFit:
-    """The same fit in another process, from one pass over the rows."""
+    """A `FieldFit` from what another process has fitted, in one pass over the rows."""
     theta = fitted.theta
     program = tape_of(layout.columns.expression, 1, 2)
     plan = _empty(layout, program, precision)
@@ -252,7 +252,7 @@ def room_for(layout: Layout, program: Tape, n_levels: int, n_blocks: int) -> Roo
     return Room(
         np.zeros((2, tree.fronts[-1])), np.zeros((2, n)), np.zeros((2, n)), np.zeros((2, n)),
         np.zeros((2, n_x)), np.zeros((2, n_levels)), np.zeros((2, len(layout.prior.map.rows))),
-        np.zeros((3, n)), np.zeros((3, n_blocks)), np.zeros(n_v, np.int64), np.zeros(n_v),
+        np.zeros((2, n)), np.zeros((3, n_blocks)), np.zeros(n_v, np.int64), np.zeros(n_v),
         np.zeros(n_v, np.bool_), np.zeros((1, BLOCK)), np.zeros((len(layout.columns.data), BLOCK)),
         points_for(program), np.zeros(0), np.full(2, -1.0),
     )  # fmt: skip

@@ -81,7 +81,7 @@ def layout_of(found: Field, graph: LogDensityGraph) -> Layout:
     root = len(tree.first) - 1
     of_elements = np.full(n_x, root)
     np.minimum.at(of_elements, entries.rows, tree.node_of[entries.columns])
-    factors = _separate(use.columns, of_elements, use.n_lookups)
+    factors = _separate(use.columns)
     rows, cells, of_cells, combo_order = _cells(combos, combo, factors, of_elements, root)
     combos = combos[combo_order]
     rank = np.empty(len(combo_order), np.int64)
@@ -177,7 +177,7 @@ def _determines(one: Index, other: Index) -> bool:
     return bool(np.array_equal(of_one[one], other))
 
 
-def _separate(columns: np.ndarray, of_elements: Index, n_lookups: int) -> tuple[tuple[int, ...], ...]:
+def _separate(columns: np.ndarray) -> tuple[tuple[int, ...], ...]:
     """Columns with the same partition of the rows, whose levels are bounded one by one: finest first.
 
     The others are bounded together with what all rows have.

@@ -140,16 +140,9 @@ class _Predictors:
 
         result = []
         for part, value in zip(self._parts, self._values, strict=True):
-            if part is None:  # it does not move
-                result.append(Form(np.broadcast_to(evaluate(value, {}, data), positions.shape), {}))
-                continue
-            forms = [
-                Form(np.broadcast_to(evaluate(part.offset, {}, data), positions.shape).astype(float), {})
-            ]
-            for k, coefficient in part.coefficients.items():
-                forms.append(
-                    scalars[k].times(np.broadcast_to(evaluate(coefficient, {}, data), positions.shape))
-                )
+            forms = [Form(numbers(value if part is None else part.offset), {})]
+            if part is not None:  # it moves
+                forms += [scalars[k].times(numbers(one)) for k, one in part.coefficients.items()]
             result.append(added(forms, [1.0] * len(forms)))
         return result
 

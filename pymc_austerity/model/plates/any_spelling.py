@@ -101,7 +101,9 @@ def why_none(model: pm.Model, fact: Factorisation, fewest: int, reason: NoPlate 
         for one, tables in found.items()
     )
     own = _why_other(found) if reason is None or isinstance(reason, OtherSpelling) else str(reason)
-    return NoPlate(f"{said}, and today's steps move only plates: {own}")
+    why = NoPlate(f"{said}, which are no plate: {own}")
+    why.field = field
+    return why
 
 
 def _said(table: Table) -> str:

@@ -1,7 +1,7 @@
 """Effects of groups on the graph of a likelihood: `u[idx]`, `(mu + tau * z)[idx]`, `tau * z[idx]`."""
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pymc as pm
 import pytensor.scalar as ps
@@ -22,6 +22,8 @@ from pymc_austerity.model.structure.prepared_rows import prepared_rows
 
 class NoPlate(Exception):  # noqa: N818 - it is caught, and said
     """Why effects of groups are no plate, in the words of the model."""
+
+    field: Any = None  # Of the model, where one was found
 
 
 class OtherSpelling(NoPlate):

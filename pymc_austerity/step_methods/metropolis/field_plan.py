@@ -1,17 +1,14 @@
 """The plan of a step on a field: expansion, bounds and proposals, tried out on a short pilot run."""
 
-import logging
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity import work
 from pymc_austerity.acceptance.base import Exact
-from pymc_austerity.exceptions import warn
+from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.kernels.fields.records import FieldArrays
 from pymc_austerity.mode.fields.field_model import FieldModel, field_model
 from pymc_austerity.mode.fields.fit import FieldFit, FittedField
@@ -23,6 +20,7 @@ from pymc_austerity.model.factorisation import (
     row_operations,
     vector_of,
 )
+from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.starting_point import require_finite
@@ -39,20 +37,17 @@ from pymc_austerity.step_methods.metropolis.plate_pilot import (
     announced,
 )
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe, PlateSweeps
+from pymc_austerity.step_methods.metropolis.plate_start import start_of_plate
 from pymc_austerity.target import Vector
-
-logger = logging.getLogger(__name__)
 
 _SEED, _SETTLE, _COUNTED = 2041, 40, 100
 # Nanoseconds for a multiplication and addition of a factorisation, and for a number of the tree.
 _OF_FLOP, _OF_NUMBER = 1.0, 12.0
-# A start that is so many standard deviations from the fitted distribution is told of.
-_FAR = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldRecipe(PlateRecipe):
-    """What of the plan travels to other processes: numbers by effects, none by rows."""
+    """A fitted field with its pilot, as other processes are handed it: it has the size of the effects."""
 
     fit: FittedField  # type: ignore[assignment]
     kappas: Vector
@@ -69,18 +64,14 @@ class FieldRecipe(PlateRecipe):
         """Where a chain begins that was told to begin at `point`; see `Recipe.start`."""
         assert isinstance(engine, FieldEngine)
         given = vector_of(fact, point)
-        if np.allclose(given, vector_of(fact, default())):
-            logger.info("%s: the chain starts from a draw of the distribution fitted to the field.", names)
-            return point_of(fact, engine.drawn(rng), point)
-        distance, n = engine.distance(given), len(self.fit.theta)
-        if distance**2 > n + _FAR * math.sqrt(2.0 * n):
-            warn(
-                f"The chain starts {distance:.3g} standard deviations from the distribution that was fitted "
-                f"to the scales of {names}, at a point that is not the model's initial point and was "
-                "therefore kept. Proposals may be rejected there for long. Without initvals the chain starts "
-                "from a draw of the fitted distribution."
-            )
-        return point
+        q = start_of_plate(
+            given,
+            lambda: vector_of(fact, default()),
+            lambda: engine.drawn(rng),
+            (lambda: engine.distance(given), len(self.fit.theta)),
+            names,
+        )
+        return point_of(fact, q, point)
 
     def fitted_draw(
         self, fact: Factorisation, engine: CompiledKernel, point: PointType, rng: np.random.Generator
@@ -88,16 +79,6 @@ class FieldRecipe(PlateRecipe):
         """A draw of the distribution that is fitted to the field."""
         assert isinstance(engine, FieldEngine)
         return engine.drawn(rng)
-
-    def statistics(self, found: dict[str, float], outcome: Any, n: int, engine: CompiledKernel) -> None:
-        """Add rows and acceptance of either move to the sample statistics `found` of n sweeps."""
-        assert isinstance(engine, FieldEngine)
-        found |= {
-            "exhausted": outcome.whole_groups / n / engine.n_readings,  # share of rows read as whole cells
-            "shared_n_used": outcome.shared_n_used / n,
-            "plate_n_used": outcome.plate_n_used / n,
-            "plate_acceptance": outcome.plate_accepted / n,
-        }
 
 
 @dataclass(frozen=True)
@@ -113,16 +94,20 @@ class FieldPlan(Plan):
         return self.engine
 
 
-def field_for(options: MetropolisOptions, fact: Factorisation) -> FieldModel | NoField:
-    """The field of a model, if its effects can be moved so; else why not."""
+def field_for(
+    options: MetropolisOptions, fact: Factorisation, found: Field | None = None
+) -> FieldModel | NoField:
+    """The field of a model, if its effects can be moved so; else why not. It is looked for unless `found`."""
     if not isinstance(options.acceptance, Exact):
         return NoField("effects of a field are decided exactly: use TunaMH()")
     if options.temperature != 1.0:
         return NoField("a temperature and effects of a field are not supported together")
     try:
-        return field_model(options.model, fact, options.fewest_groups)
+        return field_model(options.model, fact, options.fewest_groups, found)
     except NoField as reason:
         return reason
+    except SelfCheckError as reason:  # it says that the field is not that of the model
+        return NoField(str(reason))
 
 
 def plan_field(
@@ -150,7 +135,7 @@ def plan_field(
     stage("bounds", f" of {fact.n_rows:,} rows")
     reads_all = options.switch_above <= 0.0
     arrays = found.arrays(fit, reads_all=reads_all, debug=options.debug)
-    engine = FieldEngine(found.values, arrays, point)
+    engine = FieldEngine(found.values, _with_kappa(arrays, KAPPAS[0]), point)
     prediction = _best(engine, found, point)
     if engine.draws_rows and prediction.terms > options.switch_above * fact.n_rows:
         return _reading_all(options, point, found, fit)

@@ -45,7 +45,7 @@ from pymc_austerity.step_methods.metropolis.plate_pilot import (
     starts_of,
     with_kappa,
 )
-from pymc_austerity.step_methods.metropolis.plate_start import start_of_plate, tell_of_plate
+from pymc_austerity.step_methods.metropolis.plate_start import distance_of, start_of_plate, tell_of_plate
 from pymc_austerity.target import Vector
 
 _SEED = 2021
@@ -127,22 +127,20 @@ class PlateRecipe(Recipe):
         assert isinstance(engine, PlateEngine)
         given = vector_of(fact, point)
         q = start_of_plate(
-            self.fit,
             given,
-            engine.theta_of(given, point),
             lambda: vector_of(fact, default()),
             lambda: self.fitted_draw(fact, engine, point, rng),
+            (lambda: distance_of(self.fit, engine.theta_of(given, point)), len(self.fit.mean)),
             names,
         )
         return point_of(fact, q, point)
 
     def statistics(self, found: dict[str, float], outcome: Any, n: int, engine: CompiledKernel) -> None:
         """Add rows and acceptance of either move to the sample statistics `found` of n sweeps."""
-        assert isinstance(engine, PlateEngine)
         if "clipped" in found:  # a share of the decisions of a sweep
             found["clipped"] /= 1 + self.prediction.n_groups
         found |= {
-            "exhausted": outcome.whole_groups / n / engine.n_readings,  # share of groups that were read whole
+            "exhausted": outcome.whole_groups / n / engine.n_readings,  # share of what was read whole
             "shared_n_used": outcome.shared_n_used / n,
             "plate_n_used": outcome.plate_n_used / n,
             "plate_acceptance": outcome.plate_accepted / n,

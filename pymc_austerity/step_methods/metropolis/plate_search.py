@@ -25,10 +25,12 @@ def plate_for(
     found = _plate_for(options, fact, point)
     if not isinstance(found, NoPlate) or options.proposal is not None:
         return found
-    field = field_for(options, fact)
+    if found.field is None:
+        return found
+    field = field_for(options, fact, found.field)
     if isinstance(field, FieldModel):
         return field
-    return NoPlate(f"{found}; and the field is not moved, as {field}") if "plates:" in str(found) else found
+    return NoPlate(f"{found}; nor are they moved as a field: {field}")
 
 
 def _plate_for(options: MetropolisOptions, fact: Factorisation, point: PointType) -> Plates | NoPlate | None:

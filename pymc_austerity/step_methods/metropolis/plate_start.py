@@ -21,32 +21,36 @@ _POOR = 0.2
 
 
 def start_of_plate(
-    fit: SharedFit,
     q: Vector,
-    theta: Vector,
     default: Callable[[], Vector],
     drawn: Callable[[], Vector],
+    distance: tuple[Callable[[], float], int],
     names: str,
 ) -> Vector:
     """A first state: a draw of the fitted distribution, or q if somebody has chosen it.
 
-    The chain is to begin at `q`, and `theta` are the shared variables there, as the chain has them. `default`
-    returns the model's initial point, where chains begin if nobody says where; `names` are those of the
-    variables, for the warning.
+    The chain is to begin at `q`. `default` returns the model's initial point, where chains begin if nobody
+    says where; `distance` are how many standard deviations the shared variables are from the fitted
+    distribution there, and how many they are; `names` are those of the variables, for the warning.
     """
     if np.allclose(q, default()):
-        logger.info("%s: the chain starts from a draw of the distribution fitted to the plate.", names)
+        logger.info("%s: the chain starts from a draw of the fitted distribution.", names)
         return drawn()
-    n = len(fit.mean)
-    distance = float(np.linalg.norm(np.linalg.solve(fit.slopes @ fit.factor, theta - fit.theta)))
-    if distance**2 > n + _FAR * math.sqrt(2.0 * n):
+    measured, n = distance
+    found = measured()
+    if found**2 > n + _FAR * math.sqrt(2.0 * n):
         warn(
-            f"The chain starts {distance:.3g} standard deviations from the distribution that was fitted to "
+            f"The chain starts {found:.3g} standard deviations from the distribution that was fitted to "
             f"the shared variables of {names}, at a point that is not the model's initial point and was "
             "therefore kept. Proposals may be rejected there for long. Without initvals the chain starts "
             "from a draw of the fitted distribution."
         )
     return q
+
+
+def distance_of(fit: SharedFit, theta: Vector) -> float:
+    """How many standard deviations theta is from the distribution that was fitted to a plate."""
+    return float(np.linalg.norm(np.linalg.solve(fit.slopes @ fit.factor, theta - fit.theta)))
 
 
 def tell_of_plate(

@@ -9,7 +9,7 @@ from pymc_austerity.mode.fields.draws import height_of
 from tests.mode.fields.fields import MODELS, arrays_of, fitted
 
 add_quadratic, add_rows = entry(moves.add_quadratic), entry(decisions.add_rows)
-write_levels, begin = entry(decisions._write_levels), entry(moves.begin)
+write_levels = entry(decisions.write_levels)
 deciding, write_state = entry(tree.deciding), entry(state.write_state)
 log_marginal = entry(state.log_marginal)
 _OF_ROWS = [name for name in MODELS if name != "normal_rows"]
@@ -32,7 +32,7 @@ def two_states(name, level, *, reads_all=True, planted=lambda arrays: arrays, si
         write_state(arrays, features, side)
     deciding(arrays.tree, level, room.deciding)
     room.base[:] = 0.0
-    begin(arrays, 0)
+    write_levels(arrays.bounds, room.d[0], room.levels[0])
     return arrays, heights
 
 
@@ -57,7 +57,7 @@ def acceptance(name, level, *, forth=True, n=4000, planted=lambda arrays: arrays
     node = int(np.flatnonzero(arrays.tree.depth == level)[0])
     arrays.bounds.always[:] = 0
     rng, now = np.random.default_rng(5), 0 if forth else 1
-    begin(arrays, now)
+    write_levels(arrays.bounds, arrays.room.d[now], arrays.room.levels[now])
     total, counts = np.empty(n), np.zeros(4)
     for k in range(n):
         arrays.room.base[:] = 0.0
@@ -91,6 +91,8 @@ def test_acceptance_by_drawn_rows_is_reversible(name, level):
 
 
 def test_planted_bounds_are_found():
-    """A planted fault: bounds that are too small are violated."""
+    """A planted fault: bounds that are too small are counted in debug runs, and an error in others."""
     _, _, arrays, _ = acceptance("nested_slopes", 0, n=200, planted=_flat_bounds)
     assert arrays.violations[0] > 0
+    with pytest.raises(decisions.FieldBoundError):
+        acceptance("nested_slopes", 0, n=200, planted=lambda a: _flat_bounds(a)._replace(debug=False))

@@ -171,7 +171,7 @@ def test_reason(define):
     found = reason(define)
     for part in REASONS[define]:
         assert part in found
-    assert "today's steps move only plates: " in found
+    assert "which are no plate: " in found
     assert "__" not in found  # names are those of the model
 
 

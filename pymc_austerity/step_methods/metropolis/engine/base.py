@@ -67,6 +67,11 @@ class CompiledKernel:
         """Moves of a transition, each of which may read all rows."""
         return 1
 
+    @property
+    def n_readings(self) -> int:
+        """Groups or rows that all moves of a transition could read."""
+        return self.n_moves
+
     def take_violations(self) -> float:
         """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
         raise NotImplementedError
