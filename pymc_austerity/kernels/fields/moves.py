@@ -2,7 +2,8 @@
 
 A node of depth k proposes its eps; what is below moves along, and the rows below decide. Given theta and all
 other eps the target is a product over the nodes of one depth: |eps|^2 is a sum, and a row belongs to one path
-from a node to the root. So all of them are moved at once, and each decides for itself.
+from a node to the root. So all of them are moved at once, and each decides for itself. Where effects pull on
+the prior of an intercept, they decide one after the other, by a number that all of them share.
 """
 
 import math
@@ -12,7 +13,7 @@ import numpy as np
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields.decisions import add_rows
 from pymc_austerity.kernels.fields.records import FieldArrays
-from pymc_austerity.kernels.fields.state import write_state
+from pymc_austerity.kernels.fields.state import log_prior_change, pull_on_intercept, write_state
 from pymc_austerity.kernels.fields.tree import deciding
 from pymc_austerity.target import Vector
 
@@ -37,6 +38,8 @@ def move_root(
     last = first + tree.size[root]
     base += _propose(rng, plan.widths[root], room.eps[now], room.eps[new], first, last)
     write_state(plan, features, new)
+    for side, sign in ((new, 1.0), (now, -1.0)):
+        base += sign * log_prior_change(plan, side, pull_on_intercept(plan, side))
     room.deciding[:] = root
     room.base[root] = base
     add_quadratic(plan, now)
@@ -73,10 +76,16 @@ def move_level(rng: np.random.Generator, plan: FieldArrays, now: int, level: int
     add_quadratic(plan, now)
     if plan.has_remainders:
         add_rows(rng, plan, now, plan.kappas[level], counts)
+    pull = _moved_pulls(plan, now)
     n_proposed, n_accepted = 0, 0
     for v in range(tree.first.shape[0]):
         if room.deciding[v] == v:
-            room.accepted[v] = math.log(1.0 - rng.random()) < room.base[v]
+            base = room.base[v]
+            if plan.prior.intercept >= 0:  # what the others have decided counts: one after the other
+                base += log_prior_change(plan, now, pull + room.moved[v]) - log_prior_change(plan, now, pull)
+            room.accepted[v] = math.log(1.0 - rng.random()) < base
+            if room.accepted[v]:
+                pull += room.moved[v]
             n_proposed += 1
             n_accepted += room.accepted[v]
     counts[2] += n_proposed
@@ -116,6 +125,20 @@ def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int) -> None:
                 t -= front[o + (q + i) * q + j] * change[below[start + i]]
             change[f + j] = t / front[o + j * q + j]
             z_new[f + j] = z[f + j] + change[f + j]
+
+
+@jitable
+def _moved_pulls(plan: FieldArrays, now: int) -> float:
+    """Pulls . z, and its changes by nodes in `room.moved`."""
+    room, columns = plan.room, plan.prior.pulls.columns
+    if plan.prior.intercept < 0:
+        return 0.0
+    room.moved[:] = 0.0
+    for k in range(columns.shape[0]):
+        g = room.deciding[plan.tree.node_of[columns[k]]]
+        if g >= 0:
+            room.moved[g] += room.pulls[now, k] * room.work[1, columns[k]]
+    return pull_on_intercept(plan, now)
 
 
 @jitable

@@ -79,6 +79,10 @@ class Prior(NamedTuple):
     constants: Vector
     # (k,): elements of H with one of these
     with_given: Index
+    # Of effects whose sum is nearly zero: the standardised intercept is z_b - pulls . z, of which the tree has
+    # z_b alone; which coordinate that is, or -1
+    pulls: Elements
+    intercept: int
 
 
 class Bounds(NamedTuple):
@@ -130,11 +134,13 @@ class Room(NamedTuple):
     d: Matrix
     levels: Matrix
     elements: Matrix  # (2, .): of C
+    pulls: Matrix  # (2, .)
     work: Matrix  # (2, n): a right side, and changes of z
     sizes: Matrix  # (3, B): X_f, largest |e_f| of both ends, and Y_f, in typical sizes
     deciding: Index  # (V,)
     base: Vector  # (V,)
     accepted: Mask  # (V,)
+    moved: Vector  # (V,): changes of pulls . z by the nodes that decide
     predictors: Matrix  # (1, BLOCK)
     data: Matrix  # (n_data, BLOCK)
     points: Points

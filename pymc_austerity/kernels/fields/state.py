@@ -8,6 +8,11 @@ With V = g . d - d' H d / 2, d = x - x*, x = b + C z and P = R + C' H C = L L',
 
 Nothing is divided by a scale, and nothing is neglected. eps of a node moves z of this node and of those
 below.
+
+A prior of areas may hold the sum of its effects near zero, which couples all of them. Rows do not see what is
+the same for all effects if they have an intercept: that takes it up. So the tree has an intercept z_b of its
+own and no sum. The model's standardised intercept is z_b - pulls . z, and what its prior says of it besides
+z_b^2 / 2 is a number for each state (`log_prior_change`), which moves weigh beside the rows.
 """
 
 import math
@@ -82,6 +87,7 @@ def log_marginal(plan: FieldArrays, features: Vector, side: int) -> float:
     """Log p^(theta) without the prior of theta; the factor L and c go to one side of the room."""
     room, sums, prior, tree = plan.room, plan.sums, plan.prior, plan.tree
     write_elements(prior.map, features, room.elements[side])
+    write_elements(prior.pulls, features, room.pulls[side])
     elements, front = room.elements[side], room.fronts[side]
     scale = write_precision(sums, prior, features, elements, front)
     nothing = np.full(room.shifts.shape[1], -1.0)
@@ -122,6 +128,24 @@ def write_displacements(plan: FieldArrays, features: Vector, side: int) -> None:
         d[prior.given[k]] += prior.constants[k] * features[prior.numbers[k]]
     for k in range(own.coefficients.shape[0]):
         d[own.rows[k]] += room.elements[side, k] * room.z[side, own.columns[k]]
+
+
+@jitable
+def pull_on_intercept(plan: FieldArrays, side: int) -> float:
+    """Pulls . z, what effects take from the standardised intercept; the tree has the intercept without it."""
+    room, columns, total = plan.room, plan.prior.pulls.columns, 0.0
+    for k in range(columns.shape[0]):
+        total += room.pulls[side, k] * room.z[side, columns[k]]
+    return total
+
+
+@jitable
+def log_prior_change(plan: FieldArrays, side: int, pull: float) -> float:
+    """Log prior density of the intercept less what the tree has in its place."""
+    if plan.prior.intercept < 0:
+        return 0.0
+    z: float = plan.room.z[side, plan.prior.intercept]
+    return pull * (z - 0.5 * pull)
 
 
 @jitable

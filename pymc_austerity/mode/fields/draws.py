@@ -7,7 +7,12 @@ from pymc_austerity.bounds.jets.points import BLOCK, run_at_points
 from pymc_austerity.kernels.fields import law as laws
 from pymc_austerity.kernels.fields.decisions import moved
 from pymc_austerity.kernels.fields.records import FieldArrays, Law
-from pymc_austerity.kernels.fields.state import log_marginal, write_state
+from pymc_austerity.kernels.fields.state import (
+    log_marginal,
+    log_prior_change,
+    pull_on_intercept,
+    write_state,
+)
 from pymc_austerity.target import Vector
 
 from_score, score = entry(laws.from_score), entry(laws.score)
@@ -43,6 +48,7 @@ def _height(arrays: FieldArrays, features: Vector, eps: Vector) -> float:
     total = log_marginal(arrays, features, 0)
     room.eps[0] = eps
     write_state(arrays, features, 0)
+    total += log_prior_change(arrays, 0, pull_on_intercept(arrays, 0))
     if not arrays.has_remainders:
         return total
     d = room.d[0]

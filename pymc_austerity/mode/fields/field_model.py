@@ -122,7 +122,7 @@ def field_model(model: pm.Model, fact: Factorisation, fewest: int, found: Field 
         precision = normal_precision(model, fact, term)
         if precision is None:
             raise NoField(f"rows of {term!r} share a number beside their predictor, as a dispersion")
-    values, number = values_of(found, fact, layout.maps, layout.order, precision)
+    values, number = values_of(found, fact, layout, precision)
     shared, unit = values.shared, 1.0
     if number >= 0:
         layout, unit = with_scale(layout, values.features, vector_of(shared, shared.graph.point), number)

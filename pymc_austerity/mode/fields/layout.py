@@ -46,6 +46,8 @@ class Layout:
     factors: tuple[tuple[int, ...], ...]
     # Of normal rows with a free scale, predictor 1: feature, factor and offset
     scale: tuple[int, float, float] | None = None
+    # The coordinate of an intercept that shifts of effects are left to, and how much of it these are, by z
+    left: tuple[int, Entries] | None = None
 
 
 def layout_of(found: Field, graph: LogDensityGraph) -> Layout:
@@ -89,7 +91,8 @@ def layout_of(found: Field, graph: LogDensityGraph) -> Layout:
     counts = np.bincount(rank[combo], minlength=len(combos)) if n_f else np.array([len(rows)])
     first, second, pairs = _pairs(combos, use.n_lookups, n_dense)
     of_pairs = np.minimum(of_elements[first], of_elements[second])
-    prior = _prior(maps, entries, place, given, tree, first, second)
+    left = left_to_an_intercept(columns, maps, found)
+    prior = _prior(maps, entries, place, given, tree, (first, second), left)
     sorted_columns = columns._replace(
         offsets=columns.offsets[rows],
         x=np.ascontiguousarray(columns.x[rows]),
@@ -101,7 +104,7 @@ def layout_of(found: Field, graph: LogDensityGraph) -> Layout:
         maps, tree, order.variables, use.elements, use.n_lookups, rows, sorted_columns,
         np.ascontiguousarray(use.columns[rows]), prior, first, second, of_elements, of_pairs,
         np.concatenate([[0], np.cumsum(counts)]), pairs, cells, of_cells, factors,
-        _scale(columns, maps, found),
+        _scale(columns, maps, found), left,
     )  # fmt: skip
 
 
@@ -142,6 +145,76 @@ def _map(maps: Maps, elements: Index, found: Field) -> tuple[Entries, tuple[Inde
     entries = Entries(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     nothing = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
     return entries.by_rows(), tuple(np.concatenate(c) for c in zip(nothing, *given, strict=True))  # type: ignore[return-value]
+
+
+def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[int, Entries] | None:
+    """Which coordinate takes up what is the same for all effects with a shift, and how much of it by z.
+
+    Rows are a + b (v_g + shift) + ... with an intercept a. The tree has a + b shift in its place, which is
+    free of the effects' sum.
+
+    Raises
+    ------
+    NoField
+        If no intercept can take them up.
+    """
+    sizes = [int(np.prod(table.input.type.shape)) for table in found.tables]
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    parts = []
+    coordinate, size = -1, 0.0
+    for k, own in maps.shifts.items():
+        innovation = found.tables[k].innovation
+        assert innovation is not None
+        one = next(c for c in maps.coordinates if c.innovation.name == innovation.name)
+        assert one.shift is not None
+        if coordinate < 0:
+            coordinate, size = _intercept(columns, maps, first, one.innovation.variable)
+        is_own = (columns.columns >= first[k]) & (columns.columns < first[k + 1])
+        of_dense = (columns.dense >= first[k]) & (columns.dense < first[k + 1])
+        shares = np.where(is_own, columns.values, 0.0).sum(axis=1) + columns.x @ of_dense
+        some = np.isin(own.rows, np.append(columns.columns[is_own], columns.dense[of_dense]) - first[k])
+        alike = own.taken(np.flatnonzero(some))
+        is_shift = len(alike.rows) == len(np.unique(alike.rows)) and np.ptp(alike.coefficients) == 0.0
+        if not is_shift or np.any(alike.factors != alike.factors[0]) or np.ptp(shares) > 0.0:
+            raise NoField(
+                f"the sum of {innovation.variable!r} is nearly zero, and rows have its elements times "
+                "numbers that differ"
+            )
+        n, common = len(one.shift.rows), alike.factors[0]
+        factors = np.concatenate([one.shift.factors, np.repeat(common[None], n, axis=0)], axis=1)
+        coefficients = one.shift.coefficients * alike.coefficients[0] * shares[0] / size
+        parts.append(Entries(one.shift.rows, one.shift.columns + one.first, coefficients, factors))
+    if not parts:
+        return None
+    wide = max(part.factors.shape[1] for part in parts)
+    parts = [
+        p._replace(factors=np.pad(p.factors, ((0, 0), (0, wide - p.factors.shape[1])))) for p in parts
+    ]
+    return coordinate, Entries(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _intercept(columns: Columns, maps: Maps, first: Index, name: str) -> tuple[int, float]:
+    """A coordinate that all rows have times one number and nothing else has: which, and the number."""
+    coupled = [c + one.first for one in maps.coordinates for c in _off_diagonal(one.precision)]
+    every = np.concatenate([e.columns for e in maps.tables if e is not None])
+    for x, element in zip(columns.x.T, columns.dense, strict=True):
+        k = int(np.searchsorted(first, element, side="right")) - 1
+        own = maps.tables[k]
+        at = np.zeros(0, np.int64) if own is None else np.flatnonzero(own.rows == element - first[k])
+        if own is None or len(at) != 1 or np.ptp(x) > 0.0 or x[0] == 0.0:
+            continue
+        z = int(own.columns[at[0]])
+        if not np.any(own.factors[at]) and np.sum(every == z) == 1 and z not in coupled:
+            return z, float(x[0] * own.coefficients[at[0]])
+    raise NoField(
+        f"the sum of {name!r} is nearly zero, and the rows have no intercept with a normal prior of a fixed "
+        "scale, which would take up what it says"
+    )
+
+
+def _off_diagonal(precision: Entries) -> Index:
+    is_off = precision.rows != precision.columns
+    return np.append(precision.rows[is_off], precision.columns[is_off])
 
 
 def _combinations(columns: np.ndarray) -> tuple[Index, Index]:
@@ -263,9 +336,10 @@ def _prior(
     place: Index,
     given: tuple[Index, Index, Vector],
     tree: Tree,
-    first: Index,
-    second: Index,
+    elements: tuple[Index, Index],
+    left: tuple[int, Entries] | None,
 ) -> Prior:
+    first, second = elements
     n_x = int(max(first.max(initial=-1), second.max(initial=-1))) + 1
     starts = np.searchsorted(entries.rows, np.arange(n_x + 1))
     lengths = np.diff(starts)
@@ -298,10 +372,14 @@ def _prior(
     precision = Elements(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     is_given = np.zeros(n_x + 1, bool)
     is_given[given[0]] = True
+    nothing = np.zeros(0, np.int64)
+    intercept, pulls = -1, Elements(nothing, nothing, np.zeros(0), np.zeros((0, 0), np.int64))
+    if left is not None and np.any(precision.columns[precision.coefficients != 0.0] == place[left[0]]):
+        intercept, pulls = int(place[left[0]]), Elements(*left[1]._replace(columns=place[left[1].columns]))
     return Prior(
         Elements(*entries), precision,
         at.astype(np.int32), which.astype(np.int32), one.astype(np.int32), other.astype(np.int32), twice,
-        *given, np.flatnonzero(is_given[first] | is_given[second]),
+        *given, np.flatnonzero(is_given[first] | is_given[second]), pulls, intercept,
     )  # fmt: skip
 
 

@@ -169,6 +169,13 @@ class Coordinates(NamedTuple):
     own: Entries  # W - m of these, in their order
     precision: Entries  # R, the lower triangle
     log_volume: Variable | None  # What the density of z has besides -z' R z / 2, if it depends on theta
+    shift: Entries | None = None  # What is added to all of w - m: one row, by z; `own` is without it
+
+    def shifted(self, features: Vector, z: Vector) -> float:
+        """What is added to all of w - m."""
+        if self.shift is None:
+            return 0.0
+        return float(value_of(self.shift, features) @ z[self.first + self.shift.columns])
 
 
 class Maps(NamedTuple):
@@ -178,6 +185,7 @@ class Maps(NamedTuple):
     tables: tuple[Entries | None, ...]  # Of each table, by its elements; None if it is of numbers alone
     given: tuple[Variable | None, ...]  # Of tables of numbers: these
     features: Features
+    shifts: dict[int, Entries]  # What a shift of one adds to the elements of a table; its column is 0
 
     @property
     def n_coordinates(self) -> int:
@@ -209,7 +217,8 @@ def maps_of(found: Field, graph: LogDensityGraph) -> Maps:
         first += coordinates[one.name].size
     tables: list[Entries | None] = []
     given: list[Variable | None] = []
-    for table in found.tables:
+    shifts: dict[int, Entries] = {}
+    for k, table in enumerate(found.tables):
         if table.innovation is None:
             tables.append(None)
             given.append(table.graph)
@@ -219,7 +228,10 @@ def maps_of(found: Field, graph: LogDensityGraph) -> Maps:
         entries, _ = _through(table.steps, own.own, shape, features)
         tables.append(entries._replace(columns=entries.columns + own.first).by_rows())
         given.append(None)
-    return Maps(tuple(coordinates.values()), tuple(tables), tuple(given), features)
+        if own.shift is not None:
+            ones = _identity(own.size)._replace(columns=np.zeros(own.size, np.int64))
+            shifts[k] = _through(table.steps, ones, shape, features)[0].by_rows()
+    return Maps(tuple(coordinates.values()), tuple(tables), tuple(given), features, shifts)
 
 
 def _coordinates(
@@ -318,7 +330,7 @@ def _by_precision(
     """R = sum of phi_k M_k, in units of the first of these: w = v / sqrt(phi_0)."""
     phi, matrix = one.precision[0]
     if any(m is None for _, m in one.precision):
-        raise NoField(f"the sum of {one.name!r} is nearly zero, which ties all of them to each other")
+        return _intrinsic(one, n, first, features)
     if any(m.shape != (n, n) for _, m in one.precision):
         raise NoField(f"{one.name!r} are several fields of areas")
     graph = features.graph
@@ -342,6 +354,29 @@ def _by_precision(
     nothing = {v: pt.zeros(v.type.shape) for v in effects if v in set(ancestors([at]))}
     (at,) = rebuild([at], nothing) if nothing else [at]  # at its location the density does not depend on it
     return Coordinates(one, first, n, own, precision, _folded(at.sum(), graph) + n * pt.log(scale))
+
+
+def _intrinsic(one: Innovation, n: int, first: int, features: Features) -> Coordinates:
+    """exp(-w' L w / (2 s^2) - (sum w)^2 / (2 c^2)), where L does not see what is the same for all.
+
+    z are the differences to the last one in units of s, whose precision is L without its last row and column,
+    and the mean of w in units of its standard deviation, c / n. So w is v with v_n = 0, and a shift by the
+    mean of w less that of v.
+    """
+    (phi, laplacian), (soft, _) = one.precision
+    scale, sd = phi**-0.5, soft**-0.5 / n
+    (c, d), (number, of_mean) = zip(*(features(graph) for graph in (scale, sd)), strict=True)
+    others = np.arange(n - 1)
+    own = Entries(others, others, np.full(n - 1, c[0]), np.full((n - 1, 1), number[0]))
+    shift = Entries(
+        np.zeros(n, np.int64),
+        np.arange(n),
+        np.append(np.full(n - 1, -c[0] / n), d[0]),
+        np.append(np.full(n - 1, number[0]), of_mean[0])[:, None],
+    )
+    of_mean_itself = sparse.csr_array(np.ones((1, 1)))
+    precision = sparse.tril(sparse.block_diag([laplacian[:-1, :-1], of_mean_itself]))
+    return Coordinates(one, first, n, own, _of_matrix(precision), (n - 1) * pt.log(scale), shift)
 
 
 def _folded(graph: Variable, of_model: LogDensityGraph) -> Variable:

@@ -11,7 +11,8 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from scipy.sparse import linalg
 
-from pymc_austerity.mode.fields.maps import Maps, matrix_of
+from pymc_austerity.mode.fields.layout import Layout
+from pymc_austerity.mode.fields.maps import Coordinates, Entries, Maps, matrix_of, value_of
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
@@ -28,6 +29,13 @@ class FieldValues:
     maps: Maps
     order: Index  # Which coordinate of the maps comes first, second, ...
     shared: Factorisation  # The terms of theta alone, with the features of the maps
+    left: tuple[int, Entries] | None  # Which coordinate takes up shifts of effects, and how much by z
+
+    def _pulled(self, features: Vector, every: Vector, sign: float) -> None:
+        """Take what shifts of effects are from the intercept, or give it back."""
+        if self.left is not None:
+            z, pulls = self.left
+            every[z] += sign * float(value_of(pulls, features) @ every[pulls.columns])
 
     @property
     def n_dim(self) -> int:
@@ -110,12 +118,13 @@ class FieldValues:
         result[self._numbers] = theta
         every = np.empty(len(z))
         every[self.order] = z
+        self._pulled(features, every, -1.0)
         found = []
         for one in self.maps.coordinates:
             values = one.own.coefficients * every[one.first + one.own.columns]
             for j in range(one.own.factors.shape[1]):
                 values = values * features[one.own.factors[:, j]]
-            found.append(np.bincount(one.own.rows, values, minlength=one.size))
+            found.append(np.bincount(one.own.rows, values, minlength=one.size) + one.shifted(features, every))
         if self._located is not None:
             shapes = [one.innovation.value.type.shape for one in self.maps.coordinates]
             innovations = [w.reshape(shape) for w, shape in zip(found, shapes, strict=True)]
@@ -150,9 +159,17 @@ class FieldValues:
             w = q[self._places[one.innovation.name]] - np.ravel(location)
             matrix = matrix_of(one.own, features, (one.size, one.size))
             with np.errstate(all="ignore"):
-                z = _solved(matrix, w)
+                z = _solved(matrix, w) if one.shift is None else _differences(matrix, one, features, w)
             every[one.first : one.first + one.size] = np.where(np.isfinite(z), z, 0.0)
+        self._pulled(features, every, 1.0)
         return theta.copy(), every[self.order]
+
+
+def _differences(matrix: Any, one: Coordinates, features: Vector, w: Vector) -> Vector:
+    """Differences of effects to the last one, and their mean, in the units of z."""
+    assert one.shift is not None
+    mean = value_of(one.shift, features)[-1]
+    return np.append((w[:-1] - w[-1]) / matrix.diagonal()[:-1], w.mean() / mean)
 
 
 def _solved(matrix: Any, w: Vector) -> Vector:
@@ -165,7 +182,7 @@ def _solved(matrix: Any, w: Vector) -> Vector:
 
 
 def values_of(
-    found: Field, fact: Factorisation, maps: Maps, order: Index, precision: Variable | None
+    found: Field, fact: Factorisation, layout: Layout, precision: Variable | None
 ) -> tuple[FieldValues, int]:
     """The values of a field; and which feature the logarithm of the precision of normal rows is, or -1.
 
@@ -174,7 +191,7 @@ def values_of(
     NoField
         If other terms have effects, or if other steps move some variables.
     """
-    graph = fact.graph
+    graph, maps = fact.graph, layout.maps
     if set(fact.var_names) != set(graph.values):
         raise NoField("other steps move some of the variables")
     if found.others:
@@ -201,4 +218,4 @@ def values_of(
         features=maps.features.stacked(),
         is_expanded=False,
     )
-    return FieldValues(fact, maps, order, shared), number
+    return FieldValues(fact, maps, layout.order, shared, layout.left), number

@@ -109,11 +109,14 @@ def autoregression(n=600, n_periods=60):
     return model
 
 
+def _grid(side):
+    path = np.eye(side, k=1) + np.eye(side, k=-1)
+    return np.kron(np.eye(side), path) + np.kron(path, np.eye(side))
+
+
 def areas(n=900, side=6):
     """Conditionally autoregressive effects of a grid of areas, about a covariate of these."""
-    n_areas = side * side
-    path = np.eye(side, k=1) + np.eye(side, k=-1)
-    w = np.kron(np.eye(side), path) + np.kron(path, np.eye(side))
+    n_areas, w = side * side, _grid(side)
     rng, x, a, eta = _rows(n, n_areas)
     y = rng.poisson(np.exp(eta + 0.4 * rng.normal(size=n_areas)[a]))
     with pm.Model() as model:
@@ -122,6 +125,31 @@ def areas(n=900, side=6):
         slope = pm.Normal("slope")
         u = pm.CAR("u", mu=slope * rng.normal(size=n_areas), W=w, alpha=alpha, tau=tau)
         pm.Poisson("y", pm.math.exp(level + x @ beta + u[a]), observed=y)
+    return model
+
+
+def bym2(n=900, side=6, sum_sd=0.001):
+    """Areas with effects of their neighbours, whose sum is nearly zero, and of their own."""
+    rng, x, a, eta = _rows(n, side * side)
+    y = rng.poisson(np.exp(eta + 0.4 * rng.normal(size=side * side)[a]))
+    with pm.Model() as model:
+        beta, level = pm.Normal("beta", shape=3), pm.Normal("level", -0.5, 0.5)
+        sigma, share = pm.HalfNormal("sigma"), pm.Beta("share", 2.0, 2.0)
+        own, phi = pm.Normal("own", shape=side * side), pm.ICAR("phi", _grid(side), zero_sum_stdev=sum_sd)
+        u = sigma * (pt.sqrt(1.0 - share) * own + pt.sqrt(share / 0.6) * phi)
+        pm.Poisson("y", pm.math.exp(2.0 * level + x @ beta - u[a]), observed=y)
+    return model
+
+
+def intrinsic(n=700, side=5):
+    """Areas with a scale of their own, and a sum that may be far from zero, in normal rows."""
+    rng, x, a, eta = _rows(n, side * side)
+    y = eta + 0.4 * rng.normal(size=side * side)[a] + rng.normal(size=n)
+    with pm.Model() as model:
+        beta, level = pm.Normal("beta", shape=3), pm.Normal("level", 0.0, 0.2)
+        sigma, noise = pm.HalfNormal("sigma", shape=2), pm.HalfNormal("noise")
+        phi = pm.ICAR("phi", _grid(side), sigma=sigma[0], zero_sum_stdev=0.5)
+        pm.Normal("y", level + x @ beta + sigma[1] * phi[a], noise, observed=y)
     return model
 
 
@@ -186,7 +214,7 @@ MODELS = {
     one.__name__: one
     for one in (
         plate, clipped_scales, nested_slopes, three_levels, walk, walk_by_hand, autoregression, areas,
-        smooth, rasch, normal_rows,
+        bym2, intrinsic, smooth, rasch, normal_rows,
     )
 }  # fmt: skip
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pymc_austerity.mode.fields.draws import height_of
-from pymc_austerity.mode.fields.maps import matrix_of
+from pymc_austerity.mode.fields.maps import matrix_of, value_of
 from pymc_austerity.model.factorisation import point_of
 from tests.mode.fields.fields import MODELS, arrays_of, fitted
 
@@ -16,6 +16,8 @@ def log_volume(one, arrays, features):
     total = 0.0
     for own in one.field.layout.maps.coordinates:
         matrix = matrix_of(own.own, features, (own.size, own.size)).toarray()
+        if own.shift is not None:
+            matrix[:, own.shift.columns] += value_of(own.shift, features)
         total += np.linalg.slogdet(matrix)[1]
     tree, front = arrays.tree, arrays.room.fronts[0]
     places = [
@@ -63,11 +65,21 @@ def _half_of_the_prior(arrays):
     return arrays._replace(prior=arrays.prior._replace(precision=halved))
 
 
+def _sums_that_do_not_pull(arrays):
+    return arrays._replace(prior=arrays.prior._replace(intercept=-1))
+
+
 @pytest.mark.parametrize(
-    "planted", [_without("hessian_change"), _without("gradient_change"), _half_of_the_prior]
+    ("name", "planted"),
+    [
+        ("nested_slopes", _without("hessian_change")),
+        ("nested_slopes", _without("gradient_change")),
+        ("nested_slopes", _half_of_the_prior),
+        ("bym2", _sums_that_do_not_pull),
+    ],
 )
-def test_planted_faults_of_the_density_are_found(planted):
-    found, _ = differences("nested_slopes", planted=planted)
+def test_planted_faults_of_the_density_are_found(name, planted):
+    found, _ = differences(name, planted=planted)
     assert np.ptp(found) > 1e-3
 
 
