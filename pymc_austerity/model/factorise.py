@@ -1,11 +1,12 @@
 """`build`: find the factorisation of a PyMC model on its graph; `factorise` is its public form."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pymc as pm
+from pymc.distributions.multivariate import CARRV, ICARRV
 from pymc.initial_point import PointType
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.basic import Variable
@@ -61,10 +62,14 @@ def build(
         likelihood = {rv.name for rv in (*model.observed_RVs, *model.potentials)}
         raw = {n: term * (1.0 / temperature) if n in likelihood else term for n, term in raw.items()}
 
+    # A prior of areas is a sum over pairs of neighbours, about as long as its variable.
+    nodes = {name: model[name].owner for name in raw}
+    of_areas = {n for n, one in nodes.items() if one is not None and isinstance(one.op, CARRV | ICARRV)}
+
     def of_terms(terms: dict[str, Variable]) -> tuple[Factorisation, list[Piece]]:
         with lengths_explained(raw):
             graph = typed_log_density(model, terms, point)
-        return taken_apart(graph, value_vars, int(threshold), limit_cost)
+        return taken_apart(graph, value_vars, int(threshold), limit_cost, of_areas)
 
     result, pieces = of_terms(raw)
     if check and result.graph.on_disk:
@@ -79,9 +84,16 @@ def build(
 
 
 def taken_apart(
-    graph: LogDensityGraph, value_vars: list[Variable] | None, threshold: int, limit_cost: bool
+    graph: LogDensityGraph,
+    value_vars: list[Variable] | None,
+    threshold: int,
+    limit_cost: bool,
+    of_areas: Collection[str] = (),
 ) -> tuple[Factorisation, list[Piece]]:
-    """The factorisation of a graph, and the pieces of which it is made."""
+    """The factorisation of a graph, and the pieces of which it is made.
+
+    Terms `of_areas` may take a vector as long as the threshold.
+    """
     names = list(graph.values) if value_vars is None else [v.name for v in value_vars]
     block = [graph.values[name] for name in names]
     parameters = list(graph.values.values())
@@ -121,6 +133,8 @@ def taken_apart(
             term.name, term.rows, example, parameters, block, threshold, size=term.size, index=term.index
         )
     for name, global_term in globals_ if limit_cost else ():
+        if name in of_areas:
+            continue
         check_cost(name, global_term, example, parameters, block, threshold)
     result = Factorisation(
         graph=graph,

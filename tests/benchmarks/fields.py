@@ -31,6 +31,7 @@ _MODELS = {
     "smooth": lambda n: fields.smooth(n, n // 100, 60, 20),
     "rasch": lambda n: fields.rasch(n, n // 50, 50),
     "areas": lambda n: fields.areas(n, 30),
+    "bym2": lambda n: fields.bym2(n, 32, 0.001),
     "normal_rows": lambda n: fields.normal_rows(n, n // 100),
 }
 

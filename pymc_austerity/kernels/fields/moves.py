@@ -1,9 +1,10 @@
-"""The moves of a sweep: theta with the root, then the nodes of each depth.
+"""The moves of a sweep: theta with the root, then the nodes below, by groups of depths.
 
-A node of depth k proposes its eps; what is below moves along, and the rows below decide. Given theta and all
-other eps the target is a product over the nodes of one depth: |eps|^2 is a sum, and a row belongs to one path
-from a node to the root. So all of them are moved at once, and each decides for itself. Where effects pull on
-the prior of an intercept, they decide one after the other, by a number that all of them share.
+A node at the top of a group proposes its eps with those below that are in the group; what is further below
+moves along, and the rows below decide. Given theta and all other eps the target is a product over the nodes
+at the top: |eps|^2 is a sum, and a row belongs to one path from a node to the root. So all of them are moved
+at once, and each decides for itself. Where effects pull on the prior of an intercept, they decide one after
+the other, by a number that all of them share.
 """
 
 import math
@@ -44,7 +45,7 @@ def move_root(
     room.base[root] = base
     add_quadratic(plan, now)
     if plan.has_remainders:
-        add_rows(rng, plan, now, plan.kappas[0], counts)
+        add_rows(rng, plan, now, plan.schedule.kappas[0], counts)
     return bool(math.log(1.0 - rng.random()) < room.base[root])
 
 
@@ -66,16 +67,16 @@ def _propose(
 
 
 @jitable
-def move_level(rng: np.random.Generator, plan: FieldArrays, now: int, level: int, counts: Vector) -> None:
-    """Propose eps of all nodes of a depth, and let each decide."""
-    room, tree = plan.room, plan.tree
-    deciding(tree, level, room.deciding)
+def move_group(rng: np.random.Generator, plan: FieldArrays, now: int, k: int, counts: Vector) -> None:
+    """Propose eps of all nodes of a group of depths, and let each at its top decide."""
+    room, tree, depths = plan.room, plan.tree, plan.schedule.depths
+    deciding(tree, depths[k], room.deciding)
     room.base[:] = 0.0
-    _move_below(rng, plan, now)
+    _move_below(rng, plan, now, depths[k + 1])
     _write_d(plan, now)
     add_quadratic(plan, now)
     if plan.has_remainders:
-        add_rows(rng, plan, now, plan.kappas[level], counts)
+        add_rows(rng, plan, now, plan.schedule.kappas[k + 1], counts)
     pull = _moved_pulls(plan, now)
     n_proposed, n_accepted = 0, 0
     for v in range(tree.first.shape[0]):
@@ -94,12 +95,13 @@ def move_level(rng: np.random.Generator, plan: FieldArrays, now: int, level: int
 
 
 @jitable
-def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int) -> None:
-    """Write z of the other side: L' dz = d eps, in which only the nodes that decide have new eps."""
+def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, stop: int) -> None:
+    """Write z of the other side: L' dz = d eps, of which nodes above depth `stop` have new eps."""
     room, tree, new = plan.room, plan.tree, 1 - now
     front, change, own, base, widths = room.fronts[now], room.work[1], room.deciding, room.base, plan.widths
     old, eps, z, z_new = room.eps[now], room.eps[new], room.z[now], room.z[new]
     firsts, sizes, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
+    depth = tree.depth
     for v in range(firsts.shape[0] - 1, -1, -1):
         q, f, g = sizes[v], firsts[v], own[v]
         if g < 0:
@@ -107,12 +109,11 @@ def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int) -> None:
                 change[j] = 0.0
             continue
         start, o = starts[v], fronts[v]
-        r = starts[v + 1] - start
-        if g == v:
-            base[v] += _propose(rng, widths[v], old, eps, f, f + q)
+        r = 0 if g == v else starts[v + 1] - start  # what is above does not move
+        if depth[v] < stop:
+            base[g] += _propose(rng, widths[v], old, eps, f, f + q)
             for j in range(f, f + q):
                 change[j] = eps[j] - old[j]
-            r = 0
         else:
             for j in range(f, f + q):
                 eps[j] = old[j]

@@ -79,8 +79,8 @@ class Prior(NamedTuple):
     constants: Vector
     # (k,): elements of H with one of these
     with_given: Index
-    # Of effects whose sum is nearly zero: the standardised intercept is z_b - pulls . z, of which the tree has
-    # z_b alone; which coordinate that is, or -1
+    # Of effects whose sum is nearly zero: the standardised intercept is z_b - pulls . z, of which the tree
+    # has z_b alone; which coordinate that is, or -1
     pulls: Elements
     intercept: int
 
@@ -123,6 +123,14 @@ class Law(NamedTuple):
     units: Index  # (q,): k of each j; -1 for none
 
 
+class Schedule(NamedTuple):
+    """What a sweep moves together."""
+
+    n_roots: int  # Moves of theta
+    depths: Index  # (K + 1,): where groups of depths begin, and one more than the largest
+    kappas: Vector  # (K + 1,): so many times rows are drawn, for the root and each group
+
+
 class Room(NamedTuple):
     """Room for two states, and for rows that are read together."""
 
@@ -158,7 +166,7 @@ class FieldArrays(NamedTuple):
     bounds: Bounds
     law: Law
     widths: Vector  # (V,): standard deviations of the proposals for eps of each node
-    kappas: Vector  # (depth + 1,): so many times rows are drawn
+    schedule: Schedule
     reads_all: bool
     has_remainders: bool  # False for normal rows: none is read
     debug: bool

@@ -1,4 +1,4 @@
-"""A sweep over a field: theta with the root, then the nodes of each depth; see `moves`."""
+"""A sweep over a field: theta with the root, then the nodes by groups of depths; see `moves`."""
 
 import math
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ import numpy as np
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields.decisions import write_levels
 from pymc_austerity.kernels.fields.law import propose
-from pymc_austerity.kernels.fields.moves import move_level, move_root
+from pymc_austerity.kernels.fields.moves import move_group, move_root
 from pymc_austerity.kernels.fields.records import FieldArrays
 from pymc_austerity.kernels.fields.state import log_marginal, write_displacements, write_eps
 from pymc_austerity.kernels.plates.sweeps import SweepOutcome
@@ -56,10 +56,7 @@ def field_sweeps(
         are those of the maps.
     """
     theta, other = memory.theta, np.empty(memory.theta.shape[0])
-    room, tree = field.room, field.tree
-    depth = 0
-    for v in range(tree.depth.shape[0]):
-        depth = max(depth, tree.depth[v])
+    room, schedule = field.room, field.schedule
     features = target.features(theta, args)
     now = int(room.kept[0])
     for j in range(theta.shape[0]):
@@ -80,22 +77,23 @@ def field_sweeps(
     n_accepted, accepted, log_ratio, depths = 0, False, math.nan, 0.0
     of_root, of_levels = np.zeros(4), np.zeros(4)
     for _ in range(n_transitions):
-        accepted = False
-        ratio = propose(rng, field.law, theta, other)
-        ratio += target.global_log_ratio(other, theta, args)
-        if math.isfinite(ratio):
-            proposed = target.features(other, args)
-            new_height = log_marginal(field, proposed, 1 - now)
-            log_ratio = ratio + new_height - height
-            if math.isfinite(log_ratio):
-                accepted = move_root(rng, field, now, proposed, log_ratio, of_root)
-                if accepted:
-                    now, height = 1 - now, new_height
-                    theta[:] = other
-                    features = proposed
-        n_accepted += int(accepted)
-        for level in range(1, depth + 1):
-            move_level(rng, field, now, level, of_levels)
+        for _ in range(schedule.n_roots):
+            accepted = False
+            ratio = propose(rng, field.law, theta, other)
+            ratio += target.global_log_ratio(other, theta, args)
+            if math.isfinite(ratio):
+                proposed = target.features(other, args)
+                new_height = log_marginal(field, proposed, 1 - now)
+                log_ratio = ratio + new_height - height
+                if math.isfinite(log_ratio):
+                    accepted = move_root(rng, field, now, proposed, log_ratio, of_root)
+                    if accepted:
+                        now, height = 1 - now, new_height
+                        theta[:] = other
+                        features = proposed
+            n_accepted += int(accepted)
+        for k in range(schedule.depths.shape[0] - 1):
+            move_group(rng, field, now, k, of_levels)
     memory.z[:], memory.eps[:] = room.z[now], room.eps[now]
     room.theta[:] = theta
     room.kept[0], room.kept[1] = now, height

@@ -7,7 +7,8 @@ import pymc as pm
 from pymc.distributions.transforms import CholeskyCovPacked
 
 from pymc_austerity.bounds.jets.tape import tape_of
-from pymc_austerity.kernels.fields.records import FieldArrays
+from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
+from pymc_austerity.kernels.fields.tree import Tree
 from pymc_austerity.mode.fields.bounds import field_bounds
 from pymc_austerity.mode.fields.draws import height_of
 from pymc_austerity.mode.fields.fit import FieldFit, FittedField, fit_again, fit_field, room_for, with_scale
@@ -22,7 +23,8 @@ from pymc_austerity.target import Index, Vector
 
 # Standard deviations of proposals for eps of small nodes, which are skewed; others are drawn as they are.
 _WIDE, _SMALL = 1.05, 4
-# Rows that are drawn, beside what bounds need, for nodes between the root and the last ones, and for these.
+# Rows that are drawn, beside what bounds need, for nodes between the root and the last ones, and for groups
+# with these.
 _INNER, _LAST = 2.0, 1.0
 
 
@@ -80,18 +82,26 @@ class FieldModel:
         if not (self.is_normal or reads_all):
             bounds = field_bounds(fit)
         program = tape_of(fit.layout.columns.expression, 1, 0)
-        kappas = np.full(int(tree.depth.max(initial=0)) + 1, _INNER)
-        kappas[-1] = _LAST
         room = room_for(self.layout, program, int(bounds.blocks[-1]), len(bounds.nodes))
         return plan._replace(
             bounds=bounds,
             rows=plan.rows._replace(program=program),
             room=room._replace(theta=np.zeros(len(fit.theta))),
             widths=np.where(tree.size <= _SMALL, _WIDE, 1.0),
-            kappas=kappas,
+            schedule=schedule_of(tree, 1),
             reads_all=reads_all,
             debug=debug,
         )
+
+
+def schedule_of(tree: Tree, n: int) -> Schedule:
+    """A sweep that moves n depths of a tree together, from the last ones up."""
+    last = int(tree.depth.max(initial=0))
+    depths = np.append(np.sort(np.arange(last + 1 - n, 1 - n, -n)), last + 1)
+    depths = np.maximum(depths, 1)
+    kappas = np.full(len(depths), _INNER)
+    kappas[-1] = _LAST
+    return Schedule(1, depths, kappas)
 
 
 def field_model(model: pm.Model, fact: Factorisation, fewest: int, found: Field | None = None) -> FieldModel:

@@ -25,7 +25,7 @@ from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.fields import state as states
 from pymc_austerity.kernels.fields import tree as trees
 from pymc_austerity.kernels.fields.law import LAST, N_KNOTS
-from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, FieldRows, Law, Room, Sums
+from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, FieldRows, Law, Room, Schedule, Sums
 from pymc_austerity.mode.fields.layout import Layout, add_products, write_covariances, write_variances
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.plate_model import by_powers
@@ -231,11 +231,10 @@ def _empty(layout: Layout, program: Tape, precision: int) -> FieldArrays:
         np.zeros((len(layout.of_cells), 0), np.int64), np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0, 1)),
         np.zeros((0, len(layout.of_cells), 0)), 0.0, np.zeros(len(layout.of_cells), np.int64),
     )  # fmt: skip
-    room = room_for(layout, program, 0, 0)
-    depth = int(tree.depth.max(initial=0))
+    room, unknown = room_for(layout, program, 0, 0), Schedule(1, np.ones(1, np.int64), np.ones(1))
     return FieldArrays(
-        tree, rows, sums, layout.prior, bounds, no_law(), np.ones(n_v), np.ones(depth + 1), True,
-        precision < 0, False, np.zeros(1, np.int64), room,
+        tree, rows, sums, layout.prior, bounds, no_law(), np.ones(n_v), unknown, True, precision < 0, False,
+        np.zeros(1, np.int64), room,
     )  # fmt: skip
 
 
@@ -253,8 +252,8 @@ def room_for(layout: Layout, program: Tape, n_levels: int, n_blocks: int) -> Roo
         np.zeros((2, tree.fronts[-1])), np.zeros((2, n)), np.zeros((2, n)), np.zeros((2, n)),
         np.zeros((2, n_x)), np.zeros((2, n_levels)), np.zeros((2, len(layout.prior.map.rows))),
         np.zeros((2, len(layout.prior.pulls.columns))), np.zeros((2, n)), np.zeros((3, n_blocks)),
-        np.zeros(n_v, np.int64), np.zeros(n_v), np.zeros(n_v, np.bool_), np.zeros(n_v), np.zeros((1, BLOCK)), np.zeros((len(layout.columns.data), BLOCK)),
-        points_for(program), np.zeros(0), np.full(2, -1.0),
+        np.zeros(n_v, np.int64), np.zeros(n_v), np.zeros(n_v, np.bool_), np.zeros(n_v), np.zeros((1, BLOCK)),
+        np.zeros((len(layout.columns.data), BLOCK)), points_for(program), np.zeros(0), np.full(2, -1.0),
     )  # fmt: skip
 
 

@@ -187,9 +187,7 @@ def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[in
     if not parts:
         return None
     wide = max(part.factors.shape[1] for part in parts)
-    parts = [
-        p._replace(factors=np.pad(p.factors, ((0, 0), (0, wide - p.factors.shape[1])))) for p in parts
-    ]
+    parts = [p._replace(factors=np.pad(p.factors, ((0, 0), (0, wide - p.factors.shape[1])))) for p in parts]
     return coordinate, Entries(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 

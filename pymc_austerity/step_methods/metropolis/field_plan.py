@@ -9,8 +9,8 @@ from pymc.initial_point import PointType
 from pymc_austerity import work
 from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.kernels.fields.records import FieldArrays
-from pymc_austerity.mode.fields.field_model import FieldModel, field_model
+from pymc_austerity.kernels.fields.records import Schedule
+from pymc_austerity.mode.fields.field_model import FieldModel, field_model, schedule_of
 from pymc_austerity.mode.fields.fit import FieldFit, FittedField
 from pymc_austerity.model.factorisation import (
     FEWEST_GROUPS,
@@ -43,6 +43,8 @@ from pymc_austerity.target import Vector
 _SEED, _SETTLE, _COUNTED = 2041, 40, 100
 # Nanoseconds for a multiplication and addition of a factorisation, and for a number of the tree.
 _OF_FLOP, _OF_NUMBER = 1.0, 12.0
+# Moves of theta in a sweep, at most.
+_MOST_ROOTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,7 @@ class FieldRecipe(PlateRecipe):
     """A fitted field with its pilot, as other processes are handed it: it has the size of the effects."""
 
     fit: FittedField  # type: ignore[assignment]
-    kappas: Vector
+    schedule: Schedule
 
     def start(
         self,
@@ -123,7 +125,7 @@ def plan_field(
         if isinstance(field, NoField):
             raise field
         arrays = field.arrays(field.fit_again(recipe.fit), reads_all=recipe.reads_all, debug=options.debug)
-        engine = FieldEngine(field.values, arrays._replace(kappas=recipe.kappas), point)
+        engine = FieldEngine(field.values, arrays._replace(schedule=recipe.schedule), point)
         return FieldPlan(options, field.factorisation, recipe, field, engine)
     assert found is not None
     fact = found.factorisation
@@ -135,7 +137,7 @@ def plan_field(
     stage("bounds", f" of {fact.n_rows:,} rows")
     reads_all = options.switch_above <= 0.0
     arrays = found.arrays(fit, reads_all=reads_all, debug=options.debug)
-    engine = FieldEngine(found.values, _with_kappa(arrays, KAPPAS[0]), point)
+    engine = FieldEngine(found.values, arrays, point)
     prediction = _best(engine, found, point)
     if engine.draws_rows and prediction.terms > options.switch_above * fact.n_rows:
         return _reading_all(options, point, found, fit)
@@ -149,7 +151,7 @@ def field_with_all_rows(plan: FieldPlan, point: PointType) -> FieldPlan:
 
 def _reading_all(options: MetropolisOptions, point: PointType, found: FieldModel, fit: FieldFit) -> FieldPlan:
     engine = FieldEngine(found.values, found.arrays(fit, reads_all=True, debug=options.debug), point)
-    return _planned(options, point, found, fit, engine, _tried(engine, found, point))
+    return _planned(options, point, found, fit, engine, _best(engine, found, point))
 
 
 def _planned(
@@ -168,37 +170,63 @@ def _planned(
         n_local=fact.n_rows,
         n_dim=len(vector_of(fact, point)),
         rule=options.acceptance,
-        proposal=PlateSweeps(", ".join(found.effects), n_nodes, float(engine.arrays.kappas[0])),
+        proposal=PlateSweeps(", ".join(found.effects), n_nodes, float(engine.arrays.schedule.kappas[0])),
         proposal_state=engine.new_state(),
         mode_fit=None,
         fit=fit.fitted,
         prediction=prediction,
         reads_all=engine.reads_all,
         certificate=_certificate(found, reads_all=engine.reads_all),
-        kappas=engine.arrays.kappas,
+        schedule=engine.arrays.schedule,
     )
     return FieldPlan(replace(options, fewest_groups=FEWEST_IF_SLOW), fact, recipe, found, engine)
 
 
 def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePrediction:
-    """Try out some numbers of rows for the root, and leave the engine with the best."""
-    best, arrays = _tried(engine, found, point), engine.arrays
-    if not engine.draws_rows:
-        return best
-    for kappa in KAPPAS[1:]:
-        engine.arrays = _with_kappa(arrays, kappa)
-        one = _tried(engine, found, point)
-        if one.cost >= best.cost:
+    """Try out what a sweep moves together, and leave the engine with the best."""
+    tree, arrays = found.layout.tree, engine.arrays
+
+    def tried(schedule: Schedule) -> tuple[PlatePrediction, Schedule]:
+        engine.arrays = arrays._replace(schedule=schedule)
+        return _tried(engine, found, point), schedule
+
+    best = tried(_with_kappa(schedule_of(tree, 1), KAPPAS[0]))
+    for kappa in KAPPAS[1:] if engine.draws_rows else ():
+        one = tried(_with_kappa(best[1], kappa))
+        if one[0].cost >= best[0].cost:
             break
-        best, arrays = one, engine.arrays
-    engine.arrays = arrays
-    return best
+        best = one
+    n, depth = 2, int(tree.depth.max(initial=0))
+    while n < 2 * depth:
+        one = tried(_with_kappa(schedule_of(tree, n), best[1].kappas[0]))
+        if _slowest(one[0], 1) >= _slowest(best[0], 1):
+            break
+        best, n = one, 2 * n
+    prediction, schedule = best
+    n_roots = min(range(1, _MOST_ROOTS + 1), key=lambda m: _slowest(_with_roots(prediction, found, m), m))
+    engine.arrays = arrays._replace(schedule=schedule._replace(n_roots=n_roots))
+    return _with_roots(prediction, found, n_roots)
 
 
-def _with_kappa(arrays: FieldArrays, kappa: float) -> FieldArrays:
-    kappas = arrays.kappas.copy()
+def _slowest(found: PlatePrediction, n_roots: int) -> float:
+    """Nanoseconds for an effective draw of theta and of the effects, if rejections alone held these up.
+
+    A chain of independent proposals has acc / (2 - acc) of them.
+    """
+    theta, effects = max(found.shared_acceptance, 1e-300), max(found.plate_acceptance, 1e-300)
+    return found.sweep * max((2.0 - theta) / (theta * n_roots), (2.0 - effects) / effects)
+
+
+def _with_roots(one: PlatePrediction, found: FieldModel, n: int) -> PlatePrediction:
+    """What is expected of sweeps with n moves of theta, from one with one."""
+    of_root, _ = tree_nanoseconds(found)
+    return one._replace(shared_rows=n * one.shared_rows, of_tree=one.of_tree + (n - 1) * of_root)
+
+
+def _with_kappa(schedule: Schedule, kappa: float) -> Schedule:
+    kappas = schedule.kappas.copy()
     kappas[0] = kappa
-    return arrays._replace(kappas=kappas)
+    return schedule._replace(kappas=kappas)
 
 
 def _tried(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePrediction:
@@ -206,7 +234,8 @@ def _tried(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePre
     stage("pilot run", f" of {_SETTLE + _COUNTED} sweeps")
     rng = np.random.default_rng(_SEED)
     state, q, counts = engine.new_state(), engine.drawn(rng), np.zeros(4)
-    of_tree = tree_nanoseconds(found)
+    of_root, of_group = tree_nanoseconds(found)
+    of_tree = of_root + of_group * (len(engine.arrays.schedule.depths) - 1)
     for k in range(_SETTLE + _COUNTED):
         outcome = engine.run(1, False, rng, q, point, state)
         rows = outcome.shared_n_used + outcome.plate_n_used
@@ -232,14 +261,13 @@ def _n_watched(found: FieldModel) -> int:
     return sum(size for size in sizes if size < FEWEST_GROUPS)
 
 
-def tree_nanoseconds(found: FieldModel) -> float:
-    """Nanoseconds of a sweep beside its rows, counted."""
+def tree_nanoseconds(found: FieldModel) -> tuple[float, float]:
+    """Nanoseconds of a move of theta and of one of a group of depths, beside their rows, counted."""
     tree = found.layout.tree
     q, r = tree.size.astype(float), np.diff(tree.starts).astype(float)
-    flops = float((q * (q + r) ** 2).sum())
-    depth = 1.0 + float(tree.depth.max(initial=0))
-    numbers = float(tree.fronts[-1]) + depth * len(found.layout.first)
-    return _OF_FLOP * flops + _OF_NUMBER * numbers + OF_GROUP * depth * len(tree.first)
+    flops, numbers = float((q * (q + r) ** 2).sum()), float(tree.fronts[-1])
+    of_group = _OF_NUMBER * numbers + OF_GROUP * len(tree.first)
+    return _OF_FLOP * flops + _OF_NUMBER * numbers + of_group, of_group
 
 
 def _certificate(found: FieldModel, *, reads_all: bool) -> str:

@@ -30,7 +30,7 @@ def plate(n=400, n_groups=40):
         beta, level = pm.Normal("beta", 0.0, 2.0, shape=3), pm.Normal("level", -1.0, 2.0)
         tau = pm.HalfNormal("tau", 1.0)
         u = pm.Normal("u", level, tau, shape=n_groups)
-        pm.Poisson("y", pm.math.exp(x @ beta + u[g]), observed=y)
+        pm.Poisson("y", pm.math.exp(x @ beta + u[g]), observed=pm.Data("answers", y))
     return model
 
 
@@ -52,7 +52,7 @@ def nested_slopes(n_schools=12, n_classes=4, n_pupils=12):
         u = pm.Normal("z_schools", shape=(n_schools, 2)) @ factors[0].T
         v = pm.Normal("z_classes", shape=(n_groups, 2)) @ factors[1].T
         own = u[s, 0] + v[c, 0] + (u[s, 1] + v[c, 1]) * x[:, 0]
-        pm.Bernoulli("y", logit_p=level + x @ beta + own, observed=y)
+        pm.Bernoulli("y", logit_p=level + x @ beta + own, observed=pm.Data("answers", y))
     return model
 
 
@@ -70,7 +70,7 @@ def three_levels(n=900, n_regions=6, n_schools=24, n_classes=72):
         of_regions = pm.Normal("of_regions", level, tau[0], shape=n_regions)
         of_schools = pm.Normal("of_schools", of_regions[region], tau[1], shape=n_schools)
         z = pm.Normal("z", shape=n_classes)
-        pm.Bernoulli("y", logit_p=x @ beta + of_schools[s] + tau[2] * z[c], observed=y)
+        pm.Bernoulli("y", logit_p=x @ beta + of_schools[s] + tau[2] * z[c], observed=pm.Data("answers", y))
     return model
 
 
@@ -82,7 +82,7 @@ def walk(n=600, n_periods=60):
         beta, tau = pm.Normal("beta", shape=3), pm.HalfNormal("tau", 0.5)
         start = pm.Normal.dist(0.0, 2.0)
         w = pm.GaussianRandomWalk("w", sigma=tau, init_dist=start, shape=n_periods)
-        pm.Bernoulli("y", logit_p=x @ beta + w[t], observed=y)
+        pm.Bernoulli("y", logit_p=x @ beta + w[t], observed=pm.Data("answers", y))
     return model
 
 
@@ -93,7 +93,7 @@ def walk_by_hand(n=600, n_periods=60):
     with pm.Model() as model:
         beta, tau, level = pm.Normal("beta", shape=3), pm.HalfNormal("tau", 0.5), pm.Normal("level")
         z = pm.Normal("z", shape=n_periods)
-        pm.Bernoulli("y", logit_p=level + x @ beta + pt.cumsum(tau * z)[t], observed=y)
+        pm.Bernoulli("y", logit_p=level + x @ beta + pt.cumsum(tau * z)[t], observed=pm.Data("answers", y))
     return model
 
 
@@ -105,7 +105,7 @@ def autoregression(n=600, n_periods=60):
         beta, level = pm.Normal("beta", shape=3), pm.Normal("level")
         rho, tau = pm.Uniform("rho", -0.9, 0.9), pm.HalfNormal("tau", 0.5)
         w = pm.AR("w", rho=[rho], sigma=tau, init_dist=pm.Normal.dist(0.0, tau), shape=n_periods)
-        pm.Bernoulli("y", logit_p=level + x @ beta + w[t], observed=y)
+        pm.Bernoulli("y", logit_p=level + x @ beta + w[t], observed=pm.Data("answers", y))
     return model
 
 
@@ -124,11 +124,11 @@ def areas(n=900, side=6):
         alpha, tau = pm.Beta("alpha", 2.0, 2.0), pm.Gamma("tau", 2.0, 1.0)
         slope = pm.Normal("slope")
         u = pm.CAR("u", mu=slope * rng.normal(size=n_areas), W=w, alpha=alpha, tau=tau)
-        pm.Poisson("y", pm.math.exp(level + x @ beta + u[a]), observed=y)
+        pm.Poisson("y", pm.math.exp(level + x @ beta + u[a]), observed=pm.Data("answers", y))
     return model
 
 
-def bym2(n=900, side=6, sum_sd=0.001):
+def bym2(n=900, side=6, sum_sd=0.05):
     """Areas with effects of their neighbours, whose sum is nearly zero, and of their own."""
     rng, x, a, eta = _rows(n, side * side)
     y = rng.poisson(np.exp(eta + 0.4 * rng.normal(size=side * side)[a]))
@@ -137,7 +137,7 @@ def bym2(n=900, side=6, sum_sd=0.001):
         sigma, share = pm.HalfNormal("sigma"), pm.Beta("share", 2.0, 2.0)
         own, phi = pm.Normal("own", shape=side * side), pm.ICAR("phi", _grid(side), zero_sum_stdev=sum_sd)
         u = sigma * (pt.sqrt(1.0 - share) * own + pt.sqrt(share / 0.6) * phi)
-        pm.Poisson("y", pm.math.exp(2.0 * level + x @ beta - u[a]), observed=y)
+        pm.Poisson("y", pm.math.exp(2.0 * level + x @ beta - u[a]), observed=pm.Data("answers", y))
     return model
 
 
@@ -149,7 +149,7 @@ def intrinsic(n=700, side=5):
         beta, level = pm.Normal("beta", shape=3), pm.Normal("level", 0.0, 0.2)
         sigma, noise = pm.HalfNormal("sigma", shape=2), pm.HalfNormal("noise")
         phi = pm.ICAR("phi", _grid(side), sigma=sigma[0], zero_sum_stdev=0.5)
-        pm.Normal("y", level + x @ beta + sigma[1] * phi[a], noise, observed=y)
+        pm.Normal("y", level + x @ beta + sigma[1] * phi[a], noise, observed=pm.Data("answers", y))
     return model
 
 
@@ -167,7 +167,7 @@ def smooth(n=800, n_groups=40, n_levels=8, n_columns=5):
         u, v = pm.Normal("u", 0.0, scales[0], shape=n_groups), pm.Normal("v", 0.0, scales[1], shape=n_levels)
         spread = scales[2] * pt.exp(-0.25 * (length * frequencies) ** 2)
         of_basis = basis @ (spread * pm.Normal("z", shape=n_columns))
-        pm.Bernoulli("y", logit_p=level + x @ beta + of_basis + v[h] + u[g], observed=y)
+        pm.Bernoulli("y", logit_p=level + x @ beta + of_basis + v[h] + u[g], observed=pm.Data("answers", y))
     return model
 
 
@@ -181,7 +181,7 @@ def clipped_scales(n=400, n_groups=40):
         tau, least = pm.HalfNormal("tau"), pm.HalfNormal("least", 0.01)
         u, v = pm.Normal("u", 0.0, tau, shape=n_groups), pm.Normal("z", shape=n_groups // 4)
         of_groups = u[g] + (pm.math.maximum(tau, least) * v)[h]
-        pm.Bernoulli("y", logit_p=level + x @ beta + of_groups, observed=y)
+        pm.Bernoulli("y", logit_p=level + x @ beta + of_groups, observed=pm.Data("answers", y))
     return model
 
 
@@ -194,7 +194,7 @@ def rasch(n=900, n_persons=60, n_items=12):
         scales, level = pm.HalfNormal("scales", shape=2), pm.Normal("level")
         ability = pm.Normal("ability", 0.0, scales[0], shape=n_persons)
         difficulty = pm.Normal("difficulty", level, scales[1], shape=n_items)
-        pm.Bernoulli("y", logit_p=ability[p] - difficulty[i], observed=y)
+        pm.Bernoulli("y", logit_p=ability[p] - difficulty[i], observed=pm.Data("answers", y))
     return model
 
 
@@ -206,7 +206,7 @@ def normal_rows(n=600, n_groups=40):
         beta, level = pm.Normal("beta", shape=3), pm.Normal("level")
         tau, sigma = pm.HalfNormal("tau", shape=2), pm.HalfNormal("sigma", 2.0)
         u = pm.Normal("u", 0.0, tau, shape=(n_groups, 2))
-        pm.Normal("y", level + x @ beta + u[g, 0] + u[g, 1] * x[:, 1], sigma, observed=y)
+        pm.Normal("y", level + x @ beta + u[g, 0] + u[g, 1] * x[:, 1], sigma, observed=pm.Data("answers", y))
     return model
 
 

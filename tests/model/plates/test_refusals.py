@@ -108,7 +108,7 @@ EFFECTS = {
         lambda: pm.Normal("u", pm.Normal("mu"), scale(), shape=N)[np.arange(N)],
         "each row of the term 'y' has an element of 'u' of its own",
     ),
-    "zero_sum": (lambda: pm.ZeroSumNormal("u", scale(), shape=G)[GROUPS], "(32, ZeroSumNormal), and"),
+    "zero_sum": (lambda: pm.ZeroSumNormal("u", scale(), shape=G)[GROUPS], "(32, ZeroSumNormal), which"),
     "ordered": (
         lambda: pm.Normal("u", shape=G, transform=ORDERED, initval=np.linspace(-1, 1, G))[GROUPS],
         "a function of 'u' (32, without a rule of a prior)",

@@ -52,7 +52,8 @@ class FieldEngine(CompiledKernel):
     @property
     def n_moves(self) -> int:
         """Moves of a sweep: each is decided on up to N rows."""
-        return 1 + int(self.arrays.tree.depth.max(initial=0))
+        schedule = self.arrays.schedule
+        return schedule.n_roots + len(schedule.depths) - 1
 
     @property
     def n_readings(self) -> int:
@@ -102,7 +103,7 @@ class FieldEngine(CompiledKernel):
         outcome = super().run(n, tune, rng, q, point, proposal_state)
         q[:] = self.values(memory.theta, memory.z)
         memory.q[:] = q
-        return outcome._replace(q=q)
+        return outcome._replace(q=q, n_accepted=outcome.n_accepted / self.arrays.schedule.n_roots)
 
     def drawn(self, rng: np.random.Generator) -> Vector:
         """A draw of the fitted distribution; drawn again where it is far less likely than the center."""
