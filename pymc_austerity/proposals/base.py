@@ -15,8 +15,8 @@ import numpy as np
 from pymc_austerity.compilation import jitable
 from pymc_austerity.target import QuadraticProxy, Target, Vector
 
-Propose = Callable[[Any, Vector, np.random.Generator], tuple[Vector, float]]
-Adapt = Callable[[Any, Vector, bool], None]
+Propose = Callable[..., Any]
+Adapt = Callable[[Any, Any, bool], None]
 Move = Callable[[Any, Vector, np.random.Generator, tuple[Any, ...], Target], tuple[Vector, float]]
 
 
@@ -29,7 +29,7 @@ class ProposalKernel(NamedTuple):
     """A proposal as a kernel sees it."""
 
     state: Any  # everything that adaptation changes, in place
-    propose: Propose  # ``(state, q, rng) -> (q_new, log_hastings)``
+    propose: Propose  # ``(state, q, rng) -> (q_new, log_hastings)``; of one element, see `elements`
     # ``(proposal, q, rng, args, target) -> (q_new, base)``, where `proposal` is this record and `base` the
     # log of the Metropolis-Hastings ratio without the local terms. A base of infinity, with q_new = q, says
     # that there is nothing to decide.

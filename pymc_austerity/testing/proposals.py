@@ -312,7 +312,8 @@ def _dispatchers(proposal: ProposalKernel, log_density: Callable[[Vector], float
     propose = proposal.propose
 
     def one(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
-        return propose(state, q, rng)
+        moved: tuple[Vector, float] = propose(state, q, rng)
+        return moved
 
     return Walks(entry(one, cache=False), entry(_walk(proposal, log_density), cache=False), True)
 
