@@ -249,8 +249,7 @@ def plan_jumps(
         state, fit = recipe.proposal_state, recipe.mode_fit
         assert isinstance(state, JumpState)
         assert fit is not None
-        expansion = SubmodelExpansion(int(state.numbers[0]), state.center, state.linear, state.precision)
-        bound = _bound(options, jumps, n_local, expansion, fit)
+        bound = _bound(options, jumps, n_local, state.expansion, fit)
     rule, certificates = recipe.rule, recipe.certificates
 
     def engine(bound: BoundProposal, q: np.ndarray, point: PointType) -> RuleEngine:
