@@ -15,7 +15,7 @@ from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
 from pymc_austerity.kernels.subsample import Rows, rows_of
-from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.proposals.base import BoundProposal, ProposalKernel, bind, is_fitted
 from pymc_austerity.target import Index, QuadraticProxy, Target, Vector
 from pymc_austerity.testing.compare import require, require_close, require_same, require_same_state

@@ -17,7 +17,7 @@ from pymc_austerity.kernels.categorical_gibbs import (
     draw_category,
     gibbs_updates,
 )
-from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.target import Target
 from tests.kernels.engines import ScriptedRng
 

@@ -20,8 +20,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.model.compile.backend import current_backend, target_function
 from pymc_austerity.model.compile.native import interruptible
-from pymc_austerity.model.compile.protocol import ReadyKernel, WrittenFunction
-from pymc_austerity.model.compile.records import Records
+from pymc_austerity.model.compile.protocol import ReadyKernel, Records, WrittenFunction
 from pymc_austerity.model.compile.remainders import log_ratios_source
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.leaves import extract_given
@@ -219,8 +218,8 @@ class CompiledTarget:
         """Put a kernel around this target; numba compiles it when it is first called.
 
         The last parameter of `kernel` is `target`. `records` has functions that it takes, such as a proposal
-        and a decision rule; see `records`. Of the `Target`, it calls the `target_functions`: the others are
-        stubs. What is returned is the kernel as a function of what `records.call_parameters` says.
+        and a decision rule; see `protocol`. Of the `Target`, it calls the `target_functions`: the others are
+        stubs. What is returned is the kernel as a function of what `call_parameters` says.
         """
         wanted = [name for name in target_functions if self._has(name)]
         functions = {

@@ -11,8 +11,14 @@ from pymc.initial_point import PointType
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import RangeOf, no_range
 from pymc_austerity.model.compile.backend import InterpretedKernel
-from pymc_austerity.model.compile.protocol import Backend, ReadyKernel, exact_arithmetic
-from pymc_austerity.model.compile.records import Records, has_functions, opened
+from pymc_austerity.model.compile.protocol import (
+    Backend,
+    ReadyKernel,
+    Records,
+    exact_arithmetic,
+    has_functions,
+    opened,
+)
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.messages import first_line, warn_of_given
