@@ -23,6 +23,7 @@ from pymc_austerity.model.compile.native import interruptible
 from pymc_austerity.model.compile.protocol import ReadyKernel, Records, WrittenFunction
 from pymc_austerity.model.compile.remainders import log_ratios_source
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import extract_given
 from pymc_austerity.model.graph.rewrite import parts_of, rebuild, stable
 from pymc_austerity.model.refusal import NO_GRADIENT
@@ -79,6 +80,8 @@ class CompiledTarget:
     random order, so that neighbours are a random sample of each term.
     """
 
+    _orders: Sequence[np.ndarray] = ()  # of the rows of each term, if they are stored at random
+
     def __init__(self, factorisation: Factorisation, *, shuffle: bool = False) -> None:
         self.backend = current_backend()  # runs the functions and kernels
         self.factorisation = factorisation
@@ -86,7 +89,6 @@ class CompiledTarget:
         terms: list[LocalTerm] = list(factorisation.locals)
         placeholders = (leaf.placeholder for leaf in factorisation.leaves)
         data = dict(zip(placeholders, factorisation.leaf_values, strict=True))
-        self._orders: list[np.ndarray] = []
         if shuffle:
             terms, stored, self._orders = _in_random_order(terms, data)
             data |= stored
@@ -198,6 +200,10 @@ class CompiledTarget:
                 f"The local terms ({names}) have no gradient, which Langevin moves go along: {error}. Use "
                 "AusterityMH with proposal=RandomWalk(scale) for the variables in them."
             ) from None
+
+    def evaluated(self, name: str, *given: Any) -> np.ndarray:
+        """One of the functions at some arguments; nothing is compiled."""
+        return np.asarray(function_of(self._inputs[name], self._graph(name))(*given))
 
     def _has(self, name: str) -> bool:
         """Whether the model has this function; without features, they are the state itself."""
