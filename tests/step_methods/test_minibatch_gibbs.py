@@ -268,7 +268,7 @@ class TestManyRows:
             point = new
             assert stat["n_used"] == 100
             assert stat["fraction_used"] == 1e-3
-        assert [o.n_terms for o in outcomes] == [100 * K] * 5
+        assert [o.n_rows for o in outcomes] == [100] * 5
         np.testing.assert_array_equal(step.counts(point), np.bincount(point["z"], minlength=K))
 
     def test_no_long_vector_is_computed(self, big):
