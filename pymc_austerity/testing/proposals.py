@@ -48,7 +48,7 @@ def check_proposal(
 
     Parameters
     ----------
-    proposal : Proposal, FittedProposal or callable
+    proposal : Proposal or callable
         As for a step: an object with `bind`, one with `bind_to`, which is checked with the normal
         distribution at the mode of `law`, and with ones that are displaced, too narrow and too wide; or a
         function ``(q, rng) -> (q_new, log_hastings)``.
