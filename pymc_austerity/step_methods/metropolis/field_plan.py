@@ -36,8 +36,7 @@ from pymc_austerity.step_methods.metropolis.plate_pilot import (
     PlatePrediction,
     announced,
 )
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe, PlateSweeps
-from pymc_austerity.step_methods.metropolis.plate_start import start_of_plate
+from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe, PlateSweeps, start_of_plate
 from pymc_austerity.target import Vector
 
 _SEED, _SETTLE, _COUNTED = 2041, 40, 100
