@@ -27,9 +27,7 @@ from pymc_austerity.model.conjugacy.recognise import (
 )
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.progress import stage
-from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, floats
-from pymc_austerity.step_methods.batch_size import batch_rows
-from pymc_austerity.step_methods.configuration import plain
+from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, batch_rows, floats
 from pymc_austerity.step_methods.gamma.variable_chain import (
     ControlVariate,
     Counter,
@@ -42,7 +40,7 @@ from pymc_austerity.step_methods.gamma.variable_chain import (
     noise_ratio,
     variance_inflation,
 )
-from pymc_austerity.step_methods.siblings import has_moved
+from pymc_austerity.step_methods.messages import plain
 from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
 from pymc_austerity.target import Array
 
@@ -312,8 +310,6 @@ class SCIR(RebuiltStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions of every variable in turn."""
-        if not self.n_transitions:
-            has_moved()
         self.require_built(point)
         self._check_counts(point)
         options = self._options

@@ -16,8 +16,7 @@ from pymc_austerity.model.compile.cache_key import key_of
 from pymc_austerity.model.compile.native import NativeKernel, addresses_of, from_source, generator_at
 from pymc_austerity.model.conjugacy.families import GammaFamily, GammaPrior, Totals
 from pymc_austerity.model.conjugacy.recognise import Conjugacy, Groups, Place
-from pymc_austerity.step_methods.base import checked_steps_per_draw
-from pymc_austerity.step_methods.batch_size import checked_batch_size
+from pymc_austerity.step_methods.base import checked_batch_size, checked_steps_per_draw
 from pymc_austerity.target import Array
 from pymc_austerity.validation import is_real, is_whole
 

@@ -46,13 +46,16 @@ from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.laplace import Laplace
-from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, checked_steps_per_draw, floats
-from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
-from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.messages import refuse_discrete, refuse_short, warn_of_given
-from pymc_austerity.step_methods.metropolis.options import control_variate_of
-from pymc_austerity.step_methods.metropolis.orthonormal import refuse_orthonormal
-from pymc_austerity.step_methods.siblings import has_moved
+from pymc_austerity.step_methods.base import (
+    SHARE_OF_DATA,
+    RebuiltStep,
+    batch_rows,
+    checked_batch_size,
+    checked_steps_per_draw,
+    floats,
+)
+from pymc_austerity.step_methods.messages import plain, refuse_discrete, refuse_short, warn_of_given
+from pymc_austerity.step_methods.metropolis.options import control_variate_of, refuse_orthonormal
 from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
 from pymc_austerity.target import Index, Matrix, Vector
 
@@ -327,7 +330,6 @@ class SGLD(RebuiltStep):
         if self.require_built(point):  # other data
             self._is_started = False
         if not self._is_started:
-            has_moved()
             require_finite(self.factorisation, point)
             self._is_started = True
         outcome = self._run(self._options.steps_per_draw, point)

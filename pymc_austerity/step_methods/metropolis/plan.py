@@ -38,8 +38,12 @@ from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.engine.base import Bound, CompiledKernel, Engine
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
-from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, ProposalOption, proposal_for
-from pymc_austerity.step_methods.metropolis.orthonormal import matrices_of
+from pymc_austerity.step_methods.metropolis.options import (
+    MetropolisOptions,
+    ProposalOption,
+    matrices_of,
+    proposal_for,
+)
 from pymc_austerity.target import Index, Vector
 
 if TYPE_CHECKING:
