@@ -382,15 +382,10 @@ def require_free(path: Path, overwrite: bool, mark: str = FILE, kind: str = "row
             raise FileExistsError(f"{path} is no {kind}, and is not overwritten. Give another path.")
 
 
-def partial_path(path: Path) -> Path:
-    """The folder in which a store is written: `<name>.partial` beside its path."""
-    return path.with_name(path.name + ".partial")
-
-
 @contextmanager
 def partial_folder(path: Path) -> Iterator[Path]:
-    """The folder in which the store of a path is written, held by this process."""
-    folder = partial_path(path)
+    """The folder that a store is written in, `<name>.partial` beside its path, held by this process."""
+    folder = path.with_name(path.name + ".partial")
     descriptor = _held(folder, path)
     try:
         yield folder

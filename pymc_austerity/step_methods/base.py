@@ -178,7 +178,7 @@ class RebuiltStep(BlockedStep):
         self._data_seen = self._fingerprints()
 
     def require_built(self, point: PointType) -> bool:
-        """Before a move, build the step if this process has not; were the data others than where it was made?
+        """Build the step if this process has not; were the data others than where it was made?
 
         If it has, build anew for data that were replaced since.
         """

@@ -141,22 +141,27 @@ class PlateRecipe(Recipe):
         rng: np.random.Generator,
         names: str,
     ) -> PointType:
-        """Where a chain begins that was told to begin at `point`; see `Recipe.start`."""
-        assert isinstance(engine, PlateEngine)
-        given = vector_of(fact, point)
-        q = start_of_plate(
-            given,
-            lambda: vector_of(fact, default()),
-            lambda: self.fitted_draw(fact, engine, point, rng),
-            (lambda: self.distance(engine.theta_of(given, point)), len(self.fit.mean)),
-            names,
-        )
-        return point_of(fact, q, point)
+        """A draw of the fitted distribution, or `point` if somebody has chosen it; see `Recipe.start`."""
+        q = vector_of(fact, point)
+        if np.allclose(q, vector_of(fact, default())):
+            logger.info("%s: the chain starts from a draw of the fitted distribution.", names)
+            return point_of(fact, self.fitted_draw(fact, engine, point, rng), point)
+        found, n = self.distance(engine, q, point)
+        if found**2 > n + _FAR * math.sqrt(2.0 * n):
+            warn(
+                f"The chain starts {found:.3g} standard deviations from the distribution that was fitted to "
+                f"the shared variables of {names}, at a point that is not the model's initial point and was "
+                "therefore kept. Proposals may be rejected there for long. Without initvals the chain starts "
+                "from a draw of the fitted distribution."
+            )
+        return point
 
-    def distance(self, theta: Vector) -> float:
-        """How many standard deviations theta is from the distribution that was fitted to the plate."""
+    def distance(self, engine: CompiledKernel, q: Vector, point: PointType) -> tuple[float, int]:
+        """How many standard deviations theta is from its fitted distribution in a state, and its length."""
+        assert isinstance(engine, PlateEngine)
         fit = self.fit
-        return float(np.linalg.norm(np.linalg.solve(fit.slopes @ fit.factor, theta - fit.theta)))
+        scores = np.linalg.solve(fit.slopes @ fit.factor, engine.theta_of(q, point) - fit.theta)
+        return float(np.linalg.norm(scores)), len(scores)
 
     def statistics(self, found: dict[str, float], outcome: Any, n: int, engine: CompiledKernel) -> None:
         """Add rows and acceptance of either move to the sample statistics `found` of n sweeps."""
@@ -188,34 +193,6 @@ class PlatePlan(Plan):
     def compile(self, point: PointType) -> CompiledKernel:
         """The compiled sweeps."""
         return self.engine
-
-
-def start_of_plate(
-    q: Vector,
-    default: Callable[[], Vector],
-    drawn: Callable[[], Vector],
-    distance: tuple[Callable[[], float], int],
-    names: str,
-) -> Vector:
-    """A first state: a draw of the fitted distribution, or q if somebody has chosen it.
-
-    The chain is to begin at `q`. `default` returns the model's initial point, where chains begin if nobody
-    says where; `distance` are how many standard deviations the shared variables are from the fitted
-    distribution there, and how many they are; `names` are those of the variables, for the warning.
-    """
-    if np.allclose(q, default()):
-        logger.info("%s: the chain starts from a draw of the fitted distribution.", names)
-        return drawn()
-    measured, n = distance
-    found = measured()
-    if found**2 > n + _FAR * math.sqrt(2.0 * n):
-        warn(
-            f"The chain starts {found:.3g} standard deviations from the distribution that was fitted to "
-            f"the shared variables of {names}, at a point that is not the model's initial point and was "
-            "therefore kept. Proposals may be rejected there for long. Without initvals the chain starts "
-            "from a draw of the fitted distribution."
-        )
-    return q
 
 
 def rule_of_remainders(options: MetropolisOptions) -> AcceptanceRule | None:

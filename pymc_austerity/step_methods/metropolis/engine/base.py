@@ -56,6 +56,8 @@ class CompiledKernel:
     # Whether the decision rule reads all terms anyway, and whether it depends on a bound of their range.
     reads_all = False
     needs_range = False
+    # Terms larger than their bounds, shape (1,); None where no row is compared with a bound.
+    violations: Index | None = None
     target: CompiledTarget
     _transitions: ReadyKernel
     # Names of parameters, with the places of their open fields; None for what is handed over as it is.
@@ -74,7 +76,11 @@ class CompiledKernel:
 
     def take_violations(self) -> float:
         """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
-        raise NotImplementedError
+        if self.violations is None:
+            return np.nan
+        count = float(self.violations[0])
+        self.violations[0] = 0
+        return count
 
     @property
     def backend(self) -> Backend:
@@ -159,8 +165,6 @@ class Engine(CompiledKernel):
     # Functions of a user, which may not compile; and whether all but the proposal is known to compile.
     suspects, compilable = "proposal", True
     given: dict[str, Any] | None = None
-    # Terms larger than their bounds, shape (1,).
-    violations: Index | None = None
 
     def _compile(self, proposal: Bound, q: np.ndarray, point: PointType) -> None:
         """Compile with a state, and the values of all variables."""
@@ -190,14 +194,6 @@ class Engine(CompiledKernel):
     def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
         """What the kernel is handed in a state, by the names of its parameters, but for the proposal."""
         raise NotImplementedError
-
-    def take_violations(self) -> float:
-        """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
-        if self.violations is None:
-            return np.nan
-        count = float(self.violations[0])
-        self.violations[0] = 0
-        return count
 
     def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
         given = self.given or self.at(q, point)

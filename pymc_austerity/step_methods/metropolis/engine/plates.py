@@ -97,11 +97,10 @@ class PlateEngine(CompiledKernel):
         rule = self.plate.rule._replace(violations=np.zeros(1, dtype=np.int64))
         self.plate = self.plate._replace(rule=rule)
 
-    def take_violations(self) -> float:
-        """Terms larger than their bounds since the last call."""
-        count = float(self.plate.rule.violations[0])
-        self.plate.rule.violations[0] = 0
-        return count
+    @property
+    def violations(self) -> Index:  # type: ignore[override]
+        """Terms larger than their bounds."""
+        return self.plate.rule.violations
 
     def new_state(self) -> PlateProposalState:
         """The state of a chain before its first draw."""
