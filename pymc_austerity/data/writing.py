@@ -87,7 +87,12 @@ def write_store(job: Job, path: Path, overwrite: bool, resume: bool) -> None:
         except BaseException:
             _remove(folder)
             raise
-        publish(folder, path)
+        # The folder gets its name; a row store that has it is deleted after that.
+        replaced = "replaced"
+        if os.path.lexists(path):
+            path.rename(folder / replaced)
+        folder.rename(path)
+        shutil.rmtree(path / replaced, ignore_errors=True)
 
 
 def _remove(folder: Path) -> None:
@@ -432,15 +437,6 @@ def emptied(folder: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
-
-
-def publish(folder: Path, path: Path) -> None:
-    """Give the folder its name; a row store that has it is deleted after that."""
-    replaced = "replaced"
-    if os.path.lexists(path):
-        path.rename(folder / replaced)
-    folder.rename(path)
-    shutil.rmtree(path / replaced, ignore_errors=True)
 
 
 def begin_journal(folder: Path, request: Entry, entries: list[Entry]) -> TextIO:

@@ -86,12 +86,6 @@ def try_proposal(bound: Any, q: np.ndarray) -> None:
     )
 
 
-def first_line(error: Exception) -> str:
-    """First line of the message of an error."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
 def few_digits(number: float) -> str:
     """A number of rows, which may be small."""
     return f"{number:,.0f}" if number >= 10.0 else f"{number:.2g}"

@@ -41,7 +41,7 @@ from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.factorise import build
-from pymc_austerity.model.graph.log_density import Fingerprint, LogDensityGraph, fingerprint
+from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
@@ -255,12 +255,15 @@ class SGLD(RebuiltStep):
         self._factorisation, self._recipe, self._engine = fact, recipe, engine
 
     def _rebuild(self, point: PointType) -> bool:
-        assert self._data_seen is not None
-        plan = replan_sgld(self._options, self._recipe, self._data_seen[0], point)
-        if plan is None:
+        fact = terms = _factorised(self._options, point, check=False)
+        if [fingerprint(fact.graph)] != self._data_seen:
             return False
-        self._factorisation = plan[0]
-        self._engine = self._compiled(*plan, self._recipe, point)  # the last: it tells that the step is built
+        if self._options.control_variate is not None:
+            assert self._recipe.mode_fit is not None
+            terms = expanded_again(TermStructure(fact), point, self._recipe.mode_fit).expanded
+        self._factorisation = fact
+        # The last: it tells that the step is built.
+        self._engine = self._compiled(fact, terms, self._recipe, point)
         return True
 
     def _compiled(
@@ -418,19 +421,6 @@ def plan_sgld(options: SgldOptions, point: PointType) -> tuple[Factorisation, Fa
     if found is None:
         return fact, fact, SgldRecipe(dynamics, None)
     return fact, found.expanded, SgldRecipe(dynamics, found.mode_fit)
-
-
-def replan_sgld(
-    options: SgldOptions, recipe: SgldRecipe, data: Fingerprint, point: PointType
-) -> tuple[Factorisation, Factorisation] | None:
-    """The terms of the same plan in another process; None if the data are others there."""
-    fact = _factorised(options, point, check=False)
-    if fingerprint(fact.graph) != data:
-        return None
-    if options.control_variate is None:
-        return fact, fact
-    assert recipe.mode_fit is not None
-    return fact, expanded_again(TermStructure(fact), point, recipe.mode_fit).expanded
 
 
 def _factorised(options: SgldOptions, point: PointType, *, check: bool) -> Factorisation:

@@ -71,18 +71,14 @@ class RuleOptions(ChainOptions, total=False):
     elementwise: bool
 
 
-class PlanOptions(RuleOptions, total=False):
-    """Keywords that change what a step does."""
-
-    temperature: float
-
-
 class CommonOptions(RuleOptions, ContractOptions, total=False):
     """Keywords of steps that name the temperature themselves."""
 
 
-class StepOptions(PlanOptions, ContractOptions, total=False):
+class StepOptions(CommonOptions, total=False):
     """Keywords of steps with a decision rule."""
+
+    temperature: float
 
 
 class GibbsOptions(ContractOptions, total=False):
@@ -116,9 +112,10 @@ class TunaFields(TypedDict, total=False):
     debug: bool
 
 
-class AskedOptions(PlanOptions, TunaFields, total=False):
+class AskedOptions(RuleOptions, TunaFields, total=False):
     """Fields of `MetropolisOptions` that steps hand on."""
 
+    temperature: float
     range_bound: RangeOption
     default_batch: int | None
 

@@ -16,7 +16,7 @@ from pymc_austerity.model.compile.records import Records, has_functions, opened
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.proposals.elements import BoundElements
-from pymc_austerity.step_methods.messages import first_line, warn_of_given
+from pymc_austerity.step_methods.messages import warn_of_given
 from pymc_austerity.target import Index
 
 
@@ -183,9 +183,10 @@ class Engine(CompiledKernel):
         except Exception as error:  # numba passes some errors of the code it compiles through
             if self.compilable and proposal.compilable:
                 raise
+            said = str(error).strip().splitlines() or [type(error).__name__]
             warn(
-                f"numba cannot compile the {self.suspects} ({first_line(error)}); it runs interpreted, "
-                "which is many times slower."
+                f"numba cannot compile the {self.suspects} ({said[0]}); it runs interpreted, which is many "
+                "times slower."
             )
             self._seen_state = None
             around = {**records, "target": self.target.interpreted()}
