@@ -374,10 +374,7 @@ def _split(keys: NDArray[Any], starts: Positions, stops: Positions) -> Positions
 
 
 def require_free(path: Path, overwrite: bool, mark: str = FILE, kind: str = "row store") -> None:
-    """Refuse to write over what is there; with `overwrite`, over anything of another `kind`.
-
-    The kind is known by a file within, its `mark`.
-    """
+    """Refuse to write over what is there; with `overwrite`, over what lacks the file `mark` of its `kind`."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to.")
     if os.path.lexists(path):
@@ -440,10 +437,8 @@ def emptied(folder: Path) -> None:
 
 
 def begin_journal(folder: Path, request: Entry, entries: list[Entry]) -> TextIO:
-    """A journal that says what is written, and has the entries of an earlier run that are kept.
-
-    What is appended by `write` is in the file after each line.
-    """
+    """A journal that says what is written, and has the entries of an earlier run that are kept."""
+    # What is written to it is in the file after each line.
     journal = (folder / JOURNAL).open("w", encoding="utf-8", buffering=1)
     journal.writelines(json.dumps(entry) + "\n" for entry in [request, *entries])
     return journal

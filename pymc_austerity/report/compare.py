@@ -352,11 +352,7 @@ def run_reference(
 
 
 def exact_step(model: pm.Model, fewest: int = FEWEST_GROUPS) -> tuple[BlockedStep, list[str]]:
-    """Exact Metropolis-Hastings on all continuous variables, with the best proposal that suits the model.
-
-    It moves the effects of a plate, if the model has one; else it proposes by what is fitted to the posterior
-    mode, or by a random walk, if there is no mode. With notes on why not.
-    """
+    """Exact Metropolis-Hastings with the best proposal that suits the model; notes say why it is a walk."""
     block = list(model.continuous_value_vars)
     if not block:
         raise UnsuitableError("The model has no continuous variable for an exact step.")

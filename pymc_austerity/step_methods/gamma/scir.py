@@ -371,10 +371,7 @@ class SCIR(RebuiltStep):
 def warn_of_errors(
     conjugacy: Conjugacy, point: Mapping[str, Any], step_size: float, options: GammaOptions
 ) -> None:
-    """Warn of what gives draws another distribution than the posterior, or takes time in proportion to N.
-
-    `ValueError` is raised if a rate cannot be estimated from minibatches.
-    """
+    """Warn of what gives draws another distribution than the posterior, or takes time in proportion to N."""
     prior = conjugacy.prior
     if conjugacy.form == "frozen":
         terms = ", ".join(repr(name) for name in conjugacy.nonlinear)
@@ -443,10 +440,7 @@ def require_form(conjugacy: Conjugacy, log_theta: Array, point: Mapping[str, Any
 
 
 def require_counts(conjugacy: Conjugacy, counter: Counter, point: Mapping[str, Any]) -> None:
-    """Compare the counts of another step with the likelihood, at random allocations.
-
-    `ValueError` is raised if they are not the statistics of the variable.
-    """
+    """Refuse counts of another step that differ from the likelihood, at random allocations."""
     z = counter.vars[0].name
     reason = f"its likelihood is of the form {conjugacy.form!r}"
     if conjugacy.form == "counts" and z in conjugacy.gradient.other_names:

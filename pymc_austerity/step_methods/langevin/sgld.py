@@ -447,10 +447,7 @@ def _mode(options: SgldOptions, structure: TermStructure, point: PointType) -> F
 
 
 class LangevinEngine:
-    """Transitions of `kernels.stochastic_gradient`, of the terms of a model or with Taylor remainders.
-
-    It has size N. It is compiled with a state q, and the values of all variables.
-    """
+    """Transitions of `kernels.stochastic_gradient`, of the terms of a model or with Taylor remainders."""
 
     def __init__(self, terms: Factorisation, dynamics: Dynamics, q: Vector, point: PointType) -> None:
         self.target = CompiledTarget(terms)

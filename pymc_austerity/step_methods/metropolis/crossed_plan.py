@@ -82,10 +82,7 @@ class CrossedPlan(Plan):
 def plan_crossed(
     options: MetropolisOptions, point: PointType, crossed: CrossedModel, recipe: CrossedRecipe | None = None
 ) -> CrossedPlan:
-    """Fit each plate given the other, try both out, and fit them again about the means of the pilot.
-
-    With a recipe nothing is fitted or tried out.
-    """
+    """Fit each plate given the other, try both out, and fit them again about the means of the pilot."""
     if recipe is not None:
         return _plan_again(options, point, crossed, recipe)
     require_finite(crossed.factorisation, point)

@@ -161,11 +161,7 @@ class Recipe:
         rng: np.random.Generator,
         names: str,
     ) -> PointType:
-        """Where a chain begins that was told to begin at `point`.
-
-        `default` returns the model's initial point, where chains begin if nobody says where; `names` are the
-        variables of the block, for warnings.
-        """
+        """Where a chain begins that was told to begin at `point`; `default` is where nobody has said so."""
         if self.mode_fit is None or not is_fitted(self.proposal):
             return point
         density = density_of_block(fact, point)

@@ -208,11 +208,9 @@ def once_found(options: MetropolisOptions) -> MetropolisOptions:
 def plan_plates(
     options: MetropolisOptions, point: PointType, plate: PlateModel, recipe: PlateRecipe | None = None
 ) -> PlatePlan:
-    """Fit the plate, try it out, and fit it again about the mean of the pilot.
+    """Fit the plate, try it out, and fit it again about the mean of the pilot, where remainders are smaller.
 
-    Remainders are smaller about the mean of the effects than about their mode. Where more than a share
-    `switch_above` of the rows is read for a sweep, all are, which makes decisions less noisy. With a recipe
-    nothing is fitted or tried out.
+    Where more than a share `switch_above` of the rows is read, all are, which makes decisions less noisy.
     """
     if recipe is not None:
         return _plan_again(options, point, plate, recipe)

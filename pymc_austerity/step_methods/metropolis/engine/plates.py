@@ -111,11 +111,7 @@ class PlateEngine(CompiledKernel):
     def starts(
         self, fit: SharedFit, point: PointType, log_density: Callable[[Vector], float]
     ) -> Callable[[np.random.Generator], Vector]:
-        """Draws of the fitted distribution, again where they are far less likely than the center.
-
-        `log_density` is that of the model, at a state of the block given all else in `point`; it reads all
-        rows.
-        """
+        """Draws of the fitted distribution, again where `log_density` is far lower than at the center."""
 
         def with_height(found: Drawn) -> tuple[Vector, float]:
             height = log_density(found.q) + found.log_volume
