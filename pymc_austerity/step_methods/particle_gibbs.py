@@ -26,7 +26,6 @@ from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, floats
 from pymc_austerity.step_methods.messages import refuse_discrete
-from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.target import Vector
 from pymc_austerity.validation import is_whole
 
@@ -186,7 +185,6 @@ class ParticleGibbs(RebuiltStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` sweeps over all states; all else stays as it is."""
-        has_moved()
         self.require_built(point)
         name, layout = str(self._vars[0].name), self._chain.found.layout
         if np.shape(point[name]) != layout.shape:

@@ -289,10 +289,7 @@ def interpreted(bound: BoundProposal, law: Law) -> Walks:
 
 
 def _interpreted_and_compiled(bound: BoundProposal, law: Law, starts: np.ndarray) -> Iterator[Walks]:
-    """Walks in plain Python, then compiled by numba, unless a function of the user's cannot be.
-
-    `AssertionError` if numba cannot compile a proposal that says it can.
-    """
+    """Walks in plain Python, then compiled by numba, unless a function of the user's cannot be."""
     yield interpreted(bound, law)
     walks = _dispatchers(bound.kernel(...), law.log_density)
     rng, state = np.random.default_rng(0), deepcopy(bound.state)

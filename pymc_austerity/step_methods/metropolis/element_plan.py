@@ -25,10 +25,7 @@ _THRESHOLD = MetropolisOptions.threshold
 def plan_elements(
     options: MetropolisOptions, point: PointType, recipe: Recipe | None = None
 ) -> BlockPlan[Recipe]:
-    """Find the rows of each element, and decide how it will be moved.
-
-    With a recipe nothing is checked, and nothing told.
-    """
+    """Find the rows of each element, and decide how it will be moved."""
     if recipe is None:
         _refuse(options)
         require_elements(options.vars, point)
@@ -62,11 +59,7 @@ def element_terms(
 def planned(
     options: MetropolisOptions, terms: ElementTerms, bound: BoundProposal, fewest: int, *, in_order: bool
 ) -> BlockPlan[Recipe]:
-    """The plan of a step for these terms.
-
-    Elements with fewer rows than `fewest` read all of them. A sweep goes through the elements `in_order`, or
-    at random.
-    """
+    """The plan of a step for these terms; elements with fewer rows than `fewest` read all of them."""
     recipe = Recipe(
         data=fingerprint(terms.factorisation.graph),
         n_local=terms.n_tested,

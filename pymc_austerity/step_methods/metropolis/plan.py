@@ -38,8 +38,12 @@ from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel, Engine
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
-from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, ProposalOption, proposal_for
-from pymc_austerity.step_methods.metropolis.orthonormal import matrices_of
+from pymc_austerity.step_methods.metropolis.options import (
+    MetropolisOptions,
+    ProposalOption,
+    matrices_of,
+    proposal_for,
+)
 from pymc_austerity.target import Index, Vector
 
 if TYPE_CHECKING:
@@ -157,11 +161,7 @@ class Recipe:
         rng: np.random.Generator,
         names: str,
     ) -> PointType:
-        """Where a chain begins that was told to begin at `point`.
-
-        `default` returns the model's initial point, where chains begin if nobody says where; `names` are the
-        variables of the block, for warnings.
-        """
+        """Where a chain begins that was told to begin at `point`; `default` is where nobody has said so."""
         if self.mode_fit is None or not is_fitted(self.proposal):
             return point
         density = density_of_block(fact, point)

@@ -280,11 +280,7 @@ def plan_tuna(
     recipe: TunaRecipe | None = None,
     surveyed: Survey | None = None,
 ) -> BlockPlan[TunaRecipe]:
-    """Find mode and expansion, unless there is a survey, and bound what is left of each row.
-
-    With a recipe nothing is searched for; bounds, which have size N, are computed anew. Beside the errors of
-    `survey` there is `NoBoundError`, if no bound is known for the remainders of a term.
-    """
+    """Find mode and expansion, unless there is a survey, and bound what is left of each row."""
     surveyed = survey(options, point, recipe, certify=False) if surveyed is None else surveyed
     bound = bound_proposal(options, surveyed, EXACT, point)
     fact, found = surveyed.factorisation, surveyed.found
@@ -319,10 +315,7 @@ def plan_tuna(
 
 
 class TunaEngine(Engine):
-    """Transitions of `kernels.tuna`: the local terms are remainders.
-
-    The sample statistic `bound_violations` counts terms larger than their bounds, if `debug`.
-    """
+    """Transitions of `kernels.tuna`: the local terms are remainders."""
 
     kernel = staticmethod(tuna_transitions)
     functions = ("global_log_ratio", "log_ratios", "features")
