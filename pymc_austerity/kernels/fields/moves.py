@@ -89,6 +89,8 @@ def move_group(rng: np.random.Generator, plan: FieldArrays, now: int, k: int, co
                 pull += room.moved[v]
             n_proposed += 1
             n_accepted += room.accepted[v]
+    room.tally[0, k] += n_proposed
+    room.tally[1, k] += n_accepted
     counts[2] += n_proposed
     counts[3] += n_accepted
     _settle(plan, now)

@@ -50,6 +50,11 @@ class FieldModel:
         return self.layout.maps.n_coordinates
 
     @property
+    def n_together(self) -> int:
+        """What is moved with theta: its numbers, and the effects of the root."""
+        return len(self.units) + int(self.layout.tree.size[-1])
+
+    @property
     def is_normal(self) -> bool:
         """Whether sums are sufficient, so that no row is read."""
         return self.precision >= 0

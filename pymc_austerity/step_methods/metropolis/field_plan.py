@@ -211,24 +211,26 @@ def _with_kappa(schedule: Schedule, kappa: float) -> Schedule:
 
 
 def _tried(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePrediction:
-    """Run some sweeps from a draw of the fitted distribution."""
+    """Run some sweeps from a draw of the fitted distribution.
+
+    Of the groups of depths the acceptance of that which is accepted least is predicted.
+    """
     stage("pilot run", f" of {_SETTLE + _COUNTED} sweeps")
     rng = np.random.default_rng(_SEED)
-    state, q, counts = engine.new_state(), engine.drawn(rng), np.zeros(4)
+    state, q, counts = engine.new_state(), engine.drawn(rng), np.zeros(3)
     of_root, of_group = tree_nanoseconds(found)
     of_tree = of_root + of_group * (len(engine.arrays.schedule.depths) - 1)
     for k in range(_SETTLE + _COUNTED):
         outcome = engine.run(1, False, rng, q, point, state)
         rows = outcome.shared_n_used + outcome.plate_n_used
         work.spend(OF_READ * rows + of_tree, "Pilot runs on a field")
-        if k >= _SETTLE:
-            counts += [
-                outcome.shared_n_used,
-                outcome.plate_n_used,
-                outcome.n_accepted,
-                outcome.plate_accepted,
-            ]
-    shared_rows, plate_rows, accepted, of_plate = (counts / _COUNTED).tolist()
+        if k < _SETTLE:
+            engine.arrays.room.tally[:] = 0.0
+            continue
+        counts += [outcome.shared_n_used, outcome.plate_n_used, outcome.n_accepted]
+    shared_rows, plate_rows, accepted = (counts / _COUNTED).tolist()
+    proposed, taken = engine.arrays.room.tally[:, : len(engine.arrays.schedule.depths) - 1]
+    of_plate = float((taken / proposed).min(initial=1.0))
     return PlatePrediction(
         len(found.layout.tree.first), _n_watched(found), shared_rows, plate_rows, accepted, of_plate,
         reads_all=engine.reads_all, of_tree=of_tree,

@@ -1,5 +1,7 @@
 """Whether the model of a step has effects of groups that are moved as a plate or field, and the plan then."""
 
+import math
+
 from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
@@ -38,6 +40,8 @@ from pymc_austerity.step_methods.metropolis.plate_plan import (
 _FEW_DIMENSIONS = 500
 # Where moves of what groups share are accepted so seldom, the model is tried out as a field.
 _POOR = 0.2
+# A plate that moves more numbers with theta is a field before, if that moves half of them, and is accepted.
+_MANY_SHARED, _GOOD = 20, 0.5
 
 # A plan of sweeps over the effects of groups.
 Sweeps = PlatePlan | CrossedPlan | FieldPlan
@@ -104,17 +108,30 @@ def plan_groups(
     if isinstance(found, CrossedModel):
         assert recipe is None or isinstance(recipe, CrossedRecipe)
         return plan_crossed(options, point, found, recipe)
+    field = None
+    if recipe is None and found.n_shared > _MANY_SHARED:
+        field = _field_plan(options, point, found, found.n_shared // 2)
+        if field is not None and field.recipe.prediction.shared_acceptance >= _GOOD:
+            return field
     plan = plan_plates(options, point, found, recipe)
     if recipe is None and plan.recipe.prediction.shared_acceptance < _POOR:
-        field = field_for(options, found.factorisation)
-        if isinstance(field, FieldModel):
-            try:
-                other = plan_field(options, point, found=field)
-            except UnsuitableError:  # the plate stays
-                return plan
-            if other.recipe.prediction.cost < plan.recipe.prediction.cost:
-                return other
+        field = field or _field_plan(options, point, found)
+        if field is not None and field.recipe.prediction.cost < plan.recipe.prediction.cost:
+            return field
     return plan
+
+
+def _field_plan(
+    options: MetropolisOptions, point: PointType, found: PlateModel, most: float = math.inf
+) -> FieldPlan | None:
+    """The plan of a plate as a field, if it is one that moves so few numbers with theta."""
+    field = field_for(options, found.factorisation)
+    if not isinstance(field, FieldModel) or field.n_together > most:
+        return None
+    try:
+        return plan_field(options, point, found=field)
+    except UnsuitableError:  # the plate stays
+        return None
 
 
 def with_all_rows_of_groups(plan: Sweeps, point: PointType) -> Sweeps:
