@@ -542,8 +542,7 @@ def age_period_cohort(rng, a=NORMAL[20], p=NORMAL[60], c=NORMAL[79]):
     s = pm.HalfNormal("s", 0.3, shape=3)
     for k, effect in enumerate([a, p, c]):
         pm.Potential(
-            f"walk_{k}",
-            pm.logp(pm.Normal.dist(0, s[k]), effect[2:] - 2 * effect[1:-1] + effect[:-2]).sum(),
+            f"walk_{k}", pm.logp(pm.Normal.dist(0, s[k]), effect[2:] - 2 * effect[1:-1] + effect[:-2]).sum()
         )
     cohort = (period - age + 19).ravel()
     rate = pt.exp(-3 + a[age.ravel()] + p[period.ravel()] + c[cohort])

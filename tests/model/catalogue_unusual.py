@@ -52,16 +52,8 @@ DISTRIBUTIONS = [
     ("TruncatedNormal", lambda eta, s: {"mu": eta, "sigma": s, "lower": 0}, "positive"),
     ("VonMises", lambda eta, s: {"mu": eta, "kappa": s}, "real"),
     ("Wald", lambda eta, s: {"mu": pt.exp(eta), "lam": s}, "positive"),
-    (
-        "ZeroInflatedBinomial",
-        lambda eta, s: {"psi": 0.7, "n": 30, "p": pm.math.invlogit(eta)},
-        "count",
-    ),
-    (
-        "ZeroInflatedNegativeBinomial",
-        lambda eta, s: {"psi": 0.7, "mu": pt.exp(eta), "alpha": s},
-        "count",
-    ),
+    ("ZeroInflatedBinomial", lambda eta, s: {"psi": 0.7, "n": 30, "p": pm.math.invlogit(eta)}, "count"),
+    ("ZeroInflatedNegativeBinomial", lambda eta, s: {"psi": 0.7, "mu": pt.exp(eta), "alpha": s}, "count"),
 ]
 
 
