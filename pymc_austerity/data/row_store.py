@@ -175,10 +175,7 @@ class Rows:
 
 
 def _reopened(name: str, path: Path, *rest: Any) -> Rows:
-    """Rows that were opened in another process, perhaps on another host.
-
-    A copy of the file is known by its checksums, which only files of a store have.
-    """
+    """Rows that were opened in another process, perhaps on another host, where a copy needs checksums."""
     here = path_here(path)
     if here == path:
         return Rows(name, path, *rest)

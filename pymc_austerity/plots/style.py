@@ -81,10 +81,8 @@ def percent(share: float) -> str:
 
 
 def short_log_axis(axis: Any) -> None:
-    """Plain numbers at 1, 2, 5, 10, ... on a logarithmic axis of matplotlib of less than two decades.
-
-    There matplotlib labels all multiples, one over the other.
-    """
+    """Plain numbers at 1, 2, 5, 10, ... on a logarithmic axis of matplotlib of less than two decades."""
+    # There matplotlib labels all multiples, one over the other.
     low, high = axis.get_view_interval()
     if axis.get_scale() != "log" or not 0.0 < low < high < 100.0 * low:
         return

@@ -20,7 +20,7 @@ from pymc.step_methods.compound import CompoundStep
 
 from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, sample_distributed, stored_data
 from pymc_austerity.cluster import sample, workers
-from pymc_austerity.step_methods.metropolis import crossed_plan, sums_elsewhere
+from pymc_austerity.step_methods.metropolis import plate_search, sums_elsewhere
 from tests.cluster.planted_steps import Slow, Talks, fails_once, goes_on_for_ever, numba_files, set_store_root
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 3}
@@ -322,7 +322,7 @@ def test_a_plate_is_set_up_here(monkeypatch):
     def stop(*args):
         raise SetUpError
 
-    monkeypatch.setattr(crossed_plan, "plan_groups", stop)
+    monkeypatch.setattr(plate_search, "plan_groups", stop)
     monkeypatch.setattr(workers, "require_client", lambda client: None)
     rng = np.random.default_rng(2)
     group = rng.integers(0, 40, 4000)

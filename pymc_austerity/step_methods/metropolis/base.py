@@ -29,8 +29,7 @@ from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, warn_of_compile_kwargs
-from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.messages import warn_of_temperature
+from pymc_austerity.step_methods.messages import plain, warn_of_temperature
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, try_out
 from pymc_austerity.step_methods.metropolis.options import AskedOptions, MetropolisOptions, checked_options
@@ -46,7 +45,6 @@ from pymc_austerity.step_methods.metropolis.watch import (
 )
 from pymc_austerity.step_methods.metropolis.which_plan import plan
 from pymc_austerity.step_methods.recommendation import Recommendation
-from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.work import budgeted
 
 if TYPE_CHECKING:
@@ -326,7 +324,6 @@ class SubsampledStep(RebuiltStep):
         if self.require_built(point):  # other data: shapes and mode may differ
             self._begin_chain(n_tuning(self.watches))
         if not self.start_checked:
-            has_moved()
             with explained(self._model, point, by_start=False):
                 require_finite(self.factorisation, point)
             if self.tune and not goes_on:

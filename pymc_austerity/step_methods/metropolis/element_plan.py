@@ -10,10 +10,9 @@ from pymc_austerity.acceptance.base import all_seen
 from pymc_austerity.exceptions import UnboundedError, warn
 from pymc_austerity.model.element_terms import ElementTerms
 from pymc_austerity.model.graph.log_density import fingerprint
-from pymc_austerity.proposals.base import no_adaptation
-from pymc_austerity.proposals.elements import BoundElements, ElementWalk, learn_scale, walk
+from pymc_austerity.proposals.base import BoundProposal, no_adaptation
+from pymc_austerity.proposals.elements import ElementWalk, learn_scale, walk
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk, RandomWalk
-from pymc_austerity.step_methods.metropolis.engine.base import Bound
 from pymc_austerity.step_methods.metropolis.engine.elements import ElementEngine, fewest_rows
 from pymc_austerity.step_methods.metropolis.engine.sequential import range_bound_for
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
@@ -26,10 +25,7 @@ _THRESHOLD = MetropolisOptions.threshold
 def plan_elements(
     options: MetropolisOptions, point: PointType, recipe: Recipe | None = None
 ) -> BlockPlan[Recipe]:
-    """Find the rows of each element, and decide how it will be moved.
-
-    With a recipe nothing is checked, and nothing told.
-    """
+    """Find the rows of each element, and decide how it will be moved."""
     if recipe is None:
         _refuse(options)
         require_elements(options.vars, point)
@@ -61,13 +57,9 @@ def element_terms(
 
 
 def planned(
-    options: MetropolisOptions, terms: ElementTerms, bound: BoundElements, fewest: int, *, in_order: bool
+    options: MetropolisOptions, terms: ElementTerms, bound: BoundProposal, fewest: int, *, in_order: bool
 ) -> BlockPlan[Recipe]:
-    """The plan of a step for these terms.
-
-    Elements with fewer rows than `fewest` read all of them. A sweep goes through the elements `in_order`, or
-    at random.
-    """
+    """The plan of a step for these terms; elements with fewer rows than `fewest` read all of them."""
     recipe = Recipe(
         data=fingerprint(terms.factorisation.graph),
         n_local=terms.n_tested,
@@ -82,14 +74,14 @@ def planned(
     uniform = getattr(rule, "uniform", False)
     in_blocks = None if options.subsample is None and not uniform else options.subsample == "block"
 
-    def engine(bound: Bound, q: np.ndarray, point: PointType) -> ElementEngine:
+    def engine(bound: BoundProposal, q: np.ndarray, point: PointType) -> ElementEngine:
         range_bound = range_bound_for(rule, options.range_bound, None, None, q)
         return ElementEngine(bound, q, point, terms, rule, fewest, in_blocks, in_order, range_bound)
 
     return BlockPlan(options, terms.factorisation, recipe, bound, engine)
 
 
-def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:
+def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundProposal:
     """A random walk for each element: of the given scale, or one that learns it."""
     rate = options.acceptance.target_accept(int(terms.width.max(initial=1)))
     given, n = options.proposal, terms.n_elements
@@ -105,7 +97,7 @@ def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:
     elif isinstance(given, AdaptiveRandomWalk):
         rate = rate if given.target_accept is None else given.target_accept
     state = ElementWalk(scale, np.zeros(n, dtype=np.int64), np.array([rate]))
-    return BoundElements(state, walk, learn_scale if adapts else no_adaptation)
+    return BoundProposal(state, walk, learn_scale if adapts else no_adaptation, target_functions=())
 
 
 def require_elements(vars: Sequence[Variable], point: PointType) -> None:

@@ -35,11 +35,15 @@ from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, is_fitted
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
-from pymc_austerity.step_methods.metropolis.engine.base import Bound, CompiledKernel, Engine
+from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel, Engine
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
-from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, ProposalOption, proposal_for
-from pymc_austerity.step_methods.metropolis.orthonormal import matrices_of
+from pymc_austerity.step_methods.metropolis.options import (
+    MetropolisOptions,
+    ProposalOption,
+    matrices_of,
+    proposal_for,
+)
 from pymc_austerity.target import Index, Vector
 
 if TYPE_CHECKING:
@@ -157,11 +161,7 @@ class Recipe:
         rng: np.random.Generator,
         names: str,
     ) -> PointType:
-        """Where a chain begins that was told to begin at `point`.
-
-        `default` returns the model's initial point, where chains begin if nobody says where; `names` are the
-        variables of the block, for warnings.
-        """
+        """Where a chain begins that was told to begin at `point`; `default` is where nobody has said so."""
         if self.mode_fit is None or not is_fitted(self.proposal):
             return point
         density = density_of_block(fact, point)
@@ -192,9 +192,9 @@ class BlockPlan[R: Recipe](Plan):
     """A step that moves a block, or elements of it, ready to be compiled. It has size N."""
 
     recipe: R
-    bound: Bound  # The proposal, ready for the block
+    bound: BoundProposal  # The proposal, ready for the block
     # ``(bound, q, point) -> Engine``: compiles the transitions of a proposal
-    engine: Callable[[Bound, Vector, PointType], Engine]
+    engine: Callable[[BoundProposal, Vector, PointType], Engine]
 
     def compile(self, point: PointType) -> CompiledKernel:
         """Compile the transitions, which takes seconds if they are not in the cache on disk."""
@@ -311,7 +311,7 @@ def block_plan[R: Recipe](
 ) -> BlockPlan[R]:
     """The plan of a decision rule on some terms: those of the model, or Taylor remainders."""
 
-    def engine(bound: Bound, q: Vector, point: PointType) -> RuleEngine:
+    def engine(bound: BoundProposal, q: Vector, point: PointType) -> RuleEngine:
         given, structure, rule = options.range_bound, surveyed.structure, recipe.rule
         range_bound = range_bound_for(rule, given, recipe.certificates, structure, q)
         return RuleEngine(bound, q, point, terms, rule, range_bound, recipe.exact_rows, options.subsample)

@@ -13,7 +13,7 @@ from pymc_austerity.bounds.row_constants import Curvature
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.proposals.langevin import Langevin
 from pymc_austerity.proposals.stiefel_walk import StiefelWalk
-from pymc_austerity.step_methods.configuration import plain
+from pymc_austerity.step_methods.messages import plain
 from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
 from pymc_austerity.step_methods.metropolis.mixing_pilot import warn_of_poor_mixing
 from pymc_austerity.step_methods.metropolis.options import TunaKeywords

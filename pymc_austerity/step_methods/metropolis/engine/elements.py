@@ -15,7 +15,8 @@ from pymc_austerity.kernels.subsample import SMALLEST_POPULATION, longest_block
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.element_terms import ElementRows, ElementTerms
 from pymc_austerity.model.structure.incidence_table import shuffle
-from pymc_austerity.step_methods.metropolis.engine.base import Bound, Engine, RangeBound
+from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.step_methods.metropolis.engine.base import Engine, RangeBound
 from pymc_austerity.target import Index
 
 _SEED = 2014
@@ -73,7 +74,7 @@ class ElementEngine(Engine):
 
     def __init__(
         self,
-        proposal: Bound,
+        proposal: BoundProposal,
         q: np.ndarray,
         point: PointType,
         terms: ElementTerms,

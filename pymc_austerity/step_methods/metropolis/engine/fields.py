@@ -16,7 +16,7 @@ from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Index, Vector
 
 
 class FieldProposalState(NamedTuple):
@@ -70,11 +70,10 @@ class FieldEngine(CompiledKernel):
         clone.arrays = clone.arrays._replace(room=deepcopy(clone.arrays.room))
         return clone
 
-    def take_violations(self) -> float:
-        """Terms larger than their bounds since the last call."""
-        count = float(self.arrays.violations[0])
-        self.arrays.violations[0] = 0
-        return count
+    @property
+    def violations(self) -> Index:  # type: ignore[override]
+        """Terms larger than their bounds."""
+        return self.arrays.violations
 
     def new_state(self) -> FieldProposalState:
         """The state of a chain before its first draw."""

@@ -97,11 +97,10 @@ class PlateEngine(CompiledKernel):
         rule = self.plate.rule._replace(violations=np.zeros(1, dtype=np.int64))
         self.plate = self.plate._replace(rule=rule)
 
-    def take_violations(self) -> float:
-        """Terms larger than their bounds since the last call."""
-        count = float(self.plate.rule.violations[0])
-        self.plate.rule.violations[0] = 0
-        return count
+    @property
+    def violations(self) -> Index:  # type: ignore[override]
+        """Terms larger than their bounds."""
+        return self.plate.rule.violations
 
     def new_state(self) -> PlateProposalState:
         """The state of a chain before its first draw."""
@@ -112,11 +111,7 @@ class PlateEngine(CompiledKernel):
     def starts(
         self, fit: SharedFit, point: PointType, log_density: Callable[[Vector], float]
     ) -> Callable[[np.random.Generator], Vector]:
-        """Draws of the fitted distribution, again where they are far less likely than the center.
-
-        `log_density` is that of the model, at a state of the block given all else in `point`; it reads all
-        rows.
-        """
+        """Draws of the fitted distribution, again where `log_density` is far lower than at the center."""
 
         def with_height(found: Drawn) -> tuple[Vector, float]:
             height = log_density(found.q) + found.log_volume
