@@ -27,6 +27,7 @@ from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
+from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.messages import plain, warn_of_temperature
@@ -261,16 +262,16 @@ class SubsampledStep(RebuiltStep):
 
         There is none where the plan has measured it, or where nothing is compiled: Python itself is too slow.
         """
-        recipe, steps = self._recipe, self.steps_per_draw
+        recipe, steps, engine = self._recipe, self.steps_per_draw, self._engine
         if recipe.is_plate:
             self.mixing = recipe.mixing
             return self.mixing
         is_surrogate = isinstance(recipe.proposal, Surrogate)
         n_draws = draws_of_pilot(recipe.rows_a_draw, recipe.n_watched, steps, is_surrogate=is_surrogate)
-        if n_draws and recipe.is_fitted and self._engine is not None and self._engine.backend is NUMBA:
+        if n_draws and is_fitted(recipe.proposal) and engine is not None and engine.backend is NUMBA:
             self.mixing = try_out(
-                self._engine,
-                lambda rng: recipe.fitted_draw(self.factorisation, self.engine, point, rng),
+                engine,
+                lambda rng: recipe.fitted_draw(self.factorisation, engine, point, rng),
                 point,
                 recipe.proposal_state,
                 n_draws=n_draws,
@@ -306,7 +307,8 @@ class SubsampledStep(RebuiltStep):
         self.watches += later
 
     def _begin_chain(self, n_tune: int) -> None:
-        n_tune = self._recipe.tuning(n_tune)
+        if self._recipe.is_plate:  # all is fitted before a chain begins
+            n_tune = 0
         self.proposal_state: Any = deepcopy(self._recipe.proposal_state)
         self.watches: list[Watch] = []
         if n_tune and self.control_variate is not None:

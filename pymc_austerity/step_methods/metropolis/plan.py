@@ -118,11 +118,6 @@ class Recipe:
         return share if self.rule.functions.draw is log_uniform else 0.5 * share
 
     @property
-    def is_fitted(self) -> bool:
-        """Is there a fitted distribution, from which chains of a pilot can start?"""
-        return is_fitted(self.proposal)
-
-    @property
     def rows_a_draw(self) -> float:
         """Rows that are read for a transition, roughly."""
         return float(self.n_local)
@@ -136,10 +131,6 @@ class Recipe:
     def mixing(self) -> Mixing | None:
         """How well the step mixes, if making the plan has measured it."""
         return None
-
-    def tuning(self, n_tune: int) -> int:
-        """So many of `n_tune` draws of tuning are watched."""
-        return n_tune
 
     def tell(self, plan: Plan) -> None:
         """Warn of what a new plan means for the user."""

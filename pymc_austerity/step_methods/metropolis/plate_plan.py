@@ -89,11 +89,6 @@ class PlateRecipe(Recipe):
     certificate: str
 
     @property
-    def is_fitted(self) -> bool:
-        """Is there a fitted distribution, from which chains of a pilot can start?"""
-        return True
-
-    @property
     def n_watched(self) -> int:
         """Coordinates that tell how well a chain mixes: the effects are drawn anew at almost every sweep."""
         return self.prediction.n_shared
@@ -102,10 +97,6 @@ class PlateRecipe(Recipe):
     def mixing(self) -> Mixing | None:
         """How well the step mixes, by the pilot."""
         return self.prediction.mixing
-
-    def tuning(self, n_tune: int) -> int:
-        """Draws of tuning that are watched: none, as all is fitted before a chain begins."""
-        return 0
 
     def tell(self, plan: Plan) -> None:
         """Warn if the shared variables will mix badly, or if all rows are read where few were asked for."""
