@@ -19,9 +19,6 @@ from pymc_austerity.step_methods.metropolis.engine.sequential import range_bound
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe, require_same_data
 
-# The default of an option that has no meaning here.
-_THRESHOLD = MetropolisOptions.threshold
-
 
 def plan_elements(
     options: MetropolisOptions, point: PointType, recipe: Recipe | None = None
@@ -115,7 +112,7 @@ def require_elements(vars: Sequence[Variable], point: PointType) -> None:
 
 def _refuse(options: MetropolisOptions) -> None:
     """Refuse options that have no meaning for single elements."""
-    if options.threshold != _THRESHOLD:
+    if options.threshold != MetropolisOptions.threshold:
         raise ValueError(
             "With elementwise=True every vector of terms is taken apart, and "
             f"threshold={options.threshold!r} has no meaning: leave it out. Elements with fewer rows than "
