@@ -18,7 +18,7 @@ from pymc_austerity.step_methods.metropolis.element_plan import (
     planned,
     require_elements,
 )
-from pymc_austerity.step_methods.metropolis.engine.elements import fewest_rows
+from pymc_austerity.step_methods.metropolis.engine.sequential import fewest_rows
 from pymc_austerity.step_methods.metropolis.options import GibbsOptions
 from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe
 from pymc_austerity.validation import is_real, is_whole

@@ -24,7 +24,7 @@ from pymc_austerity.model.plates.inner_effects import Scaled
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.elements import fewest_rows, tests_of
+from pymc_austerity.step_methods.metropolis.engine.sequential import fewest_rows, tests_of
 from pymc_austerity.target import Index, Vector
 
 
