@@ -160,8 +160,7 @@ class ElementEngine(Engine):
     """Transitions of single elements: those with fewer rows than `fewest` read all of them.
 
     With `in_blocks` the rows of an element are put in a random order once, of which neighbours are read; None
-    chooses. A sweep goes through the elements `in_order`, or at random. It is compiled with `q` and
-    `point`.
+    chooses. A sweep goes through the elements `in_order`, or at random.
     """
 
     kernel = staticmethod(element_transitions)
@@ -213,11 +212,17 @@ class ElementEngine(Engine):
             self._stages[size] = rule.bind(size)
         return self._stages[size]
 
-    def _elements(self, point: PointType) -> tuple[Elements, Any]:
-        """The rows of each element, and the stages of all tests one after the other."""
+    def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
+        """What the kernel is handed in a state, but for the proposal."""
         rows = self._terms.rows(point)
-        if self._made is not None and self._made[0] is rows:
-            return self._made[1:]
+        if self._made is None or self._made[0] is not rows:
+            self._made = rows, *self._elements(rows)
+        _, elements, schedule = self._made
+        rule = Rule(schedule, self._range_bound.at(point), *self._rule.functions, self._range_bound.function)
+        return {"elements": elements, "rule": rule}
+
+    def _elements(self, rows: ElementRows) -> tuple[Elements, Any]:
+        """The rows of each element, and the stages of all tests one after the other."""
         sizes = np.diff(rows.tested.starts)
         schedule, first_stage, different = tests_of(sizes, self._fewest, self._stages_of, self._rule)
         # One order of few rows is the same error at each decision.
@@ -240,11 +245,4 @@ class ElementEngine(Engine):
             np.arange(int(different.max(initial=0))),
             self._order,
         )
-        self._made = rows, elements, schedule
         return elements, schedule
-
-    def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
-        """What the kernel is handed in a state, but for the proposal."""
-        elements, schedule = self._elements(point)
-        rule = Rule(schedule, self._range_bound.at(point), *self._rule.functions, self._range_bound.function)
-        return {"elements": elements, "rule": rule}
