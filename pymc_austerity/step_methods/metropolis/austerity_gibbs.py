@@ -1,7 +1,7 @@
 """Gibbs updates of discrete variables, each decided from a subsample of the terms that contain it."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -12,6 +12,7 @@ from pymc_austerity.acceptance.ttest import BarkerTTest, check_stages
 from pymc_austerity.model.categories import number_of_values
 from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.proposals.elements import BoundElements, OtherCategory, other_category
+from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
 from pymc_austerity.step_methods.metropolis.element_plan import (
     element_terms,
@@ -93,10 +94,7 @@ class AusterityGibbs(SubsampledStep):
 
     name = "austerity_gibbs"
     _discrete = True
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        **DTYPES_SHAPES,
-        "changed": (np.float64, []),
-    }
+    stats_dtypes_shapes = DTYPES_SHAPES | floats("changed")
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.surrogate import Surrogate
-from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, warn_of_compile_kwargs
+from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, floats, warn_of_compile_kwargs
 from pymc_austerity.step_methods.messages import plain, warn_of_temperature
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, try_out
@@ -51,20 +51,10 @@ from pymc_austerity.work import budgeted
 if TYPE_CHECKING:
     from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
 
-DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
-    # A float, as in pm.Metropolis: equal names must have equal types.
-    "accepted": (np.float64, []),
-    # The name that PyMC's traces show as `acceptance_rate`, of NUTS too: equal names stack.
-    "mean_tree_accept": (np.float64, []),
-    "n_used": (np.float64, []),
-    "fraction_used": (np.float64, []),
-    "n_stages": (np.float64, []),
-    "exhausted": (np.float64, []),
-    "log_ratio_mean": (np.float64, []),
-    "log_ratio_se": (np.float64, []),
-    "psi": (np.float64, []),
-    "scale": (np.float64, []),
-}
+# `accepted` is a float, as in pm.Metropolis: equal names must have equal types. PyMC's traces show
+# `mean_tree_accept` as `acceptance_rate`, of NUTS too: equal names stack.
+DTYPES_SHAPES = floats("accepted", "mean_tree_accept", "n_used", "fraction_used", "n_stages", "exhausted")
+DTYPES_SHAPES |= floats("log_ratio_mean", "log_ratio_se", "psi", "scale")
 
 
 @dataclass_state
@@ -146,7 +136,7 @@ class SubsampledStep(RebuiltStep):
         self.rng = get_random_generator(rng)
         self.tune = options.tune
         if options.acceptance.functions.clipped is not never_clipped:
-            self._also_report({"clipped": (np.float64, [])})  # takes a variance for smaller than it is
+            self._also_report(floats("clipped"))  # takes a variance for smaller than it is
 
     def _also_report(self, more: dict[str, tuple[type, list[int]]]) -> None:
         """Announce sample statistics that this step has, and not every step of its class."""

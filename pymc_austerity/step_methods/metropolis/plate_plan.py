@@ -35,6 +35,7 @@ from pymc_austerity.model.plates.crossed import CrossedModel
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.starting_point import density_of_block, require_finite
 from pymc_austerity.progress import stage
+from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, warn_of_poor_mixing
@@ -76,11 +77,9 @@ class PlateRecipe(Recipe):
     """What of the plan travels to other processes: constants of size G, none of size N."""
 
     is_plate: ClassVar[bool] = True
-    columns: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        "shared_n_used": (np.float64, []),
-        "plate_n_used": (np.float64, []),
-        "plate_acceptance": (np.float64, []),
-    }
+    columns: ClassVar[dict[str, tuple[type, list[int]]]] = floats(
+        "shared_n_used", "plate_n_used", "plate_acceptance"
+    )
 
     proposal: PlateSweeps
     fit: SharedFit
