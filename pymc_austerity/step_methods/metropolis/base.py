@@ -185,6 +185,8 @@ class SubsampledStep(RebuiltStep):
         # that the step is built, also after an interrupt.
         self._options, self._factorisation, self._recipe = plan.options, plan.factorisation, recipe
         self._data_seen = [recipe.data]
+        if self.plate is not None:
+            self.mixing = self.plate.prediction.mixing
         self._engine = engine
         if recipe.columns:
             self._also_report(recipe.columns)
@@ -253,9 +255,6 @@ class SubsampledStep(RebuiltStep):
         There is none where the plan has measured it, or where nothing is compiled: Python itself is too slow.
         """
         recipe, steps, engine = self._recipe, self.steps_per_draw, self._engine
-        if recipe.is_plate:
-            self.mixing = recipe.mixing
-            return self.mixing
         is_surrogate = isinstance(recipe.proposal, Surrogate)
         n_draws = draws_of_pilot(recipe.rows_a_draw, recipe.n_watched, steps, is_surrogate=is_surrogate)
         if n_draws and is_fitted(recipe.proposal) and engine is not None and engine.backend is NUMBA:
@@ -278,8 +277,7 @@ class SubsampledStep(RebuiltStep):
     @property
     def _efficiency(self) -> float | None:
         """Effective draws for a draw, as they were announced."""
-        mixing = self._recipe.mixing or self.mixing
-        return None if mixing is None else mixing.efficiency
+        return None if self.mixing is None else self.mixing.efficiency
 
     # PyMC's contract ------------------------------------------------------------------------
 

@@ -37,7 +37,6 @@ from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.engine.base import Bound, CompiledKernel, Engine
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
-from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.options import (
     MetropolisOptions,
     ProposalOption,
@@ -126,11 +125,6 @@ class Recipe:
     def n_watched(self) -> int:
         """So many of the first coordinates tell how well a chain mixes."""
         return self.n_dim
-
-    @property
-    def mixing(self) -> Mixing | None:
-        """How well the step mixes, if making the plan has measured it."""
-        return None
 
     def tell(self, plan: Plan) -> None:
         """Warn of what a new plan means for the user."""

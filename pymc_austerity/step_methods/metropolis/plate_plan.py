@@ -38,7 +38,7 @@ from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
-from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, warn_of_poor_mixing
+from pymc_austerity.step_methods.metropolis.mixing_pilot import warn_of_poor_mixing
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe
 from pymc_austerity.step_methods.metropolis.plate_pilot import (
@@ -91,11 +91,6 @@ class PlateRecipe(Recipe):
     def n_watched(self) -> int:
         """Coordinates that tell how well a chain mixes: the effects are drawn anew at almost every sweep."""
         return self.prediction.n_shared
-
-    @property
-    def mixing(self) -> Mixing | None:
-        """How well the step mixes, by the pilot."""
-        return self.prediction.mixing
 
     def tell(self, plan: Plan) -> None:
         """Warn if the shared variables will mix badly, or if all rows are read where few were asked for."""
