@@ -172,7 +172,7 @@ class ParticleGibbs(RebuiltStep):
             "linear": LinearMoves(..., ..., ..., ..., ...),
             "rule": ParticleFilter(..., ..., ..., normalise, add_links),
         }
-        self._sweeps = chain.compile(particle_gibbs, records, chain.function_names)
+        self._sweeps = chain.compile(particle_gibbs, records, ("log_terms", "transitions"))
         self._chain = chain
         stage("sweeps")
         with exact_arithmetic():  # the first call compiles

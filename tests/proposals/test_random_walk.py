@@ -2,6 +2,7 @@
 
 import math
 from copy import deepcopy
+from functools import cache
 from itertools import pairwise, product
 
 import numba
@@ -32,19 +33,21 @@ from tests.statistical.errors import LIMIT, error_of_mean, z_of_mean
 N_STEPS = 100_000
 
 
+@cache
+def loop(propose):
+    @numba.njit
+    def run(n, rng, state, q):
+        out, extra = np.empty((n, q.shape[0])), np.empty(n)
+        for t in range(n):
+            q_new, extra[t] = propose(state, q, rng)
+            out[t] = q_new - q
+        return out, extra
+
+    return run
+
+
 def steps(bound, seed=1):
     """Steps proposed from one place, and the log_hastings that came with them."""
-
-    def loop(propose):
-        @numba.njit
-        def run(n, rng, state, q):
-            out, extra = np.empty((n, q.shape[0])), np.empty(n)
-            for t in range(n):
-                q_new, extra[t] = propose(state, q, rng)
-                out[t] = q_new - q
-            return out, extra
-
-        return run
 
     q = np.array([10.0, -3.0, 0.5])
     out = loop(bound.propose)(N_STEPS, np.random.default_rng(seed), bound.state, q)

@@ -9,7 +9,7 @@ import pytest
 from pymc_austerity import Laplace, MetropolisHastings, Surrogate, TunaMH
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.mode.expansion import expand
-from tests.model.features import model_of, non_centred, scaled, simplex, simplex_with_scale
+from tests.model.features import model_of, non_centred, simplex, simplex_with_scale
 from tests.statistical.errors import LIMIT, z_of_chains
 
 pytestmark = [
@@ -19,7 +19,7 @@ pytestmark = [
 ]
 N = 2000
 # Every posterior is compared on these: its variables on the unconstrained scale.
-DRAWS, TUNE = 6000, 500
+DRAWS, TUNE = 4000, 500
 
 
 def run(step, model, draws=DRAWS, tune=TUNE, per_draw=1):
@@ -73,17 +73,16 @@ def test_a_wrong_polynomial_is_noticed(weights, monkeypatch):
 
     monkeypatch.setattr("pymc_austerity.mode.fit.expand", wrong)
     draws, _ = run(tuna(model, None), model)
-    assert np.abs(z_of_chains(draws, reference)).max() > LIMIT
+    assert np.abs(z_of_chains(draws, reference)).max() > 1.5 * LIMIT
 
 
-@pytest.mark.parametrize("define", [simplex_with_scale, scaled], ids=lambda define: define.__name__)
-def test_bounds_hold(define):
+def test_bounds_hold():
     """In 50,000 transitions, and the number of rows is that predicted, or less.
 
     A bound that does not hold is an error in the other tests, whose models are not tried here again.
     Rows are checked when they are read: from few rows more are, per transition, and of wider posteriors.
     """
-    model = model_of(define, 1000)
+    model = model_of(simplex_with_scale, 1000)
     step = tuna(model, None, debug=True, switch_above=np.inf)
     _, stats = run(step, model, draws=500, per_draw=100)
     assert stats["bound_violations"] == 0.0

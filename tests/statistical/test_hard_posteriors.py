@@ -65,9 +65,9 @@ def test_the_two_references_agree():
     X, y = logistic_data(1000)
     density, model = logistic_density(X, y), logistic_model(X, y)
     step = pma.MetropolisHastings(model=model, acceptance=pma.Exact(), proposal=pma.Laplace())
-    found = moments(columns(chain(model, step, 40_000, seed=10), beta=None))
+    found = moments(columns(chain(model, step, 20_000, seed=10), beta=None))
     reference = weigh(density, fit_normal(density, np.zeros(10)), 20_000)
-    assert min(found.ess.min(), reference.ess.min()) > 20_000
+    assert min(found.ess.min(), reference.ess.min()) > 10_000
     assert distances(found, reference).max() < LIMIT
 
 
@@ -171,18 +171,18 @@ def rare_reference(X, y):
 @RARE_CASES
 def test_rare_feature(covariates, n):
     X, y = rare_feature(covariates, n)
-    found = by_austerity(logistic_model(X, y), 60_000, beta=None)
-    check(found, rare_reference(X, y), 0.03, least=20_000)
+    found = by_austerity(logistic_model(X, y), 40_000, beta=None)
+    check(found, rare_reference(X, y), 0.03, least=13_000)
 
 
 @RARE_CASES
 def test_rare_feature_without_a_stratum_is_silently_wrong(covariates, n):
     """Planted fault: no exact rows."""
     X, y = rare_feature(covariates, n)
-    found = by_austerity(logistic_model(X, y), 20_000, exact_rows=0, beta=None)
+    found = by_austerity(logistic_model(X, y), 12_000, exact_rows=0, beta=None)
     reference = rare_reference(X, y)
     z = (found.mean - reference.mean) / np.hypot(found.mean_error, reference.mean_error)
-    assert abs(z[-1]) > LIMIT
+    assert abs(z[-1]) > 1.5 * LIMIT
 
 
 # Regressions ------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def test_regression(make, covariates, n):
     X = np.c_[np.ones(n), scale * covariates(rng, (n, 4))]
     model, density, maps = make(rng, X)
     reference = weigh(density, fit_normal(density, np.zeros(X.shape[1] + len(maps) - 1)), 20_000)
-    check_both(by_austerity(model, 40_000, **maps), reference, least=15_000)
+    check_both(by_austerity(model, 25_000, **maps), reference, least=9000)
 
 
 # Two levels -------------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def test_exact_statistics(define):
     model, laws = define(200, np.random.default_rng(200))
     with model:
         step = SCIR([model["x"]], step_size=6.0)
-    x, found = sampled(model, step, 1500)
+    x, found = sampled(model, step, 1000)
     assert min(ks_pvalues(x, laws)) > 1e-3
     assert np.all(found["n_used"] == 0)
     assert np.all(found["variance_inflation"] == 1.0)
@@ -123,7 +123,7 @@ def test_exact_statistics(define):
 )
 def test_minibatches(define, n):
     """The mean is that of the posterior; the standard deviation is larger as predicted, within 12 %."""
-    h, draws = 1.0, 5000
+    h, draws = 1.0, 2500
     model, laws = define(n, np.random.default_rng(n))
     with model:
         step = SCIR([model["x"]], step_size=h, batch_size=100)
@@ -303,7 +303,7 @@ def test_topics_whose_number_of_tokens_changes():
         z = pm.Categorical("z", p=[0.5, 0.5], shape=6)
         pm.Categorical("y", p=phi[z], observed=WORDS)
         steps = [SCIR([phi], step_size=0.5), MinibatchCategoricalGibbs([z])]
-        found = pm.sample(30_000, step=steps, random_seed=3, **OPTIONS)
+        found = pm.sample(15_000, step=steps, random_seed=3, **OPTIONS)
     z = found.posterior["z"].values[0]
     apart = (z[:, 1:] != z[:, :1]).astype(float)
     # Which tokens are apart from the first, and how many.

@@ -110,15 +110,6 @@ def test_the_suite(built, near, check):
 
 
 class TestPoint:
-    def test_values_do_not_share_memory(self, step, near):
-        first, _ = step.step(near)
-        kept = deepcopy(first)
-        move(step, first, 20)
-        assert equal_dataclass_values(first, kept)
-        for one in first.values():
-            for name in near:
-                assert not np.shares_memory(one, near[name]) or one is near[name]
-
     def test_a_point_overwritten_after_each_draw(self, step, built, near):
         """With several cores PyMC hands the same arrays over at each call, with new contents."""
         shared = deepcopy(near)
@@ -164,18 +155,6 @@ class TestState:
         with pytest.raises(ValueError, match="var_names"):
             other.sampling_state = step.sampling_state
 
-    def test_state_of_a_compound(self, line, near):
-        compound = AusterityMH([line["a"], line["b"]], model=line, blocked=False, rng=5)
-        state = compound.sampling_state
-        ends = []
-        for _ in range(2):
-            compound.sampling_state = state
-            point = near
-            for _ in range(20):
-                point, _ = compound.step(point)
-            ends.append(point)
-        assert equal_dataclass_values(*ends)
-
 
 class TestCopies:
     def test_a_shallow_copy_draws_the_same(self, step, near):
@@ -218,22 +197,6 @@ class TestPickle:
         assert other.stats_dtypes == step.stats_dtypes
         assert other.stats_dtypes_shapes == step.stats_dtypes_shapes
 
-    def test_parameters_survive(self, line):
-        step = AusterityMH(
-            [line["b"]],
-            epsilon=0.05,
-            batch_size=100,
-            growth=2.0,
-            boundary=0.7,
-            proposal=SMALL,
-            steps_per_draw=7,
-            model=line,
-            rng=4,
-        )
-        other = cloudpickle.loads(cloudpickle.dumps(step))
-        point = line.initial_point()
-        assert_same_path(move(step, point, 20), move(other, point, 20))
-
 
 class TestSize:
     """Beyond the model, nothing of the size of the data is pickled."""
@@ -258,17 +221,6 @@ class TestSize:
 
 
 class TestChains:
-    def test_the_way_sequential_and_parallel_chains_begin(self, step, near):
-        """Sequential chains also set `tune` and call `reset_tuning`."""
-        step.setup_chain(np.random.default_rng(8), 200, 100)
-        parallel = move(step, near)
-        initial = step.sampling_state
-        step.sampling_state = initial
-        step.setup_chain(np.random.default_rng(8), 200, 100)
-        step.tune = True
-        step.reset_tuning()
-        assert_same_path(parallel, move(step, near))
-
     def test_reset_tuning_forgets(self, step, near):
         step.setup_chain(np.random.default_rng(8), STEPS, 100)
         start = step.sampling_state.proposal_state
@@ -283,27 +235,6 @@ class TestChains:
         before = step.sampling_state.proposal_state
         move(step, near)
         assert equal_dataclass_values(before, step.sampling_state.proposal_state)
-
-    def test_an_exception_in_a_proposal_leaves_no_trace(self, line, near):
-        """Neither in the order of the rows nor in any other way: the next chain is as if fresh."""
-        state = {"left": 10_000}
-
-        def propose(q, rng):
-            if state["left"] == 0:
-                raise KeyboardInterrupt
-            state["left"] -= 1
-            return q + 0.01 * rng.standard_normal(q.shape), 0.0
-
-        step = AusterityMH([line["b"]], model=line, proposal=propose)
-        step.setup_chain(np.random.default_rng(8), 0, 10)
-        expected = move(step, near, 5)
-        state["left"] = 3
-        step.setup_chain(np.random.default_rng(8), 0, 10)
-        with pytest.raises(KeyboardInterrupt):
-            move(step, near, 5)
-        state["left"] = 10_000
-        step.setup_chain(np.random.default_rng(8), 0, 10)
-        assert_same_path(expected, move(step, near, 5))
 
     def test_an_interrupt_while_rows_are_drawn_leaves_no_trace(self, line, near, monkeypatch):
         """Ctrl-C may come at any point of a transition that runs interpreted."""

@@ -128,15 +128,6 @@ def test_without_an_error_it_is_a_plain_chain(model, near, temperature):
     np.testing.assert_allclose(step.recipe.mode_fit.proxy.precision, precision, rtol=1e-6)
 
 
-@pytest.mark.slow("builds and compiles several steps")
-def test_a_rule_that_reads_everything_is_not_blamed_for_it(model):
-    """The warning is about posteriors; with an exact rule every decision reads all rows."""
-    step = MetropolisHastings(model=model, control_variate=TAYLOR, rng=1)
-    step.setup_chain(np.random.default_rng(1), 300, 10)
-    _, stats_ = move(step, {"beta": step.recipe.mode_fit.proxy.mode}, 300)
-    assert np.mean([s["mean_tree_accept"] for s in stats_]) > 0.7
-
-
 # MHSubLhd ------------------------------------------------------------------------------------------
 
 

@@ -252,25 +252,6 @@ class TestManyRows:
         model = mixture_model(y)
         return model, MinibatchCategoricalGibbs([model["z"]], batch_size=100, model=model, rng=2)
 
-    def test_rows_that_are_evaluated(self, big, monkeypatch):
-        model, step = big
-        point = model.initial_point()
-        outcomes, compiled = [], step._updates
-
-        def watched(*args):
-            outcomes.append(compiled(*args))
-            return outcomes[-1]
-
-        monkeypatch.setattr(step, "_updates", watched)
-        for _ in range(5):
-            new, (stat,) = step.step(point)
-            assert (new["z"] != point["z"]).sum() <= 100
-            point = new
-            assert stat["n_used"] == 100
-            assert stat["fraction_used"] == 1e-3
-        assert [o.n_terms for o in outcomes] == [100 * K] * 5
-        np.testing.assert_array_equal(step.counts(point), np.bincount(point["z"], minlength=K))
-
     def test_no_long_vector_is_computed(self, big):
         """Nothing in the compiled graph has a long axis, except what rows are looked up in."""
         fgraph = big[1]._allocations._function("log_terms").maker.fgraph

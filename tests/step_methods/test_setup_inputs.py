@@ -6,6 +6,7 @@ import pytest
 
 from pymc_austerity import TunaMH
 from pymc_austerity.exceptions import NoNormalApproximationError
+from pymc_austerity.model.compile.backend import interpreted
 
 N, K = 25_000, 4
 RNG = np.random.default_rng(0)
@@ -17,7 +18,8 @@ def built(x, y=Y, prior=None):
     with pm.Model() as model:
         b = pm.Normal("b", 0, 2, shape=K) if prior is None else prior()
         pm.Bernoulli("y", logit_p=pm.math.dot(x, b), observed=y)
-    return TunaMH(model=model)
+    with interpreted():
+        return TunaMH(model=model)
 
 
 def flat():

@@ -11,7 +11,6 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_austerity as pma
-from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.testing.steps import fresh, move
 
 pytestmark = [
@@ -194,9 +193,3 @@ def test_a_start_outside_the_support(model):
         step = pma.SGLD(["beta"], step_size=1e-5)
     with pytest.raises(ValueError, match="log density of the term"):
         step.step({**model.initial_point(), "beta": np.array([np.nan, 0.0])})
-
-
-@pytest.mark.compiled
-def test_interpreted_needs_no_compiler(model):
-    with interpreted(), model:
-        assert pma.SGLD(["beta"], step_size=1e-5).is_built

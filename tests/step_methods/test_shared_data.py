@@ -124,13 +124,6 @@ def test_a_latent_vector_that_changes_its_length(draw, same):
     check(draw, same, latent(), lambda: pm.set_data({"outcome": Y[:1500]}))
 
 
-@pytest.mark.compiled
-@pytest.mark.slow("workers compile a step of another dimension")
-def test_a_latent_vector_that_changes_its_length_in_workers(draw, same):
-    change = lambda: pm.set_data({"outcome": Y[:1500]})  # noqa: E731
-    check(draw, same, latent(), change, cores=2, mp_ctx="forkserver")
-
-
 @pytest.mark.slow("builds a step several times")
 def test_a_latent_vector_outside_the_block_that_changes_its_length(draw):
     model = latent()

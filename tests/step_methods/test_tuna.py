@@ -9,7 +9,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from numba.extending import register_jitable
 from scipy.special import expit
 
 import pymc_austerity.step_methods.metropolis.tuna_plan as module
@@ -24,7 +23,7 @@ from pymc_austerity.bounds.remainder import plain_draws, plain_move
 from pymc_austerity.bounds.row_constants import BoundsByJets
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate
+from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.step_methods.messages import few_digits
@@ -528,16 +527,6 @@ def test_no_finite_bound(model):
     assert step.reads_all
 
 
-@pytest.mark.slow("reads all rows of a model at every interpreted transition")
-def test_without_a_finite_bound_all_rows_are_read_even_if_never_switched(model, near):
-    step = TunaMH(model=model, curvature={"y": nowhere}, switch_above=math.inf, rng=1)
-    exact = MetropolisHastings(model=model, acceptance=Exact(), proposal=Laplace(), rng=1)
-    ours, theirs = (move(fresh(s), near, 100) for s in (step, exact))
-    assert all(s["n_used"] == N for s in ours[1] if s["n_stages"])
-    for one, other in zip(*(o[0] for o in (ours, theirs)), strict=True):
-        np.testing.assert_allclose(one["beta"], other["beta"], rtol=1e-12)
-
-
 # Several terms ----------------------------------------------------------------------------------------
 
 TRUTH = np.array([0.5, -0.4, 0.3])
@@ -607,7 +596,7 @@ def test_rows_of_another_term_are_noticed(several, monkeypatch):
         move(step, mode_of(step), 2000)
 
 
-# Other blocks, and other proposals --------------------------------------------------------------------
+# Other blocks, and other proposals; these are compared in `tests/statistical/test_tuna.py` ----------------
 
 
 @as_model
@@ -618,38 +607,6 @@ def hierarchy():
     tau = pm.HalfNormal("tau", 1.0)
     beta = pm.Normal("beta", 0.0, tau, shape=4)
     pm.Bernoulli("y", logit_p=x @ beta, observed=y)
-
-
-@register_jitable
-def shift(q, rng):
-    return q + 0.04 * rng.standard_normal(q.shape[0]), 0.0
-
-
-@pytest.fixture(scope="module")
-def truth(model, built):
-    """By the exact test on all data."""
-    step = MetropolisHastings(model=model, acceptance=Exact(), proposal=Laplace(mix=0), rng=1)
-    points, _ = move(fresh(step), mode_of(built), 6000)
-    return np.array([p["beta"] for p in points])
-
-
-# Others are compared in `tests/statistical/test_tuna.py`.
-@pytest.mark.compiled
-@pytest.mark.parametrize("proposal", [AdaptiveRandomWalk(), shift], ids=["AdaptiveRandomWalk", "user"])
-@pytest.mark.slow("builds and compiles several steps")
-def test_other_proposals(model, near, truth, proposal):
-    step = TunaMH(model=model, proposal=proposal, steps_per_draw=20, rng=1)
-    step = fresh(step, tune=100)
-    start = move(step, near, 100)[0][-1]
-    step.tune = False
-    points, stats_ = move(step, start, 1500)
-    assert total(stats_, "bound_violations") == 0.0
-    assert 0.0 < mean(stats_, "n_used") < 3.0
-    q = np.array([p["beta"] for p in points])
-    for d in range(3):
-        error = math.hypot(error_of_mean(q[:, d]), error_of_mean(truth[:, d]))
-        assert abs(q[:, d].mean() - truth[:, d].mean()) < LIMIT * error
-    np.testing.assert_allclose(q.std(axis=0), truth.std(axis=0), rtol=0.1)
 
 
 @pytest.mark.compiled

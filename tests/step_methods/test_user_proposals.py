@@ -39,13 +39,13 @@ class Walk:
         return q + self.scale * rng.standard_normal(q.shape[0]), 0.0
 
 
-def path(line, proposal, near, n=40, **kwargs):
+def path(line, proposal, near, n=20, **kwargs):
     """Points and statistics of n steps."""
     step = AusterityMH([line["b"]], model=line, proposal=proposal, **kwargs)
     return follow(step, near, n)
 
 
-def follow(step, near, n=40):
+def follow(step, near, n=20):
     step.setup_chain(np.random.default_rng(6), 0, n)
     point, points, stats = near, [], []
     for _ in range(n):
@@ -71,7 +71,7 @@ def assert_close(one, two):
 
 def test_the_reference_moves(expected):
     accepted = [s[0] for s in expected[1]]
-    assert 5 < sum(accepted) < 35
+    assert 2 < sum(accepted) < 18
 
 
 def test_a_function_is_compiled(line, near, expected):

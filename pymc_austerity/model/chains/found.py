@@ -14,7 +14,6 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -280,9 +279,8 @@ def find_layout(name: str, shape: tuple[int, ...], rows: Sequence[RowsRead]) -> 
 def _of_single_elements(name: str, shape: tuple[int, ...], rows: Sequence[RowsRead]) -> ChainLayout:
     """Chains of single elements: the later of two that a row reads follows upon the earlier."""
     size = math.prod(shape)
-    after, before = np.full(size, -1), np.full(size, -1)
-    pairs = []
-    for term, elements in rows:
+    found = [np.empty((4, 0), dtype=np.int64)]  # numbers of the term and row, earlier and later element
+    for number, (term, elements) in enumerate(rows):
         # The first and last element of each row; (size, -1) if there is none.
         low, high = np.where(elements < 0, size, elements).min(axis=1), elements.max(axis=1)
         between = (elements >= 0) & (elements != low[:, None]) & (elements != high[:, None])
@@ -291,35 +289,25 @@ def _of_single_elements(name: str, shape: tuple[int, ...], rows: Sequence[RowsRe
             row = elements[bad[0]]
             read = _element(name, shape, np.unique(row[row >= 0]))
             raise NoChainError(f"row {bad[0]} of the term {term!r} contains {read}")
-        links = np.flatnonzero((low != high) & (high >= 0))
-        after[low[links]] = high[links]
-        before[high[links]] = low[links]
-        pairs.append((term, links, low[links], high[links]))
-    for name_of_term, links, low, high in pairs:  # when all are known: one that was overwritten does not fit
-        bad = np.flatnonzero((after[low] != high) | (before[high] != low))
-        if len(bad):
-            k = int(bad[0])
-            read = _element(name, shape, [low[k], high[k]])
-            if after[low[k]] != high[k]:
-                other = int(low[k]), int(after[low[k]])
-            else:
-                other = int(before[high[k]]), int(high[k])
-            raise NoChainError(
-                f"row {links[k]} of the term {name_of_term!r} contains {read}, and "
-                f"{_row_with(name, shape, other, pairs)}"
-            )
+        own = np.flatnonzero((low != high) & (high >= 0))
+        found.append(np.stack([np.full(len(own), number), own, low[own], high[own]]))
+    links = np.concatenate(found, axis=1)
+    *_, low, high = links
+    after, before = np.full(size, -1), np.full(size, -1)
+    after[low], before[high] = high, low
+    bad = np.flatnonzero(
+        (after[low] != high) | (before[high] != low)
+    )  # one that was overwritten does not fit
+    if len(bad):
+        first, last = low[bad[0]], high[bad[0]]
+        pair = (first, after[first]) if after[first] != last else (before[last], last)
+        other = np.flatnonzero((low == pair[0]) & (high == pair[1]))[0]
+        read_by = [
+            f"row {row} of the term {rows[number][0]!r} contains {_element(name, shape, both)}"
+            for number, row, *both in links[:, [bad[0], other]].T
+        ]
+        raise NoChainError(", and ".join(read_by))
     return ChainLayout(shape, *_in_order(after, before))
-
-
-def _row_with(name: str, shape: tuple[int, ...], pair: tuple[int, int], pairs: list[Any]) -> str:
-    """The row of a term that contains two elements."""
-    for name_of_term, links, low, high in pairs:
-        found = np.flatnonzero((low == pair[0]) & (high == pair[1]))
-        if len(found):
-            return (
-                f"row {links[found[0]]} of the term {name_of_term!r} contains {_element(name, shape, pair)}"
-            )
-    raise AssertionError("the pair is of some row")
 
 
 def _in_order(after: Index, before: Index) -> tuple[Index, Index]:

@@ -218,7 +218,7 @@ def _slab_of(model: pm.Model, fact: Factorisation, beta: str, gamma: str) -> tup
     their indicators.
     """
     value = fact.graph.values[beta]
-    rv = model.values_to_rvs[next(var for var in model.value_vars if var.name == beta)]
+    rv = model[fact.graph.variables[beta]]
     op: Any = getattr(rv.owner, "op", None)
     kind = type(op).__name__.removesuffix("RV")
     if isinstance(op, FlatRV | HalfFlatRV):

@@ -10,8 +10,8 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.acceptance.base import ExactBarker
 from pymc_austerity.acceptance.ttest import BarkerTTest, check_stages
 from pymc_austerity.model.categories import number_of_values
-from pymc_austerity.proposals.base import no_adaptation
-from pymc_austerity.proposals.elements import BoundElements, OtherCategory, other_category
+from pymc_austerity.proposals.base import BoundProposal, no_adaptation
+from pymc_austerity.proposals.elements import OtherCategory, other_category
 from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
 from pymc_austerity.step_methods.metropolis.element_plan import (
@@ -127,7 +127,7 @@ class AusterityGibbs(SubsampledStep):
         values = np.repeat(counts, [np.size(point[value.name]) for value in options.vars])  # of each site
         terms = element_terms(options, point, fewest, recipe)
         state = OtherCategory(np.array([np.nan]), values.astype(np.int64))
-        bound = BoundElements(state, other_category, no_adaptation)
+        bound = BoundProposal(state, other_category, no_adaptation, target_functions=())
         return planned(options, terms, bound, fewest, in_order=True)
 
     @property

@@ -18,10 +18,10 @@ from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.element_terms import ElementRows, ElementTerms
 from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.structure.incidence_table import shuffle
-from pymc_austerity.proposals.base import no_adaptation
-from pymc_austerity.proposals.elements import BoundElements, ElementWalk, learn_scale, walk
+from pymc_austerity.proposals.base import BoundProposal, no_adaptation
+from pymc_austerity.proposals.elements import ElementWalk, learn_scale, walk
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk, RandomWalk
-from pymc_austerity.step_methods.metropolis.engine.base import Bound, Engine, RangeBound
+from pymc_austerity.step_methods.metropolis.engine.base import Engine, RangeBound
 from pymc_austerity.step_methods.metropolis.engine.sequential import fewest_rows, range_bound_for, tests_of
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe, require_same_data
@@ -66,7 +66,7 @@ def element_terms(
 
 
 def planned(
-    options: MetropolisOptions, terms: ElementTerms, bound: BoundElements, fewest: int, *, in_order: bool
+    options: MetropolisOptions, terms: ElementTerms, bound: BoundProposal, fewest: int, *, in_order: bool
 ) -> BlockPlan[Recipe]:
     """The plan of a step for these terms; elements with fewer rows than `fewest` read all of them."""
     recipe = Recipe(
@@ -83,14 +83,14 @@ def planned(
     uniform = getattr(rule, "uniform", False)
     in_blocks = None if options.subsample is None and not uniform else options.subsample == "block"
 
-    def engine(bound: Bound, q: np.ndarray, point: PointType) -> ElementEngine:
+    def engine(bound: BoundProposal, q: np.ndarray, point: PointType) -> ElementEngine:
         range_bound = range_bound_for(rule, options.range_bound, None, None, q)
         return ElementEngine(bound, q, point, terms, rule, fewest, in_blocks, in_order, range_bound)
 
     return BlockPlan(options, terms.factorisation, recipe, bound, engine)
 
 
-def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:
+def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundProposal:
     """A random walk for each element: of the given scale, or one that learns it."""
     rate = options.acceptance.target_accept(int(terms.width.max(initial=1)))
     given, n = options.proposal, terms.n_elements
@@ -106,7 +106,7 @@ def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:
     elif isinstance(given, AdaptiveRandomWalk):
         rate = rate if given.target_accept is None else given.target_accept
     state = ElementWalk(scale, np.zeros(n, dtype=np.int64), np.array([rate]))
-    return BoundElements(state, walk, learn_scale if adapts else no_adaptation)
+    return BoundProposal(state, walk, learn_scale if adapts else no_adaptation, target_functions=())
 
 
 def require_elements(vars: Sequence[Variable], point: PointType) -> None:
@@ -170,7 +170,7 @@ class ElementEngine(Engine):
 
     def __init__(
         self,
-        proposal: Bound,
+        proposal: BoundProposal,
         q: np.ndarray,
         point: PointType,
         terms: ElementTerms,

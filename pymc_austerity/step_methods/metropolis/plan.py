@@ -35,7 +35,7 @@ from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, is_fitted
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
-from pymc_austerity.step_methods.metropolis.engine.base import Bound, CompiledKernel, Engine
+from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel, Engine
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
 from pymc_austerity.step_methods.metropolis.options import (
     MetropolisOptions,
@@ -177,9 +177,9 @@ class BlockPlan[R: Recipe](Plan):
     """A step that moves a block, or elements of it, ready to be compiled. It has size N."""
 
     recipe: R
-    bound: Bound  # The proposal, ready for the block
+    bound: BoundProposal  # The proposal, ready for the block
     # ``(bound, q, point) -> Engine``: compiles the transitions of a proposal
-    engine: Callable[[Bound, Vector, PointType], Engine]
+    engine: Callable[[BoundProposal, Vector, PointType], Engine]
 
     def compile(self, point: PointType) -> CompiledKernel:
         """Compile the transitions, which takes seconds if they are not in the cache on disk."""
@@ -296,7 +296,7 @@ def block_plan[R: Recipe](
 ) -> BlockPlan[R]:
     """The plan of a decision rule on some terms: those of the model, or Taylor remainders."""
 
-    def engine(bound: Bound, q: Vector, point: PointType) -> RuleEngine:
+    def engine(bound: BoundProposal, q: Vector, point: PointType) -> RuleEngine:
         given, structure, rule = options.range_bound, surveyed.structure, recipe.rule
         range_bound = range_bound_for(rule, given, recipe.certificates, structure, q)
         return RuleEngine(bound, q, point, terms, rule, range_bound, recipe.exact_rows, options.subsample)

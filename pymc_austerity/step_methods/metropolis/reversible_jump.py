@@ -33,7 +33,7 @@ from pymc_austerity.proposals.jumps import (
 from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
-from pymc_austerity.step_methods.metropolis.engine.base import Bound, RangeBound
+from pymc_austerity.step_methods.metropolis.engine.base import RangeBound
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
 from pymc_austerity.step_methods.metropolis.options import JumpOptions, MetropolisOptions, checked_rule
 from pymc_austerity.step_methods.metropolis.plan import (
@@ -248,11 +248,10 @@ def plan_jumps(
         state, fit = recipe.proposal_state, recipe.mode_fit
         assert isinstance(state, JumpState)
         assert fit is not None
-        expansion = SubmodelExpansion(int(state.numbers[0]), state.center, state.linear, state.precision)
-        bound = _bound(options, jumps, n_local, expansion, fit)
+        bound = _bound(options, jumps, n_local, state.expansion, fit)
     rule, certificates = recipe.rule, recipe.certificates
 
-    def engine(bound: Bound, q: np.ndarray, point: PointType) -> RuleEngine:
+    def engine(bound: BoundProposal, q: np.ndarray, point: PointType) -> RuleEngine:
         range_bound = range_bound_for(rule, options.range_bound, certificates, structure, q)
         if certificates is not None:  # of the full model: states have indicators
             at = range_bound.at

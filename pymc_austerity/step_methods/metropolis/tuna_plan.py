@@ -44,7 +44,7 @@ from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.proposals.random_walk import OPTIMAL_SCALE
 from pymc_austerity.step_methods.messages import few_digits
-from pymc_austerity.step_methods.metropolis.engine.base import Bound, Engine
+from pymc_austerity.step_methods.metropolis.engine.base import Engine
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, TunaFields
 from pymc_austerity.step_methods.metropolis.plan import (
     BlockPlan,
@@ -305,7 +305,7 @@ def plan_tuna(
         terms = found.expanded if bound.is_surrogate else fact
         return block_plan(options, surveyed, terms, bound, recipe)
 
-    def engine(bound: Bound, q: Vector, point: PointType) -> TunaEngine:
+    def engine(bound: BoundProposal, q: Vector, point: PointType) -> TunaEngine:
         return TunaEngine(bound, q, point, found.expanded, rows, options.chi, options.debug)
 
     return BlockPlan(options, fact, recipe, bound, engine)
@@ -319,7 +319,7 @@ class TunaEngine(Engine):
 
     def __init__(  # type: ignore[explicit-any]
         self,
-        proposal: Bound,
+        proposal: BoundProposal,
         q: Vector,
         point: PointType,
         factorisation: Factorisation,

@@ -4,67 +4,66 @@ import numpy as np
 import pytest
 
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.kernels.fields import decisions, moves, state, tree
+from pymc_austerity.kernels.fields import decisions, moves
+from pymc_austerity.kernels.fields.tree import deciding
 from pymc_austerity.mode.fields.draws import height_of
 from tests.mode.fields.fields import MODELS, arrays_of, fitted
 
-add_quadratic, add_rows = entry(moves.add_quadratic), entry(decisions.add_rows)
-write_levels = entry(decisions.write_levels)
-deciding, write_state = entry(tree.deciding), entry(state.write_state)
-log_marginal = entry(state.log_marginal)
 _OF_ROWS = [name for name in MODELS if name != "normal_rows"]
 
 
-def two_states(name, level, *, reads_all=True, planted=lambda arrays: arrays, size=1.0):
-    """Two states that differ in eps of the nodes of one depth, on both sides of the room."""
+@entry
+def decide(rng, arrays, level, now, counts, result):
+    """Log ratios of the nodes of a depth, by rows that are drawn anew for each line of `result`.
+
+    One function, since each that Python calls is compiled with all that it calls.
+    """
+    room = arrays.room
+    deciding(arrays.tree, level, room.deciding)
+    decisions.write_levels(arrays.bounds, room.d[now], room.levels[now])
+    for k in range(result.shape[0]):
+        room.base[:] = 0.0
+        moves.add_quadratic(arrays, now)
+        decisions.add_rows(rng, arrays, now, 1.0, counts)
+        result[k] = room.base
+
+
+def log_ratios(name, level, *, now=0, n=1, reads_all=True, planted=lambda arrays: arrays):
+    """Of all nodes (n, V), between two states that differ in eps of the nodes of one depth.
+
+    Also log densities of both, counts, and what the kernel was handed.
+    """
     one = fitted(name)
     arrays = planted(arrays_of(one, reads_all=reads_all))
-    features, room = one.field.values.features(one.fit.theta), arrays.room
-    rng = np.random.default_rng(4)
-    eps = rng.standard_normal((2, room.eps.shape[1]))
-    eps[1] = eps[0] + size * (eps[1] - eps[0])
+    room, features = arrays.room, one.field.values.features(one.fit.theta)
+    eps = np.random.default_rng(4).standard_normal((2, room.eps.shape[1]))
     kept = arrays.tree.depth[arrays.tree.node_of] != level
     eps[1, kept] = eps[0, kept]
-    heights = [height_of(arrays, features, own) for own in eps]
-    for side in range(2):
-        log_marginal(arrays, features, side)
-        room.eps[side] = eps[side]
-        write_state(arrays, features, side)
-    deciding(arrays.tree, level, room.deciding)
-    room.base[:] = 0.0
-    write_levels(arrays.bounds, room.d[0], room.levels[0])
-    return arrays, heights
+    heights = np.empty(2)
+    for side in (1, 0):
+        heights[side] = height_of(arrays, features, eps[side])
+        room.d[side] = room.d[0]
+    arrays.bounds.always[:] = 0
+    result, counts = np.empty((n, len(arrays.tree.depth))), np.zeros(4)
+    decide(np.random.default_rng(5), arrays, level, now, counts, result)
+    return result, heights, counts, arrays
 
 
 @pytest.mark.parametrize("name", _OF_ROWS)
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_what_nodes_decide_on_is_the_change_of_the_density(name, level):
     """The sum over nodes of what all rows say is the difference of log densities."""
-    one = fitted(name)
-    if level > one.field.layout.tree.depth.max():
-        level = int(one.field.layout.tree.depth.max())
-    arrays, heights = two_states(name, level)
-    add_quadratic(arrays, 0)
-    add_rows(np.random.default_rng(1), arrays, 0, 1.0, np.zeros(4))
-    own = arrays.tree.depth == level
-    assert not np.any(arrays.room.base[~own])
-    np.testing.assert_allclose(arrays.room.base.sum(), heights[1] - heights[0], rtol=1e-9, atol=1e-8)
+    level = min(level, int(fitted(name).field.layout.tree.depth.max()))
+    (found,), heights, _, arrays = log_ratios(name, level)
+    assert not np.any(found[arrays.tree.depth != level])
+    np.testing.assert_allclose(found.sum(), heights[1] - heights[0], rtol=1e-9, atol=1e-8)
 
 
-def acceptance(name, level, *, forth=True, n=4000, planted=lambda arrays: arrays):
-    """Mean acceptance of a move of one node of a depth, decided by rows that are drawn."""
-    arrays, _ = two_states(name, level, reads_all=False, planted=planted, size=1.0)
+def acceptance(name, level, **options):
+    """Acceptance of a move of one node of a depth, decided by rows that are drawn, many times."""
+    found, _, counts, arrays = log_ratios(name, level, reads_all=False, **{"n": 4000} | options)
     node = int(np.flatnonzero(arrays.tree.depth == level)[0])
-    arrays.bounds.always[:] = 0
-    rng, now = np.random.default_rng(5), 0 if forth else 1
-    write_levels(arrays.bounds, arrays.room.d[now], arrays.room.levels[now])
-    total, counts = np.empty(n), np.zeros(4)
-    for k in range(n):
-        arrays.room.base[:] = 0.0
-        add_quadratic(arrays, now)
-        add_rows(rng, arrays, now, 1.0, counts)
-        total[k] = min(1.0, np.exp(arrays.room.base[node]))
-    return total, counts, arrays, node
+    return np.minimum(1.0, np.exp(found[:, node])), counts, arrays, node
 
 
 def _flat_bounds(arrays):
@@ -79,11 +78,8 @@ def test_acceptance_by_drawn_rows_is_reversible(name, level):
     """a(x, y) / a(y, x) is the ratio of densities of the node, and no bound is violated."""
     forth, counts, arrays, node = acceptance(name, level)
     assert counts[0] > counts[1]  # some rows are drawn
-    back, _, _, _ = acceptance(name, level, forth=False)
-    whole, _ = two_states(name, level)
-    add_quadratic(whole, 0)
-    add_rows(np.random.default_rng(1), whole, 0, 1.0, np.zeros(4))
-    expected = whole.room.base[node]
+    back, _, _, _ = acceptance(name, level, now=1)
+    expected = log_ratios(name, level)[0][0, node]
     ratio = np.log(forth.mean() / back.mean())
     error = np.hypot(forth.std() / forth.mean(), back.std() / back.mean()) / np.sqrt(len(forth))
     assert abs(ratio - expected) < 4.0 * error + 1e-6

@@ -14,15 +14,15 @@ PRIORS = [
     ("logistic", "student", "centred"),
     pytest.param("poisson", "laplace", "non_centred", marks=LONGER),
 ]
-DRAWS = 12_000
+DRAWS = 8000
 SHORT = 500
 
 
 @pytest.fixture(scope="module", params=FAMILIES_IN_TURN)
 def small(request):
-    """Ten rows a group, and draws of the reference: 75,000 sweeps."""
+    """Ten rows a group, and draws of the reference: 50,000 sweeps."""
     data = simulate(request.param, 2000, 200)
-    return data, sample(reference_of(data), 15_000, 1, thin=5)[None]
+    return data, sample(reference_of(data), 10_000, 1, thin=5)[None]
 
 
 def assert_same_draws(some, all_):
@@ -36,7 +36,7 @@ def assert_same_draws(some, all_):
         np.testing.assert_allclose(values, all_.statistics[name][:, :n], rtol=1e-6, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.slow("75,000 sweeps of the reference, and 24,000 draws")
+@pytest.mark.slow("50,000 sweeps of the reference, and 16,000 draws")
 def test_posterior_is_that_of_the_reference(small):
     """Draws of other spellings are the same, as is shown below."""
     data, theirs = small
@@ -49,7 +49,7 @@ def test_posterior_is_that_of_the_reference(small):
     assert not agreement(planted, theirs, data)
 
 
-@pytest.mark.full_size("75,000 sweeps of the reference, and 24,000 draws")
+@pytest.mark.full_size("75,000 sweeps of the reference, and 16,000 draws")
 @pytest.mark.parametrize(("family", "prior", "spelling"), PRIORS)
 def test_effects_that_are_not_normal(family, prior, spelling):
     data = simulate(family, 2000, 200, prior=prior)

@@ -11,11 +11,16 @@ from pymc.initial_point import PointType
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import RangeOf, no_range
 from pymc_austerity.model.compile.backend import InterpretedKernel
-from pymc_austerity.model.compile.protocol import Backend, ReadyKernel, exact_arithmetic
-from pymc_austerity.model.compile.records import Records, has_functions, opened
+from pymc_austerity.model.compile.protocol import (
+    Backend,
+    ReadyKernel,
+    Records,
+    exact_arithmetic,
+    has_functions,
+    opened,
+)
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.base import BoundProposal
-from pymc_austerity.proposals.elements import BoundElements
 from pymc_austerity.step_methods.messages import warn_of_given
 from pymc_austerity.target import Index
 
@@ -38,8 +43,6 @@ def nothing(point: PointType) -> int:
 
 
 NO_RANGE = RangeBound(no_range, nothing)
-# A proposal, ready for a block or for its elements.
-Bound = BoundProposal | BoundElements
 # Parameters that every kernel has first: how many transitions, whether it tunes, generator, state, data.
 N_COMMON = 5
 
@@ -158,7 +161,7 @@ class Engine(CompiledKernel):
     suspects, compilable = "proposal", True
     given: dict[str, Any] | None = None
 
-    def _compile(self, proposal: Bound, q: np.ndarray, point: PointType) -> None:
+    def _compile(self, proposal: BoundProposal, q: np.ndarray, point: PointType) -> None:
         """Compile with a state, and the values of all variables."""
         self._proposal = proposal
         self._record: Any = proposal.kernel(proposal.state)

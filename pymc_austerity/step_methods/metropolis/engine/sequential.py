@@ -21,7 +21,8 @@ from pymc_austerity.kernels.metropolis import (
 from pymc_austerity.kernels.subsample import in_blocks, rows_of
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.step_methods.metropolis.engine.base import NO_RANGE, Bound, Engine, RangeBound
+from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.step_methods.metropolis.engine.base import NO_RANGE, Engine, RangeBound
 from pymc_austerity.step_methods.metropolis.options import RangeOption, Subsample
 from pymc_austerity.target import Index
 
@@ -64,7 +65,7 @@ class RuleEngine(Engine):
 
     def __init__(
         self,
-        proposal: Bound,
+        proposal: BoundProposal,
         q: np.ndarray,
         point: PointType,
         factorisation: Factorisation,
