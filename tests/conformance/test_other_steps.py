@@ -93,9 +93,6 @@ CASES = {
         of_groups,
         {"tolerance": 0.2},
     ),
-    "elements, Barker": (
-        partial(pma.MinibatchBarker, elementwise=True, steps_per_draw=70), of_groups, {"tolerance": 0.1}
-    ),
     "states": (partial(pma.ParticleGibbs, steps_per_draw=2), lambda: linear_gaussian(n=12), {"draws": 2000}),
     "SGLD": (langevin, lambda: None, {"tolerance": 0.05}),
     "SGLD, fitted": (partial(langevin, is_fitted=True), lambda: None, {"tolerance": 0.05}),

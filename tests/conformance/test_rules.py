@@ -25,7 +25,6 @@ from pymc_austerity.testing.targets import normal_chain, two_point_chain
 METROPOLIS = [
     Exact(),
     TTest(0.01, 500),
-    TTest(0.05, 200),
     TTest(0.1, 50, growth=2.0, boundary=0.75),
     TTest(0.05, 100, boundary=1.0),
     TTest(0.5, 100),

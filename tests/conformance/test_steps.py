@@ -6,7 +6,7 @@ import pytest
 from pymc.step_methods.compound import Competence
 
 from pymc_austerity import AusterityMH, MetropolisHastings, MHSubLhd, MinibatchBarker, RandomWalk
-from pymc_austerity.acceptance import Barker, Concentration, ExactBarker, TTest
+from pymc_austerity.acceptance import Barker, ExactBarker, TTest
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.proposals import Surrogate
 from pymc_austerity.testing import check_posterior, check_step
@@ -43,10 +43,6 @@ STEPS = {
 RULES = {
     "ExactBarker": (maker(MetropolisHastings, acceptance=ExactBarker()), 0.0),
     "Barker, pilot": (maker(MetropolisHastings, acceptance=Barker(pilot=True, skew_correction=True)), 0.1),
-    **{
-        bound: (maker(MetropolisHastings, acceptance=Concentration(bound=bound), range_bound="exact"), 0.05)
-        for bound in ("hoeffding-serfling", "empirical-bernstein")
-    },
 }
 
 

@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_austerity as pma
-from pymc_austerity.acceptance import Exact, ExactBarker
+from pymc_austerity.acceptance import Exact
 from pymc_austerity.kernels.metropolis import full_transitions, unknown_sum
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals.base import Block, bind
@@ -179,12 +179,11 @@ def test_conformance():
     check_step(make_step)
 
 
-# With the exact rule it is the step of `test_conformance`.
+# With an exact rule it is the step of `test_conformance`.
 STEPS = {
     "AusterityMH": (pma.AusterityMH, {"epsilon": 0.01}),
     "MHSubLhd": (pma.MHSubLhd, {}),
     "MinibatchBarker": (pma.MinibatchBarker, {}),
-    "ExactBarker": (pma.MetropolisHastings, {"acceptance": ExactBarker()}),
     "Taylor": (pma.AusterityMH, {"control_variate": pma.Taylor(), "epsilon": 0.01}),
 }
 

@@ -1,6 +1,7 @@
 """StiefelWalk: its algebra, the uniform distribution, tuning, refusals; and walks that are wrong."""
 
 import math
+from functools import cache
 
 import numba
 import numpy as np
@@ -120,10 +121,12 @@ def walk(propose, state, q, n, tilt, rng):
     return q, kept
 
 
-def run(one, n, k, propose=None, tilt=0.0, moves=N_MOVES):
-    function = numba.njit(propose_rotation if propose is None else propose)
+compiled = cache(numba.njit)
+
+
+def run(one, n, k, propose=propose_rotation, tilt=0.0, moves=N_MOVES):
     start = np.eye(n, k).ravel().copy()
-    return walk(function, one.state, start, moves, tilt, np.random.default_rng(7))
+    return walk(compiled(propose), one.state, start, moves, tilt, np.random.default_rng(7))
 
 
 def wrongs(kept, n, has_det, det=0.0):

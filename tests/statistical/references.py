@@ -10,6 +10,8 @@ import numpy as np
 import pymc as pm
 from scipy.special import expit, gammaln
 
+from tests.sampling import sampled
+
 # Chains and their Monte Carlo errors ------------------------------------------------------------------
 
 
@@ -24,11 +26,7 @@ class Moments(NamedTuple):
 
 
 def chain(model, step, draws, *, seed, tune=200, start=None):
-    with model:
-        return pm.sample(
-            draws, tune=tune, chains=1, step=step, random_seed=seed, initvals=start, progressbar=False,
-            quiet=True, compute_convergence_checks=False,
-        )  # fmt: skip
+    return sampled(draws, step, tune=tune, chains=1, random_seed=seed, initvals=start, model=model)
 
 
 def columns(idata, **maps):

@@ -34,15 +34,15 @@ def worst(ours, theirs):
     return np.abs(z_of_chains(ours, theirs)).max()
 
 
-@pytest.mark.slow("two chains of 8,000 draws, one on all rows")
+@pytest.mark.slow("two chains of 5,000 draws, one on all rows")
 def test_posterior_is_that_of_the_exact_test():
     """Planted fault: draws that are wider by a tenth."""
     model = one_hot()
     step = TunaMH(model=model, proposal=Laplace(mix=0.2), steps_per_draw=3, switch_above=np.inf, debug=True)
     assert "rows are drawn by the whitened coordinates that they touch (20 sparse columns" in step.certificate
-    ours, stats = chain(model, step, 8000)
+    ours, stats = chain(model, step, 5000)
     exact = MetropolisHastings(model=model, proposal=Laplace(mix=0.2), steps_per_draw=3)
-    theirs, _ = chain(model, exact, 8000)
+    theirs, _ = chain(model, exact, 5000)
     used = np.asarray(stats["n_used"])[0]
     print(f"{used.mean():.1f} rows a transition, predicted {step.prediction.terms:.1f}")
     print(f"acceptance {float(stats['acceptance_rate'].mean()):.2f}; z {worst(ours, theirs):.2f}")
@@ -64,13 +64,13 @@ def dense(n=6000, n_dim=55):
     return model
 
 
-@pytest.mark.slow("two chains of 8,000 draws in 55 dimensions, one on all rows")
+@pytest.mark.slow("two chains of 5,000 draws in 55 dimensions, one on all rows")
 def test_screened_rows_have_the_posterior_of_the_exact_test():
     model, proposal = dense(), Laplace(mix=0.2)
     step = TunaMH(model=model, proposal=proposal, switch_above=np.inf, debug=True)
     assert "only if a bound of their own allows for it" in step.certificate
-    ours, stats = chain(model, step, 8000)
-    theirs, _ = chain(model, MetropolisHastings(model=model, proposal=proposal), 8000)
+    ours, stats = chain(model, step, 5000)
+    theirs, _ = chain(model, MetropolisHastings(model=model, proposal=proposal), 5000)
     used = np.asarray(stats["n_used"])[0]
     print(f"{used.mean():.1f} rows a transition, predicted {step.prediction.terms:.1f}")
     print(f"acceptance {float(stats['acceptance_rate'].mean()):.2f}; z {worst(ours, theirs):.2f}")

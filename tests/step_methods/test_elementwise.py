@@ -9,6 +9,7 @@ from pymc_austerity.diagnostics import data_usage_summary, effective_cost, stamp
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.testing.models import Solved
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 SIZES = np.array([1, 3, 8, 20, 60, 250, 900])
 GROUP = np.repeat(np.arange(len(SIZES)), SIZES)
 N, G = len(GROUP), len(SIZES)
@@ -164,7 +165,7 @@ def test_all_rows_for_a_range():
 # Other processes, other data, other steps ------------------------------------------------------------------
 
 
-def test_rows_of_an_element_follow_what_another_step_moves(interpreted):
+def test_rows_of_an_element_follow_what_another_step_moves():
     with pm.Model() as model:
         z = pm.Categorical("z", [0.5, 0.5], shape=300)
         pm.Normal("x", pm.Normal("level", shape=2)[z], 1.0, observed=np.zeros(300))

@@ -278,11 +278,11 @@ class TestBlocks:
 @pytest.mark.parametrize(
     "options",
     [
-        {"target_accept": 0.95, "step_scale": 0.1, "max_treedepth": 3, "early_max_treedepth": 2},
-        {"scaling": np.array([0.2, 3.0])},
+        {"target_accept": 0.95, "step_scale": 0.1, "max_treedepth": 3, "early_max_treedepth": 2}
+        | {"scaling": np.array([0.2, 3.0])},
         {"scaling": "point"},
-        {"potential": QuadPotentialDiag(np.array([2.0, 0.5]))},
-        {"initial_point": "point", "adapt_step_size": False},
+        {"potential": QuadPotentialDiag(np.array([2.0, 0.5])), "initial_point": "point"}
+        | {"adapt_step_size": False},
     ],
     ids=lambda options: next(iter(options)),
 )
