@@ -154,7 +154,10 @@ def test_compiled_as_interpreted_for_several_terms():
 
     fact, ranges = made(likelihood)
     assert len(ranges.certificates) == 4
-    assert set(ranges.others) == {"normal_of_another_scale::sigma_log__", "Laplace::sigma_log__"}
+    assert {name for each in ranges.predictors for name in each.others} == {
+        "normal_of_another_scale::sigma_log__",
+        "Laplace::sigma_log__",
+    }
     compiled = numba.njit(lambda c, a, b: certified_range(c, a, b))
     for point, q_new, q in points(fact, np.random.default_rng(2), 3):
         certificates = ranges.at(point)
@@ -181,7 +184,7 @@ def test_scale_of_another_step_changes_the_parameters_only():
 
 def test_nothing_to_update_without_other_variables():
     _, ranges = made(MODELS["logit"][0])
-    assert ranges.others == ()
+    assert not any(each.others for each in ranges.predictors)
     assert ranges.at({})[0] is ranges.certificates[0]
 
 
