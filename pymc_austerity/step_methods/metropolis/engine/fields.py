@@ -50,12 +50,12 @@ class FieldEngine(CompiledKernel):
         return self.arrays.has_remainders and not self.reads_all
 
     @property
-    def n_moves(self) -> int:
+    def n_moves(self) -> int:  # type: ignore[override]
         """Moves of a sweep: each is decided on up to N rows."""
         return 1 + int(self.arrays.tree.depth.max(initial=0))
 
     @property
-    def n_readings(self) -> int:
+    def n_readings(self) -> int:  # type: ignore[override]
         """Rows that all moves of a sweep would read, if all read all."""
         return self.n_moves * max(self.n_local, 1)
 
