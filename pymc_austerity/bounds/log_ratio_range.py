@@ -77,7 +77,9 @@ def _certificate_of(
     """The certificate of a term, its family, and the rows that its common factors are read off."""
     family, sample, constants = recognise(predictor, point)
     points_of = family.certificate.points
-    references = reference_rows(predictor, family, sample, constants)
+    references: Index = np.empty(0, dtype=np.int64)  # none if nothing changes
+    if predictor.others:
+        references = sample[np.abs(constants[:, : family.certificate.n_factors]).argmax(axis=0)]
     # If there are other variables, their values near by and then far away verify the factors.
     distances = (NEAR, *_FAR) if predictor.others else ()
     others_at = [point, *(with_others_moved(predictor, point, distance) for distance in distances)]
@@ -107,14 +109,6 @@ def _padded(factors: Vector) -> Vector:
 
 
 # Common factors of the constants of all rows ---------------------------------------------------------
-
-
-def reference_rows(predictor: LinearPredictor, family: Family, sample: Index, constants: Matrix) -> Index:
-    """Rows of a sample that stand for the common factor of each constant; none if nothing changes."""
-    if not predictor.others:
-        return np.empty(0, dtype=np.int64)
-    largest = np.abs(constants[:, : family.certificate.n_factors]).argmax(axis=0)
-    return sample[largest]
 
 
 def factors_at(

@@ -75,7 +75,7 @@ from pymc_austerity.bounds.row_constants import (
     bounded_term,
 )
 from pymc_austerity.bounds.row_function import RowFunction
-from pymc_austerity.compilation import entry, jitable
+from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vector
 
@@ -322,8 +322,9 @@ def _pieces(terms: Sequence[BoundedTerm]) -> Iterator[tuple[str, int, Matrix]]:
 def _write(table: ConstantsTable, tier: int, name: str, start: int, c: Matrix) -> None:
     table.write(tier, start, rounded_up(c))
     written = table.values[tier, start : start + len(c)]
-    row = _first_below(written, c)
-    if row < len(c):
+    below = np.flatnonzero(written < c)
+    if len(below):
+        row = below[0]
         raise SelfCheckError(
             f"Self-check failed for the term {name!r}: the bound of row {start + row:,} of all terms is "
             f"{c[row]!r}, and {written[row]!r} was written, which is below it. This is a defect of "
@@ -341,15 +342,6 @@ def positions_of_largest(weights: Singles, most: int) -> Index:
         best = np.sort(rows[np.argsort(-weights[rows], kind="stable")[:most]])
         least = float(weights[best].min()) if len(best) == most else -np.inf
     return best
-
-
-@entry
-def _first_below(written: Singles, c: npt.NDArray[np.float64]) -> int:
-    """The first row whose number is below the constant; the number of rows, if all are as large."""
-    for i in range(c.shape[0]):
-        if written[i] < c[i]:
-            return i
-    return len(c)
 
 
 class Move(NamedTuple):

@@ -21,14 +21,7 @@ from pymc.step_methods.compound import CompoundStep
 from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, sample_distributed, stored_data
 from pymc_austerity.cluster import sample, workers
 from pymc_austerity.step_methods.metropolis import plate_search, sums_elsewhere
-from tests.cluster.planted_steps import (
-    Slow,
-    Talks,
-    fails_once,
-    goes_on_for_ever,
-    numba_files,
-    set_store_root,
-)
+from tests.cluster.planted_steps import Slow, Talks, fails_once, goes_on_for_ever, numba_files, set_store_root
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 3}
 STARTS = pytest.mark.slow("starts processes that import PyMC")
@@ -529,10 +522,7 @@ def test_other_versions():
             own = {name: "1" for name in ("python", *packages)}
             return {
                 "client": {"packages": own},
-                "workers": {
-                    "tcp://a": {"packages": own},
-                    "tcp://b": {"packages": {**own, "numba": "0"}},
-                },
+                "workers": {"tcp://a": {"packages": own}, "tcp://b": {"packages": {**own, "numba": "0"}}},
             }
 
     with pytest.raises(RuntimeError, match="tcp://b has numba 0, and this process has 1"):

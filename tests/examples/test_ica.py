@@ -43,10 +43,10 @@ def test_an_exact_chain():
     truth = ICA["reference"](X, W0, 3000)
     with ICA["build"](X):
         step = AusterityMH(epsilon=0, proposal=StiefelWalk(), steps_per_draw=5)
-    step.setup_chain(np.random.default_rng(3), 200, 4000)
+    step.setup_chain(np.random.default_rng(3), 200, 2000)
     step.tune = True
-    point, states = {"W": truth["mode"]}, np.empty((4000, 2, 2))
-    for k in range(-200, 4000):
+    point, states = {"W": truth["mode"]}, np.empty((2000, 2, 2))
+    for k in range(-200, 2000):
         if k == 0:
             step.stop_tuning()
         point, _ = step.step(point)

@@ -87,21 +87,6 @@ def compiled_trace(propose, adapt, rule, target):
     return entry(interpreted_trace(propose, adapt, rule, target), cache=False)
 
 
-@cache
-def compiled_transitions(propose, adapt, rule, target):
-    """`transitions` compiled around its functions, as `model.compile` does it."""
-    make_rule, make_target = constructor(Rule(..., ..., *rule, no_range)), constructor(target)
-    make_proposal = constructor(by(propose, ..., adapt))
-
-    @numba.njit
-    def engine(n, tune, rng, q, args, rows, proposal, schedule):
-        return transitions(
-            n, tune, rng, q, args, rows, make_rule(schedule, 0), make_proposal(proposal), make_target()
-        )
-
-    return engine
-
-
 # Proposals, and data of a regression -------------------------------------------------------------
 
 

@@ -34,7 +34,6 @@ from tests.kernels.engines import (
     ScriptedRng,
     by,
     compiled_trace,
-    compiled_transitions,
     interpreted_trace,
     nothing,
     regression_data,
@@ -114,23 +113,6 @@ def test_interpreted_and_compiled_draws_are_identical(rules, proposal, regressio
             np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=name)
         for a, b in zip(state, plain_state, strict=True):
             np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.slow("long runs")
-def test_many_transitions_at_once_equal_one_at_a_time(regression):
-    bound, rule = BOUND_PROPOSALS["adaptive"], RULES["growing"]
-    functions = bound.propose, bound.adapt, rule.functions, REGRESSION
-    each, each_state, _, each_after = run(compiled_trace(*functions), 250, bound, rule, regression, seed=4)
-    out, state, _, after = run(compiled_transitions(*functions), 250, bound, rule, regression, seed=4)
-    np.testing.assert_array_equal(out.q, each.q[-1])
-    assert out.n_accepted == each.accepted.sum()
-    assert out.n_used == each.n_used.sum()
-    assert out.n_stages == each.n_stages.sum()
-    assert out.n_exhausted == each.exhausted.sum()
-    assert (out.accepted, out.psi) == (each.accepted[-1], each.psi[-1])
-    for a, b in zip(state, each_state, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert after == each_after
 
 
 # (b) Without subsampling: plain Metropolis-Hastings -------------------------------------------------

@@ -462,22 +462,6 @@ def test_poisson_numbers_are_those_of_numpy(mean):
     assert ours.random() == theirs.random()
 
 
-def test_many_transitions_at_once_equal_one_at_a_time(data):
-    sampler = bounds_of(data, 10.0)
-    each, _, after, _ = run(both()[0], 200, data, sampler)
-    rng, walk = np.random.default_rng(2), AdaptiveRandomWalk().bind(D, 0.3)
-    out = tuna.tuna_transitions(
-        200, True, rng, np.zeros(D), data, drawn_by(sampler), counting(), walk.kernel(walk.state), RATIONAL
-    )
-    np.testing.assert_array_equal(out.q, each.q[-1])
-    assert out.n_accepted == each.accepted.sum()
-    assert out.n_used == each.n_used.sum()
-    assert out.n_stages == each.n_stages.sum()
-    assert out.n_exhausted == each.exhausted.sum()
-    assert (out.accepted, out.psi) == (each.accepted[-1], each.psi[-1])
-    assert rng.random() == after
-
-
 @pytest.mark.parametrize("n", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])
 def test_all_that_was_drawn_is_read(data, n):
     """In portions; each is sorted."""

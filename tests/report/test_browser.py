@@ -136,7 +136,3 @@ def contrast(one, two):
 
     low, high = sorted((luminance(one), luminance(two)))
     return (high + 0.05) / (low + 0.05)
-
-
-def test_size(path):
-    assert path.stat().st_size < 3e6

@@ -9,8 +9,7 @@ from scipy.special import expit, log_expit
 
 from pymc_austerity import AusterityMH, MetropolisHastings, MinibatchCategoricalGibbs, restricted_slice
 from pymc_austerity.testing.compare import error_of_mean
-
-QUIET = {"progressbar": False, "compute_convergence_checks": False, "quiet": True}
+from tests.sampling import sampled
 
 # Two hundred groups ------------------------------------------------------------------------------------
 
@@ -27,7 +26,7 @@ def many_groups():
     return n, np.repeat(np.arange(200), n), y
 
 
-@pytest.mark.slow("900 sweeps over 103,000 rows")
+@pytest.mark.slow("550 sweeps over 103,000 rows")
 @pytest.mark.parametrize("epsilon", [0.0, 0.01])
 def test_groups_of_very_different_sizes(epsilon):
     n, group, y = many_groups()
@@ -36,9 +35,7 @@ def test_groups_of_very_different_sizes(epsilon):
         a = pm.Normal("a", 0.0, tau, shape=200)
         pm.Bernoulli("y", logit_p=a[group], observed=y)
         step = AusterityMH([a], epsilon=epsilon, elementwise=True)
-        idata = pm.sample(
-            700, tune=200, chains=1, cores=1, step=[step, restricted_slice([tau])], random_seed=2, **QUIET
-        )
+        idata = sampled(400, [step, restricted_slice([tau])], tune=150, chains=1, random_seed=2)
     used = idata.sample_stats["n_used"].to_numpy() * 200
     assert np.all(used <= len(y) * (1 + 1e-12))
     if epsilon == 0.0:
@@ -92,7 +89,7 @@ def quadrature(x, y):
     return moments
 
 
-@pytest.mark.slow("6,000 sweeps of a mixture")
+@pytest.mark.slow("4,000 sweeps of a mixture")
 def test_experts_with_known_components():
     x, y = known_components()
     with pm.Model():
@@ -101,7 +98,7 @@ def test_experts_with_known_components():
         pm.Normal("x", pm.math.constant(np.array([-1.0, 1.0]))[z], 1.0, observed=x)
         pm.Bernoulli("y", logit_p=B[z] * x, observed=y)
         steps = [MinibatchCategoricalGibbs([z]), MetropolisHastings([B], elementwise=True)]
-        idata = pm.sample(6000, tune=500, chains=1, cores=1, step=steps, random_seed=3, **QUIET)
+        idata = sampled(4000, steps, tune=500, chains=1, random_seed=3)
     for draws, (mean, sd) in zip(idata.posterior["B"].to_numpy()[0].T, quadrature(x, y), strict=True):
         assert abs(draws.mean() - mean) < 4 * error_of_mean(draws)
         assert abs(draws.std() - sd) < 4 * error_of_mean((draws - draws.mean()) ** 2) / (2 * sd)

@@ -8,11 +8,9 @@ import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
-from scipy import stats
 
 from pymc_austerity import (
     AusterityMH,
-    MetropolisHastings,
     MHSubLhd,
     MinibatchBarker,
     SubsamplingWarning,
@@ -118,15 +116,6 @@ def test_equal_groups_of_other_labels_have_equal_chains(short_pilots):
     require_same_path("Of negative bytes", found[1], found[0], "Indices mean the same.")
 
 
-@pytest.mark.slow("builds and compiles several steps")
-def test_an_empty_group_has_its_prior(short_pilots):
-    """eps of a group without rows is that of the effect, in units of tau."""
-    model = model_of(groups=np.where(GROUPS == 5, 6, GROUPS))
-    points, _ = drawn(TunaMH(model=model, rng=1), model, n=400)
-    z = np.array([one["u"][5] / np.exp(one["tau_log__"]) for one in points])
-    assert stats.kstest(z, "norm").pvalue > 1e-4
-
-
 def test_fewer_than_thirty_groups_are_coefficients():
     with pm.Model() as model:
         u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=12)
@@ -142,16 +131,11 @@ def test_index_out_of_range(group):
         TunaMH(model=model_of(groups=groups))
 
 
-@pytest.mark.slow("builds and compiles several steps")
-def test_few_rows(short_pilots):
+def test_few_rows():
     """Below the threshold there is nothing to subsample, in the words that other models get."""
     some = slice(0, 400)
-    model = model_of(X[some], GROUPS[some], Y[some])
     with pytest.raises(ValueError, match="threshold"):
-        TunaMH(model=model)
-    step = TunaMH(model=model, threshold=100, rng=1)
-    assert isinstance(step.recipe, PlateRecipe)
-    drawn(step, model)
+        TunaMH(model=model_of(X[some], GROUPS[some], Y[some]))
 
 
 # Priors ------------------------------------------------------------------------------------------
@@ -251,7 +235,7 @@ def test_pickles_have_no_rows(built):
 
 
 def test_a_chain_goes_on_from_its_state(built):
-    check_that_it_goes_on(built._model, deepcopy(built), deepcopy(built), n=5)
+    check_that_it_goes_on(built._model, deepcopy(built), deepcopy(built))
 
 
 @pytest.mark.slow("interpreted pilots over many groups")
@@ -310,13 +294,6 @@ def test_odd_groups_and_covariates(short_pilots, groups, x):
     model = slopes(groups, x)
     _, found = drawn(TunaMH(model=model, rng=1), model)
     assert mean(found, "plate_acceptance") > 0.3
-
-
-@pytest.mark.slow("reads all rows, interpreted, hundreds of times")
-def test_all_rows_of_slopes(short_pilots):
-    model = slopes(correlated=True)
-    _, found = drawn(MetropolisHastings(model=model, control_variate=Taylor(), rng=1), model)
-    assert mean(found, "n_used") == 2 * N
 
 
 def test_a_covariate_of_groups_is_refused():
@@ -381,8 +358,7 @@ OF_SLOPES = {"groups": (7 * GROUPS) % G, "x": X[::-1, 1].copy(), "outcome": 1 - 
 @pytest.mark.parametrize(
     ("define", "make", "new"),
     [
-        pytest.param(model_of, TunaMH, OTHER, id="all"),
-        pytest.param(model_of, partial(AusterityMH, control_variate=Taylor()), OTHER, id="decided by a test"),
+        pytest.param(model_of, partial(AusterityMH, control_variate=Taylor()), OTHER, id="all"),
         pytest.param(partial(slopes, correlated=True), TunaMH, OF_SLOPES, id="correlated slopes"),
     ],
 )
@@ -402,15 +378,9 @@ def test_other_data(short_pilots, define, make, new):
     after, fresh = drawn(step, model), drawn(make(model=model, rng=1), model)
     require_same_path("A rebuilt step", after, fresh, "It has kept something of the old data.")
     assert any((a[u] != b[u]).any() for a, b in zip(before[0], after[0], strict=True) for u in a)
-
-
-@pytest.mark.slow("builds a step several times")
-def test_data_out_of_range_after_a_run(short_pilots):
-    model = model_of()
-    step = TunaMH(model=model, rng=1)
     with model:
-        pm.set_data({"groups": GROUPS + 1})
-    with pytest.raises(IndexError, match=str(G)):
+        pm.set_data({"groups": new["groups"] + 1})
+    with pytest.raises(IndexError if define is model_of else ValueError, match=str(G)):
         drawn(step, model)
 
 

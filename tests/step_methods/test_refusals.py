@@ -269,34 +269,3 @@ class TestStart:
     def test_in_pm_sample(self, bounded, built, draw):
         with pytest.raises((ValueError, pm.exceptions.SamplingError), match="y"):
             draw(bounded, built, initvals={"theta": 3.7})
-
-    @pytest.mark.slow("builds and compiles several steps")
-    def test_a_proposal_outside_the_support_is_rejected(self, built):
-        """By the likelihood as soon as a row is seen (here: all rows are)."""
-        built.setup_chain(np.random.default_rng(2), 0, 10)
-        point, seen, stats = self.at(3.95), [], []
-        for _ in range(1000):
-            point, (stat,) = built.step(point)
-            seen.append(float(point["theta"]))
-            stats.append(stat)
-        assert min(seen) > 3.9
-        assert max(seen) < 10.0
-        accepted = np.array([s["accepted"] for s in stats], dtype=bool)
-        assert 0.001 < accepted.mean() < 0.98
-        moved = np.diff([3.95, *seen]) != 0
-        np.testing.assert_array_equal(moved, accepted)
-        assert all(np.isfinite(s["log_ratio_mean"]) for s, ok in zip(stats, accepted, strict=True) if ok)
-
-    def test_a_proposal_outside_the_prior_reads_no_data(self, built):
-        point, unread = self.at(9.95), 0
-        built.setup_chain(np.random.default_rng(3), 0, 10)
-        for _ in range(100):
-            new, (stat,) = built.step(point)
-            if stat["n_used"] == 0:
-                unread += 1
-                assert not stat["accepted"]
-                assert new["theta"] == point["theta"]
-                assert stat["n_stages"] == 0
-                assert stat["exhausted"] == 0
-                assert stat["fraction_used"] == 0
-        assert unread > 20

@@ -13,7 +13,7 @@ the links of the chains, in whatever order the elements are stored.
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -74,8 +74,8 @@ class SelectedElements:
 class ReadingTerm:
     """A vector of terms of the log density that contain h, and what each of its rows reads."""
 
-    term: LocalTerm  # Its `index` is unused if there is one row alone, which is not lifted
-    is_single: bool  # Whether that is so: `rows` is then one number
+    # If there is one row alone it is not lifted: `rows` is then one number, and `index` unused
+    term: LocalTerm
     selections: list[SelectedElements]  # None of them, if the term does not depend on h
 
     @property
@@ -84,18 +84,16 @@ class ReadingTerm:
         return np.concatenate([each.elements for each in self.selections], axis=1)
 
 
-def reading_term(
-    term: LocalTerm, h: Variable, *, name: str, is_single: bool, leaves: dict[Variable, np.ndarray]
-) -> ReadingTerm:
+def reading_term(term: LocalTerm, h: Variable, name: str, leaves: dict[Variable, np.ndarray]) -> ReadingTerm:
     """Find the selections of h, a variable of a known shape, in the rows of a term.
 
-    `name` is that of h, for errors. With `is_single`, there is one row alone, which is not a function of an
-    index. Positions may depend on `leaves`, data with their values. `FactorisationError` is raised if h is
-    used otherwise than element by element, or which elements are read depends on parameters.
+    `name` is that of h, for errors. Positions may depend on `leaves`, data with their values.
+    `FactorisationError` is raised if h is used otherwise than element by element, or which elements are read
+    depends on parameters.
     """
     (simple,) = rewrite_graph([term.rows], include=("canonicalize", "specialize"), clone=True)
     if not depends_on([simple], [h]).get(simple, False):  # as of pm.Flat
-        return ReadingTerm(term, is_single, [])
+        return ReadingTerm(term, [])
     moved, found = {h}, []
     for node in toposort([term.rows]):
         if isinstance(node.op, _MOVES_ELEMENTS) and node.inputs[0] in moved:
@@ -106,9 +104,9 @@ def reading_term(
     if h in found:
         raise no_chain(name, f"the term {term.name!r} takes all of them in one row")
     selections = [_selection(term, var, h, name, leaves) for var in dict.fromkeys(found)]
-    if not is_single and any(each.row_axis is None for each in selections):
+    if term.size > 1 and any(each.row_axis is None for each in selections):
         raise no_chain(name, f"all rows of the term {term.name!r} read the same state")
-    return ReadingTerm(term, is_single, selections)
+    return ReadingTerm(term, selections)
 
 
 def _selection(
@@ -149,7 +147,7 @@ def replaced(reading: ReadingTerm, values: Sequence[Variable]) -> Variable:
     for selection in reading.selections:
         own = list(itertools.islice(left, selection.elements.shape[1]))
         replace[selection.var] = _shaped_as(selection, own)
-    if not reading.is_single:
+    if reading.term.size > 1:
         return rebuild([reading.term.rows], replace)[0]
     rows = vectorize_graph(reading.term.rows, replace)
     return rows.sum(axis=list(range(1, rows.type.ndim))) if rows.type.ndim > 1 else rows
@@ -416,7 +414,7 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
             "has at least two times. Use pm.NUTS for it."
         )
     try:
-        terms, single = _rows_of(graph, states)
+        terms = _rows_of(graph, states)
     except FactorisationError as error:
         reason = str(error).split(" Use another step method")[0].rstrip(".")
         raise no_chain(name, reason) from error
@@ -427,19 +425,16 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
     data = leaf_values(graph, leaves)
     placeholders = [leaf.placeholder for leaf in leaves]
     named_data = dict(zip(placeholders, data, strict=True))
-    readings = []
-    for term, lifted, is_single in zip(terms, rows, single, strict=True):
-        lifted_term = LocalTerm(term.name, term.size, term.index, lifted)
-        found = reading_term(lifted_term, states, name=name, is_single=is_single, leaves=named_data)
-        if found.selections:
-            readings.append(found)
+    lifted = (replace(term, rows=own) for term, own in zip(terms, rows, strict=True))
+    found = [reading_term(term, states, name, named_data) for term in lifted]
+    readings = [reading for reading in found if reading.selections]
     read = [(reading.term.name, reading.elements) for reading in readings]
     try:
         layout = find_layout(name, shape, read)
     except FactorisationError:  # some of what is read may not matter
         inputs, numbers = [*values, *placeholders], [*jittered(graph), *data]
         for k, reading in enumerate(readings):
-            if not reading.is_single:
+            if reading.term.size > 1:
                 matters = elements_that_matter(reading, inputs, numbers)
                 read[k] = reading.term.name, np.where(matters, reading.elements, -1)
         layout = find_layout(name, shape, read)
@@ -480,21 +475,20 @@ def _by_site(own: Index, n_sites: int) -> Index:
     return table
 
 
-def _rows_of(graph: LogDensityGraph, states: Variable) -> tuple[list[LocalTerm], list[bool]]:
+def _rows_of(graph: LogDensityGraph, states: Variable) -> list[LocalTerm]:
     """The rows of all tables that contain the states, lifted; those of a single row are as they are."""
     values = list(graph.values.values())
     lifter = Lifter(graph.terms.values(), values, [states], _SHORTEST, graph.evaluate)
-    terms, single = [], []
+    terms = []
     for name, term in graph.terms.items():
         for table in tables(term):
             if states not in ancestors([table]):
                 continue
             axes = tuple(a for a, k in enumerate(table.type.shape) if k >= _SHORTEST)
-            single.append(not axes)
             if axes:
                 terms.append(lift_piece(lifter, Piece(name, table, axes, kept=True))[1])
             else:
                 index = pt.vector("index", dtype="int64")
                 terms.append(LocalTerm(name, 1, index, table.sum()))
     rows = select_early(lifter, [term.rows for term in terms])
-    return [LocalTerm(t.name, t.size, t.index, own) for t, own in zip(terms, rows, strict=True)], single
+    return [replace(term, rows=own) for term, own in zip(terms, rows, strict=True)]

@@ -402,10 +402,7 @@ def checked_options(asked: SgldOptions) -> SgldOptions:
 
 
 def plan_sgld(options: SgldOptions, point: PointType) -> tuple[Factorisation, Factorisation, SgldRecipe]:
-    """Find the local terms, the mode, and what is expanded and preconditioned there.
-
-    Returns the terms of the model, the same with what is expanded taken out, and the recipe.
-    """
+    """The terms of the model, the same with what is expanded at the mode taken out, and the recipe."""
     fact = _factorised(options, point, check=True)
     if not fact.n_local:
         refuse_short(fact, options.threshold, options.model)

@@ -381,12 +381,12 @@ class CrossedEngine(PlateEngine):
         return sum(sizes) - sum(one.n_groups for one in plates)
 
     @property
-    def n_moves(self) -> int:
+    def n_moves(self) -> int:  # type: ignore[override]
         """Moves of both turns."""
         return sum(one.n_moves for one in self.turns)
 
     @property
-    def n_readings(self) -> int:
+    def n_readings(self) -> int:  # type: ignore[override]
         """Moves of all groups of either plate that have rows."""
         return sum(one.n_readings for one in self.turns)
 

@@ -37,7 +37,6 @@ from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel, Engine
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
-from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.options import (
     MetropolisOptions,
     ProposalOption,
@@ -118,11 +117,6 @@ class Recipe:
         return share if self.rule.functions.draw is log_uniform else 0.5 * share
 
     @property
-    def is_fitted(self) -> bool:
-        """Is there a fitted distribution, from which chains of a pilot can start?"""
-        return is_fitted(self.proposal)
-
-    @property
     def rows_a_draw(self) -> float:
         """Rows that are read for a transition, roughly."""
         return float(self.n_local)
@@ -131,15 +125,6 @@ class Recipe:
     def n_watched(self) -> int:
         """So many of the first coordinates tell how well a chain mixes."""
         return self.n_dim
-
-    @property
-    def mixing(self) -> Mixing | None:
-        """How well the step mixes, if making the plan has measured it."""
-        return None
-
-    def tuning(self, n_tune: int) -> int:
-        """So many of `n_tune` draws of tuning are watched."""
-        return n_tune
 
     def tell(self, plan: Plan) -> None:
         """Warn of what a new plan means for the user."""

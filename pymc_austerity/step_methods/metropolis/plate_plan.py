@@ -35,9 +35,10 @@ from pymc_austerity.model.plates.crossed import CrossedModel
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.starting_point import density_of_block, require_finite
 from pymc_austerity.progress import stage
+from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
-from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, warn_of_poor_mixing
+from pymc_austerity.step_methods.metropolis.mixing_pilot import warn_of_poor_mixing
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe
 from pymc_austerity.step_methods.metropolis.plate_pilot import (
@@ -76,11 +77,9 @@ class PlateRecipe(Recipe):
     """What of the plan travels to other processes: constants of size G, none of size N."""
 
     is_plate: ClassVar[bool] = True
-    columns: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        "shared_n_used": (np.float64, []),
-        "plate_n_used": (np.float64, []),
-        "plate_acceptance": (np.float64, []),
-    }
+    columns: ClassVar[dict[str, tuple[type, list[int]]]] = floats(
+        "shared_n_used", "plate_n_used", "plate_acceptance"
+    )
 
     proposal: PlateSweeps
     fit: SharedFit
@@ -89,23 +88,9 @@ class PlateRecipe(Recipe):
     certificate: str
 
     @property
-    def is_fitted(self) -> bool:
-        """Is there a fitted distribution, from which chains of a pilot can start?"""
-        return True
-
-    @property
     def n_watched(self) -> int:
         """Coordinates that tell how well a chain mixes: the effects are drawn anew at almost every sweep."""
         return self.prediction.n_shared
-
-    @property
-    def mixing(self) -> Mixing | None:
-        """How well the step mixes, by the pilot."""
-        return self.prediction.mixing
-
-    def tuning(self, n_tune: int) -> int:
-        """Draws of tuning that are watched: none, as all is fitted before a chain begins."""
-        return 0
 
     def tell(self, plan: Plan) -> None:
         """Warn if the shared variables will mix badly, or if all rows are read where few were asked for."""

@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Sequence
-from typing import Any, ClassVar, Unpack, get_args
+from typing import Any, Unpack, get_args
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -30,6 +30,7 @@ from pymc_austerity.proposals.jumps import (
     bound_jumps,
     slab_precision,
 )
+from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
 from pymc_austerity.step_methods.metropolis.engine.base import RangeBound
@@ -49,9 +50,7 @@ _THRESHOLD = 100
 # Smallest eigenvalue of the precision of the likelihood, scaled to a unit diagonal.
 _FLAT = 1e-10
 # Sample statistics of births, deaths, swaps and other moves, such as "births_accepted".
-_COLUMNS: dict[str, tuple[type, list[int]]] = {
-    f"{kind}_{what}": (np.float64, []) for kind in KINDS for what in COUNTS
-}
+_COLUMNS = floats(*(f"{kind}_{what}" for kind in KINDS for what in COUNTS))
 
 
 class ReversibleJump(SubsampledStep):
@@ -161,7 +160,7 @@ class ReversibleJump(SubsampledStep):
     name = "reversible_jump"
     _reads_disk = False
     _discrete = True
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {**DTYPES_SHAPES, **_COLUMNS}
+    stats_dtypes_shapes = DTYPES_SHAPES | _COLUMNS
 
     def __init__(
         self,

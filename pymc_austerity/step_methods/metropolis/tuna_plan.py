@@ -238,10 +238,7 @@ class TunaRecipe(Recipe):
 def plan_exact(
     options: MetropolisOptions, point: PointType, recipe: Recipe | None = None, client: object = None
 ) -> Plan:
-    """The plan of `TunaMH`: sweeps over a plate, if the model has one; else moves of the whole block.
-
-    With a `distributed.Client` sums over all rows, which the search for the mode needs, are computed there.
-    """
+    """The plan of `TunaMH`: sweeps over a plate, if the model has one; else moves of the whole block."""
     if isinstance(recipe, TunaRecipe):
         return plan_tuna(options, point, recipe)
     if recipe is not None:

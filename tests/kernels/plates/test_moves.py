@@ -106,7 +106,7 @@ def _one(eps, eps_new, g, q):
 def test_plate_move(likelihood, spelling):
     case = case_of(likelihood, spelling, 400)
     old, new = plate_pairs(case)
-    scores, expected = scores_of_groups(case, old, new, 400)
+    scores, expected = scores_of_groups(case, old, new, 200)
     assert expected.max() > 0.1
     assert expected.min() < -0.1
     sizes = case.arrays.bounds.sizes
@@ -135,7 +135,7 @@ def test_a_fallback_by_the_forward_state_is_noticed(monkeypatch):
     case = case_of("bernoulli", "centered", 400)
     old, new = plate_pairs(case)
     monkeypatch.setattr(decisions, "rates_of", by_forward_state)
-    scores, _ = scores_of_groups(case, old, new, 400)
+    scores, _ = scores_of_groups(case, old, new, 200)
     assert np.abs(scores[case.arrays.bounds.sizes > 0]).max() > 2 * LIMIT
 
 

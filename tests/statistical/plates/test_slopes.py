@@ -62,7 +62,7 @@ def draws_of(data, define, n, seed=3):
 def reference_of(data, seed, **options):
     """Draws of the reference: intercepts and slopes are two factors with the same levels."""
     X, y, groups = data
-    return sample(X, y, groups, groups, (G, G), 12_000, seed, columns=(0, 1), thin=3, **options)[None]
+    return sample(X, y, groups, groups, (G, G), 8000, seed, columns=(0, 1), thin=3, **options)[None]
 
 
 @pytest.fixture(scope="module")
@@ -71,21 +71,21 @@ def independent(data):
     return reference_of(data, 1)
 
 
-@pytest.mark.slow("36,000 sweeps of the reference, and 12,000 draws")
+@pytest.mark.slow("24,000 sweeps of the reference, and 8,000 draws")
 @pytest.mark.filterwarnings("ignore:Tuning ended")
 def test_independent_slopes(data, independent):
-    ours = draws_of(data, of_two_vectors, 12_000)
+    ours = draws_of(data, of_two_vectors, 8000)
     found = agreement_of(ours, independent, P + 2)
     assert found, found
     # The planted fault: the Jacobian of the scale of slopes counts twice.
     assert not agreement_of(reweighted(ours, ours[0, :, P + 1]), independent, P + 2)
 
 
-@pytest.mark.slow("36,000 sweeps of the reference, and 12,000 draws")
+@pytest.mark.slow("24,000 sweeps of the reference, and 8,000 draws")
 @pytest.mark.filterwarnings("ignore:Tuning ended")
 def test_correlated_slopes(data, independent):
     theirs = reference_of(data, 2, correlated=True)
-    ours = draws_of(data, of_a_matrix, 12_000)
+    ours = draws_of(data, of_a_matrix, 8000)
     found = agreement_of(ours, theirs, P + 3)
     assert found, found
     # The planted fault: effects of the reference are independent.

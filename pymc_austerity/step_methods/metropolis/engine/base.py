@@ -59,6 +59,8 @@ class CompiledKernel:
     # Whether the decision rule reads all terms anyway, and whether it depends on a bound of their range.
     reads_all = False
     needs_range = False
+    # Moves of a transition, each of which may read all rows; and groups or rows that all of them could read.
+    n_moves = n_readings = 1
     # Terms larger than their bounds, shape (1,); None where no row is compared with a bound.
     violations: Index | None = None
     target: CompiledTarget
@@ -66,16 +68,6 @@ class CompiledKernel:
     # Names of parameters, with the places of their open fields; None for what is handed over as it is.
     _open: list[tuple[str, list[int] | None]]
     _seen_state: Any = None
-
-    @property
-    def n_moves(self) -> int:
-        """Moves of a transition, each of which may read all rows."""
-        return 1
-
-    @property
-    def n_readings(self) -> int:
-        """Groups or rows that all moves of a transition could read."""
-        return self.n_moves
 
     def take_violations(self) -> float:
         """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""

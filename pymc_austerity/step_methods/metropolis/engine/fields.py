@@ -50,13 +50,13 @@ class FieldEngine(CompiledKernel):
         return self.arrays.has_remainders and not self.reads_all
 
     @property
-    def n_moves(self) -> int:
+    def n_moves(self) -> int:  # type: ignore[override]
         """Moves of a sweep: each is decided on up to N rows."""
         schedule = self.arrays.schedule
         return schedule.n_roots + len(schedule.depths) - 1
 
     @property
-    def n_readings(self) -> int:
+    def n_readings(self) -> int:  # type: ignore[override]
         """Rows that all moves of a sweep would read, if all read all."""
         return self.n_moves * max(self.n_local, 1)
 

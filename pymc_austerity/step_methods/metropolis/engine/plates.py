@@ -24,7 +24,7 @@ from pymc_austerity.model.plates.inner_effects import Scaled
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.elements import fewest_rows, tests_of
+from pymc_austerity.step_methods.metropolis.engine.sequential import fewest_rows, tests_of
 from pymc_austerity.target import Index, Vector
 
 
@@ -80,12 +80,12 @@ class PlateEngine(CompiledKernel):
         return self.plate.rule.has_remainders and bool(np.all(self.plate.bounds.reaches < 0.0))
 
     @property
-    def n_moves(self) -> int:
+    def n_moves(self) -> int:  # type: ignore[override]
         """Moves of a sweep: each is decided on up to N rows."""
         return 2 + (len(self.plate.outer.columns) > 0)
 
     @property
-    def n_readings(self) -> int:
+    def n_readings(self) -> int:  # type: ignore[override]
         """Moves of all groups that have rows, in a sweep."""
         return self.n_moves * self._n_groups_with_rows
 
