@@ -17,7 +17,7 @@ from pymc_austerity.target import Index, Vector
 LAST, N_KNOTS = 6.0, 49
 _SPACING = 2.0 * LAST / (N_KNOTS - 1)
 # Degrees of freedom; shares of walks along one coordinate, and of all walks.
-_DOF, _ALONG_ONE, _WALKS = 10.0, 0.15, 0.3
+_DOF, _ALONG_ONE, WALKS = 10.0, 0.1, 0.2
 # Coordinates that are moved together, at most.
 MOST_TOGETHER = 6
 
@@ -63,7 +63,7 @@ def _propose_zeta(rng: np.random.Generator, law: Law, zeta: Vector, result: Vect
     some = _some(rng, q)
     result[:] = zeta
     kind = rng.random()
-    if kind < _WALKS:
+    if kind < WALKS:
         step = 2.0 / math.sqrt(2.0 * rng.standard_gamma(1.0))
         if kind < _ALONG_ONE:
             j = some[rng.integers(0, some.shape[0])]

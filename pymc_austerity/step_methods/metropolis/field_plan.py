@@ -8,6 +8,7 @@ from pymc.initial_point import PointType
 from pymc_austerity import work
 from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.exceptions import SelfCheckError
+from pymc_austerity.kernels.fields.law import WALKS
 from pymc_austerity.kernels.fields.records import Schedule
 from pymc_austerity.mode.fields.field_model import FieldModel, field_model, schedule_of
 from pymc_austerity.mode.fields.fit import FieldFit, FittedField
@@ -29,7 +30,6 @@ from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised
 from pymc_austerity.step_methods.metropolis.plate_pilot import (
     KAPPAS,
-    OF_GROUP,
     OF_READ,
     PlatePrediction,
     announced,
@@ -38,8 +38,10 @@ from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe, Plate
 from pymc_austerity.target import Vector
 
 _SEED, _SETTLE, _COUNTED = 2041, 40, 100
-# Nanoseconds for a multiplication and addition of a factorisation, and for a number of the tree.
-_OF_FLOP, _OF_NUMBER = 1.0, 12.0
+# Nanoseconds for a multiplication and addition of a factorisation, and for a number and a node of the tree.
+_OF_FLOP, _OF_NUMBER, _OF_NODE = 0.4, 8.0, 80.0
+# What is tried out must gain so much: acceptance in a pilot run is not known better.
+_GAIN = 0.95
 # Moves of theta in a sweep, at most.
 _MOST_ROOTS = 3
 
@@ -174,7 +176,7 @@ def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePred
     best = tried(_with_kappa(schedule_of(tree, 1), KAPPAS[0]))
     for kappa in KAPPAS[1:] if engine.draws_rows else ():
         one = tried(_with_kappa(best[1], kappa))
-        if one[0].cost >= best[0].cost:
+        if one[0].cost >= _GAIN * best[0].cost:
             break
         best = one
     n, depth = 2, int(tree.depth.max(initial=0))
@@ -192,9 +194,9 @@ def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePred
 def _slowest(found: PlatePrediction, n_roots: int) -> float:
     """Nanoseconds for an effective draw of theta and of the effects, if rejections alone held these up.
 
-    A chain of independent proposals has acc / (2 - acc) of them.
+    A chain of independent proposals has acc / (2 - acc) of them. Walks of theta count for nothing.
     """
-    theta, effects = max(found.shared_acceptance, 1e-300), max(found.plate_acceptance, 1e-300)
+    theta, effects = (1.0 - WALKS) * found.shared_acceptance + 1e-9, found.plate_acceptance + 1e-9
     return found.sweep * max((2.0 - theta) / (theta * n_roots), (2.0 - effects) / effects)
 
 
@@ -249,7 +251,7 @@ def tree_nanoseconds(found: FieldModel) -> tuple[float, float]:
     tree = found.layout.tree
     q, r = tree.size.astype(float), np.diff(tree.starts).astype(float)
     flops, numbers = float((q * (q + r) ** 2).sum()), float(tree.fronts[-1])
-    of_group = _OF_NUMBER * numbers + OF_GROUP * len(tree.first)
+    of_group = _OF_NUMBER * numbers + _OF_NODE * len(tree.first)
     return _OF_FLOP * flops + _OF_NUMBER * numbers + of_group, of_group
 
 
