@@ -104,7 +104,7 @@ def taken_apart(
 ) -> tuple[Factorisation, list[Piece]]:
     """The factorisation of a graph, and the pieces of which it is made.
 
-    Terms `of_areas` may take a vector as long as the threshold.
+    Terms `of_areas` are not subsampled, and may take a vector as long as the threshold.
     """
     names = list(graph.values) if value_vars is None else [v.name for v in value_vars]
     block = [graph.values[name] for name in names]
@@ -113,7 +113,12 @@ def taken_apart(
     parts = [(name, p) for name, term in graph.terms.items() for p in split(term, threshold)]
     in_block = depends_on([p for _, p in parts], block)
     pieces = [
-        Piece(name, p, long_axes(p, threshold), kept=value_vars is None or in_block.get(p, False))
+        Piece(
+            name,
+            p,
+            () if name in of_areas else long_axes(p, threshold),
+            kept=value_vars is None or in_block.get(p, False),
+        )
         for name, p in parts
     ]
     lifted_pieces = [

@@ -498,13 +498,13 @@ def volatility(rng, omega=HALF):
     pm.GARCH11("y", omega, 0.3, 0.3, 1.0, observed=rng.normal(size=1100))
 
 
-@refused_so_far(ask=["tau"], seed=369)
+@optional(ask=["tau"], seed=369)
 def conditional_autoregression(rng, tau):
     phi = pm.CAR("phi", np.zeros(1050), ring(1050), alpha=0.5, tau=tau)
     pm.Normal("y", phi, 1, observed=rng.normal(size=1050))
 
 
-@refused_so_far(ask=["sigma"], seed=370)
+@optional(ask=["sigma"], seed=370)
 def intrinsic_conditional_autoregression(rng, sigma):
     phi = pm.ICAR("phi", ring(1051), sigma=1)
     pm.Normal("y", sigma * phi, 1, observed=rng.normal(size=1051))
