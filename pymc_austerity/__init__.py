@@ -5,7 +5,7 @@ import typing
 from pymc_austerity import design, diagnostics, plots
 from pymc_austerity._version import __version__
 from pymc_austerity.acceptance import Exact
-from pymc_austerity.cluster import sample_distributed
+from pymc_austerity.cluster.sample import sample_distributed
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.data import RowStore
 from pymc_austerity.distributions import UniformStiefel
@@ -16,24 +16,21 @@ from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.predictive import sample_posterior_predictive
 from pymc_austerity.model.stored_data import stored_data
 from pymc_austerity.proposals import AdaptiveRandomWalk, Langevin, Laplace, RandomWalk, StiefelWalk, Surrogate
-from pymc_austerity.recommendation import recommend
+from pymc_austerity.recommendation.recommend import recommend
 from pymc_austerity.report import compare, probe
-from pymc_austerity.step_methods import (
-    SCIR,
-    SGLD,
-    AusterityGibbs,
-    AusterityMH,
-    DecreasingStepSize,
-    MetropolisHastings,
-    MHSubLhd,
-    MinibatchBarker,
-    MinibatchCategoricalGibbs,
-    ParticleGibbs,
-    ReversibleJump,
-    TunaMH,
-    restricted_nuts,
-    restricted_slice,
-)
+from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
+from pymc_austerity.step_methods.gamma.scir import SCIR
+from pymc_austerity.step_methods.langevin.sgld import SGLD
+from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
+from pymc_austerity.step_methods.metropolis.austerity_gibbs import AusterityGibbs
+from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
+from pymc_austerity.step_methods.metropolis.mhsublhd import MHSubLhd
+from pymc_austerity.step_methods.metropolis.minibatch_barker import MinibatchBarker
+from pymc_austerity.step_methods.metropolis.reversible_jump import ReversibleJump
+from pymc_austerity.step_methods.metropolis.tuna import TunaMH
+from pymc_austerity.step_methods.particle_gibbs import ParticleGibbs
+from pymc_austerity.step_methods.restricted import restricted_nuts, restricted_slice
+from pymc_austerity.step_methods.step_size import DecreasingStepSize
 
 __all__ = [
     "SCIR",

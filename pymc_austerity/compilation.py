@@ -69,7 +69,7 @@ class OptimisedOnce(Compiler):
         """Compile a function with the libraries that it calls linked as they are."""
         if not _can_link():
             return super().compile_extra(func)
-        with _linked_as_they_are(), _without_collections():
+        with _linked_as_they_are():
             return super().compile_extra(func)
 
 
@@ -101,22 +101,13 @@ def _missing() -> str:
 def _linked_as_they_are() -> Iterator[None]:
     """Libraries that numba makes within are `_Library`."""
     codegen = cpu_target.target_context.codegen()
-    before = codegen._library_class
+    before, was_on = codegen._library_class, gc.isenabled()
     codegen._library_class = _Library
+    gc.disable()  # numba leaves little garbage in circles, and to look for it takes a seventh of the time
     try:
         yield
     finally:
         codegen._library_class = before
-
-
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Python looks for no garbage in circles, of which numba leaves little: a seventh of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
         if was_on:
             gc.enable()
 
@@ -141,7 +132,8 @@ class _Library(JITCodeLibrary):
         ll_module.data_layout = self._codegen._data_layout
 
     def finalize(self) -> None:
-        circular = any(_is_circular(each) for each in (self, *self._linking_libraries))
+        modules = [each._final_module for each in (self, *self._linking_libraries)]
+        circular = any(each.name.startswith(_CIRCLE) for own in modules for each in own.global_variables)
         self._waits = not circular and not any(name.startswith(_ENTRANCES) for name in self._defined())
         if self._waits:
             self._finalized = True
@@ -210,10 +202,6 @@ class _Library(JITCodeLibrary):
         with global_compiler_lock:
             if self._waits:
                 self._link_and_emit()
-
-
-def _is_circular(library: Any) -> bool:
-    return any(each.name.startswith(_CIRCLE) for each in library._final_module.global_variables)
 
 
 # Environments of functions without machine code, by their names in it.

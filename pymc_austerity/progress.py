@@ -31,10 +31,7 @@ _THEME = Theme({"bar.pulse": "#1764f4", "progress.elapsed": "none"})
 
 
 class SetUp(Listener):
-    """Stages of a set-up and their seconds, with the bar that shows them.
-
-    numba calls it when it begins and ends to compile (event ``numba:compile``).
-    """
+    """Stages of a set-up and their seconds, with the bar that shows them."""
 
     def __init__(self, title: str) -> None:
         self._title, self._name, self._text = title, "", title

@@ -138,15 +138,7 @@ def draw_all_weighted(rng: np.random.Generator, table: BlockTable, weights: Sing
 
 def rounded_up(values: npt.NDArray[np.float64]) -> Singles:
     """The smallest numbers of single precision that are not below `values`, which are at least zero."""
-    result = np.empty(values.shape, np.float32)
-    _round_up(values.ravel(), result.reshape(-1))
-    return result
-
-
-@entry
-def _round_up(values: npt.NDArray[np.float64], result: Singles) -> None:
-    """Round numbers >= 0 up to single precision: to get the next larger number, one is added to the bits."""
-    for i in range(values.shape[0]):
-        nearest = np.float32(values[i])
-        bits = nearest.view(np.int32) + np.int32(nearest < values[i])
-        result[i] = np.int32(bits).view(np.float32)
+    with np.errstate(over="ignore"):
+        nearest = values.astype(np.float32)
+    nearest.view(np.int32)[...] += nearest < values  # one more in the bits is the next larger number
+    return nearest

@@ -133,7 +133,10 @@ def extent(enclosure: Enclosure, u: Vector) -> tuple[float, float]:
         size += max(abs(a), abs(b))
     half = enclosure.ball_radius * math.sqrt(square)
     if enclosure.axes.shape[1] > 0:
-        half = min(half, enclosure.ellipsoid_radius * math.sqrt(_square(_along_axes(enclosure, u))) + rough)
+        along = 0.0  # |A'u|^2
+        for a in _along_axes(enclosure, u):
+            along += a * a
+        half = min(half, enclosure.ellipsoid_radius * math.sqrt(along) + rough)
     low, high = max(low, middle - half), min(high, middle + half)
     pad = _ROUNDING * size
     # Where all points agree, rounding may have exchanged the two.
@@ -210,11 +213,3 @@ def _along_axes(enclosure: Enclosure, u: Vector) -> Vector:
             for k in range(result.shape[0]):
                 result[k] += enclosure.axes[j, k] * u[j]
     return result
-
-
-@jitable
-def _square(x: Vector) -> float:
-    total = 0.0
-    for k in range(x.shape[0]):
-        total += x[k] * x[k]
-    return total

@@ -75,14 +75,45 @@ class GroupTables(NamedTuple):
         )
 
 
-def group_tables(
-    terms: Sequence[RowFunction | LinearPredictor], groups: CoordinateGroups, constants: Singles
-) -> tuple[GroupTables, Singles]:
-    """Tables for all rows of some terms with one predictor, and the k_i (3, N) of each tier, rounded up.
+def grouped(
+    sampler: RowSampler, terms: Sequence[RowFunction | LinearPredictor], groups: CoordinateGroups
+) -> RowDraws:
+    """Rows of terms with one predictor drawn by groups; `sampler` has their coordinates, and their c_i.
 
-    The `constants` (3, N) are the c_i = K_i |v_i|^3 of each tier.
+    In the place of the c_i = K_i |v_i|^3 of each tier come the k_i, rounded up.
     """
     typical = groups.typical
+    entries, factors = _entries(terms, groups, typical, sampler.constants)
+    sizes = np.bincount(entries.groups, minlength=len(typical))
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    blocks = np.concatenate([[0], np.cumsum((sizes + BLOCK - 1) // BLOCK)])
+    rows, lengths = _transposed(entries, starts.copy())
+    reached, sums = _sums(starts, blocks, rows, lengths, factors)
+    tables = GroupTables(
+        groups.columns,
+        groups.factor,
+        groups.n_sparse,
+        groups.pools,
+        typical,
+        entries,
+        starts,
+        rows,
+        lengths,
+        blocks,
+        reached,
+        sums,
+    )
+    state = sampler._replace(constants=factors, tables=tables)
+    return RowDraws(state, group_move, group_draw, group_bounds)
+
+
+def _entries(
+    terms: Sequence[RowFunction | LinearPredictor],
+    groups: CoordinateGroups,
+    typical: Vector,
+    constants: Singles,
+) -> tuple[Entries, Singles]:
+    """Parts of all rows in groups, and the k_i (3, N) of each tier."""
     factors = np.empty_like(constants)
     counts, numbers, parts = [], [], []
     start = 0
@@ -102,31 +133,7 @@ def group_tables(
             parts.append(lengths[some])
         start += term.n_rows
     starts = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-    entries = Entries(starts, np.concatenate(numbers), np.concatenate(parts))
-    return _tables(groups, typical, entries, factors), factors
-
-
-def _tables(groups: CoordinateGroups, typical: Vector, entries: Entries, factors: Singles) -> GroupTables:
-    """The entries by group, with sums of blocks."""
-    sizes = np.bincount(entries.groups, minlength=len(typical))
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    blocks = np.concatenate([[0], np.cumsum((sizes + BLOCK - 1) // BLOCK)])
-    rows, lengths = _transposed(entries, starts.copy())
-    reached, sums = _sums(starts, blocks, rows, lengths, factors)
-    return GroupTables(
-        groups.columns,
-        groups.factor,
-        groups.n_sparse,
-        groups.pools,
-        typical,
-        entries,
-        starts,
-        rows,
-        lengths,
-        blocks,
-        reached,
-        sums,
-    )
+    return Entries(starts, np.concatenate(numbers), np.concatenate(parts)), factors
 
 
 @entry
@@ -163,37 +170,12 @@ def _sums(
 _FAR = 1e30
 
 
-class GroupSampler(NamedTuple):
-    """Bounds by groups, and how to draw rows by them. It has size N."""
-
-    # center, radii, totals: see `remainder.RowSampler`; the C of the c_i is for what is told of the bounds
-    center: Vector
-    radii: Vector
-    totals: Vector
-    constants: Singles  # (3, N): k_i of each tier
-    tables: GroupTables
-    # rounding, most: see `remainder.RowSampler`
-    rounding: float
-    most: float
-
-
 class GroupMove(NamedTuple):
     """Numbers of a pair of states that bounds need before any row is read; the same if they change places."""
 
     tier: int  # Of the bounds
     expected: float  # How many rows will be drawn: the sum of all b_i
     sizes: Vector  # (G,): h_g
-
-
-def grouped(
-    sampler: RowSampler, terms: Sequence[RowFunction | LinearPredictor], groups: CoordinateGroups
-) -> RowDraws:
-    """Rows drawn by groups; `sampler` has their coordinates."""
-    tables, factors = group_tables(terms, groups, sampler.constants)
-    state = GroupSampler(
-        sampler.center, sampler.radii, sampler.totals, factors, tables, sampler.rounding, sampler.most
-    )
-    return RowDraws(state, group_move, group_draw, group_bounds)
 
 
 @entry
@@ -242,7 +224,7 @@ def sizes_by_groups(tables: GroupTables, tier: int, w_new: Vector, w: Vector) ->
 
 
 @entry
-def move_by_groups(sampler: GroupSampler, q_new: Vector, q: Vector) -> GroupMove:
+def move_by_groups(sampler: RowSampler, q_new: Vector, q: Vector) -> GroupMove:
     """The tier of a pair of states, the sum of all b_i, and the h_g; the same if the states change places."""
     tables, center, radii = sampler.tables, sampler.center, sampler.radii
     w_new, w = whitened(tables, center, q_new), whitened(tables, center, q)
@@ -286,7 +268,7 @@ def scanned(tables: GroupTables, factors: Singles, start: int, stop: int, aim: f
 
 
 @entry
-def draw_by_groups(rng: np.random.Generator, sampler: GroupSampler, move: GroupMove, n: int) -> Index:
+def draw_by_groups(rng: np.random.Generator, sampler: RowSampler, move: GroupMove, n: int) -> Index:
     """Draw n rows independently, each in proportion to its b_i."""
     tables, tier, factors = sampler.tables, move.tier, sampler.constants[move.tier]
     reached = np.cumsum(tables.sums[tier] * move.sizes)
@@ -304,7 +286,7 @@ def draw_by_groups(rng: np.random.Generator, sampler: GroupSampler, move: GroupM
 
 
 @entry
-def bounds_by_groups(sampler: GroupSampler, move: GroupMove, rows: Index) -> Vector:
+def bounds_by_groups(sampler: RowSampler, move: GroupMove, rows: Index) -> Vector:
     """The b_i of some rows."""
     entries, factors = sampler.tables.entries, sampler.constants[move.tier]
     bounds = np.empty(rows.shape[0])
@@ -321,18 +303,18 @@ def bounds_by_groups(sampler: GroupSampler, move: GroupMove, rows: Index) -> Vec
 
 
 @jitable
-def group_move(sampler: GroupSampler, q_new: Vector, q: Vector) -> GroupMove:
+def group_move(sampler: RowSampler, q_new: Vector, q: Vector) -> GroupMove:
     """`move_by_groups`, as a function of Python."""
     return move_by_groups(sampler, q_new, q)
 
 
 @jitable
-def group_draw(rng: np.random.Generator, sampler: GroupSampler, move: GroupMove, n: int) -> Index:
+def group_draw(rng: np.random.Generator, sampler: RowSampler, move: GroupMove, n: int) -> Index:
     """`draw_by_groups`, as a function of Python."""
     return draw_by_groups(rng, sampler, move, n)
 
 
 @jitable
-def group_bounds(sampler: GroupSampler, move: GroupMove, rows: Index) -> Vector:
+def group_bounds(sampler: RowSampler, move: GroupMove, rows: Index) -> Vector:
     """`bounds_by_groups`, as a function of Python."""
     return bounds_by_groups(sampler, move, rows)

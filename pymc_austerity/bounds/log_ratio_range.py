@@ -41,11 +41,6 @@ class RangeCertificates:
     # For each term, rows that stand for the common factor of each constant; empty if nothing changes
     references: tuple[Index, ...]
 
-    @property
-    def others(self) -> tuple[str, ...]:
-        """Names of the variables of other steps that the bounds depend on."""
-        return tuple(dict.fromkeys(name for p in self.predictors for name in p.others))
-
     def at(self, point: Mapping[str, Any]) -> tuple[RangeCertificate, ...]:
         """The certificates at `point`, at the cost of a few rows.
 
@@ -82,8 +77,12 @@ def _certificate_of(
     """The certificate of a term, its family, and the rows that its common factors are read off."""
     family, sample, constants = recognise(predictor, point)
     points_of = family.certificate.points
-    references = reference_rows(predictor, family, sample, constants)
-    others_at = verification_points(predictor, point)
+    references: Index = np.empty(0, dtype=np.int64)  # none if nothing changes
+    if predictor.others:
+        references = sample[np.abs(constants[:, : family.certificate.n_factors]).argmax(axis=0)]
+    # If there are other variables, their values near by and then far away verify the factors.
+    distances = (NEAR, *_FAR) if predictor.others else ()
+    others_at = [point, *(with_others_moved(predictor, point, distance) for distance in distances)]
     factors = [factors_at(predictor, family, references, other) for other in others_at]
 
     constants = without_factors(constants, factors[0])
@@ -110,20 +109,6 @@ def _padded(factors: Vector) -> Vector:
 
 
 # Common factors of the constants of all rows ---------------------------------------------------------
-
-
-def verification_points(predictor: LinearPredictor, point: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """`point`; if there are other variables, also values of these near by and then far away."""
-    distances = (NEAR, *_FAR) if predictor.others else ()
-    return [dict(point), *(with_others_moved(predictor, point, distance) for distance in distances)]
-
-
-def reference_rows(predictor: LinearPredictor, family: Family, sample: Index, constants: Matrix) -> Index:
-    """Rows of a sample that stand for the common factor of each constant; none if nothing changes."""
-    if not predictor.others:
-        return np.empty(0, dtype=np.int64)
-    largest = np.abs(constants[:, : family.certificate.n_factors]).argmax(axis=0)
-    return sample[largest]
 
 
 def factors_at(
@@ -155,7 +140,7 @@ def proportional_constants(
     points: Sequence[Mapping[str, Any]],
     factors: Sequence[Vector],
 ) -> Matrix:
-    """Constants of some rows over the common factors, if these are the same at all `verification_points`.
+    """Constants of some rows over the common factors, if these are the same at all `points`.
 
     Far away the form may not be recognised, for rounding: `factors_at` then gives no numbers, and the range
     is infinite. Raises UnboundedError if a row is not of the family, or does not change in proportion with

@@ -63,7 +63,6 @@ import numpy.typing as npt
 from pymc_austerity.bounds.block_table import (
     BLOCK,
     LONG_BLOCK,
-    BlockTable,
     block_table,
     draw_all_weighted,
     rounded_up,
@@ -76,7 +75,7 @@ from pymc_austerity.bounds.row_constants import (
     bounded_term,
 )
 from pymc_austerity.bounds.row_function import RowFunction
-from pymc_austerity.compilation import entry, jitable
+from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vector
 
@@ -197,9 +196,7 @@ class RowDraws(NamedTuple):
     the way of one model, and nothing of the others.
     """
 
-    # All that the functions need. It has size N. Every way has the attributes of `RowSampler`, but for
-    # `order`, `whitening` and `tables`.
-    state: Any
+    state: RowSampler  # All that the functions need; it has size N
     # ``(state, phi_new, phi) -> move``, what is known of a pair of states before any row is read.
     # It has `tier`, and `expected`, how many rows will be drawn. It is the same if the states change places.
     move: Callable[[Any, Vector, Vector], Any]
@@ -216,10 +213,12 @@ class RowSampler(NamedTuple):
     whitening: Matrix  # (d, D): W, with w = W (q - center)
     radii: Vector  # (3,): how far each tier reaches in |w|
     totals: Vector  # (3,): C of each tier; may be infinite
-    constants: Singles  # (3, N): c_i of each tier. Read only, and perhaps mapped from a file.
-    tables: tuple[BlockTable, BlockTable, BlockTable]  # To draw rows in proportion to the c_i
+    # (3, N): c_i of each tier, or k_i of `group_draws`. Read only, and perhaps mapped from a file.
+    constants: Singles
+    tables: Any  # To draw rows: three `BlockTable`, by the c_i of each tier; or those of `group_draws`
     rounding: float  # What rounding may add to a remainder, which is a difference of larger numbers
     most: float  # Pairs with C M above this are decided on all rows
+    screen: Any = None  # What drawn rows are tried by; see `screened_draws`
 
 
 def bounded_terms(
@@ -260,7 +259,7 @@ def row_sampler_of(
         radii=coordinates.typical_radius * _TIERS[[0, 1, last]],
         totals=np.array([table.total for table in tables]),
         constants=constants,
-        tables=(tables[0], tables[1], tables[2]),
+        tables=tables,
         rounding=rounding,
         most=most,
     )
@@ -323,8 +322,9 @@ def _pieces(terms: Sequence[BoundedTerm]) -> Iterator[tuple[str, int, Matrix]]:
 def _write(table: ConstantsTable, tier: int, name: str, start: int, c: Matrix) -> None:
     table.write(tier, start, rounded_up(c))
     written = table.values[tier, start : start + len(c)]
-    row = _first_below(written, c)
-    if row < len(c):
+    below = np.flatnonzero(written < c)
+    if len(below):
+        row = below[0]
         raise SelfCheckError(
             f"Self-check failed for the term {name!r}: the bound of row {start + row:,} of all terms is "
             f"{c[row]!r}, and {written[row]!r} was written, which is below it. This is a defect of "
@@ -342,15 +342,6 @@ def positions_of_largest(weights: Singles, most: int) -> Index:
         best = np.sort(rows[np.argsort(-weights[rows], kind="stable")[:most]])
         least = float(weights[best].min()) if len(best) == most else -np.inf
     return best
-
-
-@entry
-def _first_below(written: Singles, c: npt.NDArray[np.float64]) -> int:
-    """The first row whose number is below the constant; the number of rows, if all are as large."""
-    for i in range(c.shape[0]):
-        if written[i] < c[i]:
-            return i
-    return len(c)
 
 
 class Move(NamedTuple):

@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity import work
-from pymc_austerity.bounds.block_table import BlockTable, draw_all_weighted, rounded_up
+from pymc_austerity.bounds.block_table import draw_all_weighted, rounded_up
 from pymc_austerity.bounds.remainder import (
     InMemory,
     NewTable,
@@ -164,21 +164,6 @@ def kept_shares(screen: ByteScreen, w_new: Vector, w: Vector, size: float, rows:
     return shares
 
 
-class ScreenedSampler(NamedTuple):
-    """Bounds c_i M, how to draw rows by them, and bounds of their own. It has size N."""
-
-    # center, radii, totals, constants, tables: see `remainder.RowSampler`. The order of the expansion is 2.
-    center: Vector
-    radii: Vector
-    totals: Vector
-    constants: Singles
-    tables: tuple[BlockTable, BlockTable, BlockTable]
-    screen: ByteScreen
-    # rounding, most: see `remainder.RowSampler`
-    rounding: float
-    most: float
-
-
 class ScreenedMove(NamedTuple):
     """Numbers of a pair of states that bounds need before any row is read; the same if they change places."""
 
@@ -195,22 +180,13 @@ def screened(
     coordinates: ExpansionCoordinates,
     new_table: NewTable = InMemory,
 ) -> RowDraws:
-    """Rows drawn with a screen; `coordinates` are those of the sampler."""
-    state = ScreenedSampler(
-        sampler.center,
-        sampler.radii,
-        sampler.totals,
-        sampler.constants,
-        sampler.tables,
-        byte_screen(terms, coordinates, new_table),
-        sampler.rounding,
-        sampler.most,
-    )
+    """Rows drawn with a screen; `coordinates` are those of the sampler, of an expansion of order 2."""
+    state = sampler._replace(screen=byte_screen(terms, coordinates, new_table))
     return RowDraws(state, screened_move, screened_draw, screened_bounds)
 
 
 @jitable
-def screened_move(sampler: ScreenedSampler, q_new: Vector, q: Vector) -> ScreenedMove:
+def screened_move(sampler: RowSampler, q_new: Vector, q: Vector) -> ScreenedMove:
     """The tier of a pair of states, how many rows are expected, and the whitened states."""
     w_new = whitened(sampler.screen, sampler.center, q_new)
     w = whitened(sampler.screen, sampler.center, q)
@@ -222,7 +198,7 @@ def screened_move(sampler: ScreenedSampler, q_new: Vector, q: Vector) -> Screene
 
 
 @jitable
-def screened_draw(rng: np.random.Generator, sampler: ScreenedSampler, move: ScreenedMove, n: int) -> Index:
+def screened_draw(rng: np.random.Generator, sampler: RowSampler, move: ScreenedMove, n: int) -> Index:
     """Draw n rows independently, each in proportion to its c_i; of these, those that pass the screen."""
     rows = draw_all_weighted(rng, sampler.tables[move.tier], sampler.constants[move.tier], n)
     n_kept = 0
@@ -234,7 +210,7 @@ def screened_draw(rng: np.random.Generator, sampler: ScreenedSampler, move: Scre
 
 
 @jitable
-def screened_bounds(sampler: ScreenedSampler, move: ScreenedMove, rows: Index) -> Vector:
+def screened_bounds(sampler: RowSampler, move: ScreenedMove, rows: Index) -> Vector:
     """The b_i of some rows."""
     bounds = multiples(sampler.constants[move.tier], rows, move.expected / sampler.totals[move.tier])
     bounds *= shares_of(sampler, move, rows)
@@ -242,14 +218,14 @@ def screened_bounds(sampler: ScreenedSampler, move: ScreenedMove, rows: Index) -
 
 
 @jitable
-def shares_of(sampler: ScreenedSampler, move: ScreenedMove, rows: Index) -> Vector:
+def shares_of(sampler: RowSampler, move: ScreenedMove, rows: Index) -> Vector:
     """b_i / (c_i M) of some rows."""
     return kept_shares(sampler.screen, move.w_new, move.w, move.expected / sampler.totals[move.tier], rows)
 
 
 def mean_share(sampler: Any, move: Any, rows: Index) -> float:
     """The part of the rows that are drawn which is evaluated, from some rows of the data."""
-    if not isinstance(sampler, ScreenedSampler) or not 0.0 < move.expected < math.inf:
+    if not isinstance(sampler.screen, ByteScreen) or not 0.0 < move.expected < math.inf:
         return 1.0
     weights = sampler.constants[move.tier, rows].astype(np.float64)
     return float(shares_of(sampler, move, rows) @ weights / weights.sum())

@@ -32,10 +32,7 @@ def require_client(client: Any) -> None:
 
 
 class Inspection:
-    """Are workers fit to run chains, and do they see the rows? Each is looked at once, later ones too.
-
-    For `wait` seconds there may be none.
-    """
+    """Are workers fit to run chains, and do they see the rows? For `wait` seconds there may be none."""
 
     def __init__(self, client: Any, paths: Sequence[str], wait: float) -> None:
         self._client, self._paths, self._wait = client, list(paths), wait

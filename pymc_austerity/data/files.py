@@ -57,10 +57,7 @@ def require_size(path: Path, wanted: int) -> None:
 
 
 def place_of_map(array: NDArray[Any]) -> tuple[Path, int, int] | None:
-    """The file from which an array is mapped, and its first byte there and the one after its last.
-
-    None if the array is neither a map of a file that has a name, nor a view of one.
-    """
+    """The file that an array is mapped from, and its first byte there and the one after its last."""
     root: Any = array
     mapped: np.memmap[Any, Any] | None = None
     while isinstance(root, np.ndarray):

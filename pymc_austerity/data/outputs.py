@@ -46,10 +46,7 @@ class Output(NamedTuple):
     standardised: bool
 
     def values(self, block: Block, first_row: int, labels: Labels | None) -> NDArray[Any]:
-        """Rows of the output, of dtype `raw`, from those of the source from `first_row` on.
-
-        A value that does not fit, or is no category, is named with its row by a `ValueError`.
-        """
+        """Rows of the output, of dtype `raw`, from those of the source from `first_row` on."""
         parts = []
         for part in self.parts:
             rows = block[part] if labels is None else labels.codes(block[part], first_row)

@@ -124,10 +124,7 @@ class Rows:
         return blake2b(repr((self.dtype.str, self.shape, content)).encode(), digest_size=16).hexdigest()
 
     def chunk(self, number: int) -> NDArray[Any]:
-        """One chunk, compared with its checksum; a `ValueError` if it has changed.
-
-        A chunk of a map gets its checksum when it is first read.
-        """
+        """One chunk, compared with its checksum, which one of a map gets when it is first read."""
         start = number * self.chunk_rows
         rows = self._values[start : start + self.chunk_rows]
         found, known = checksum(rows), self._crc32[number]
@@ -151,10 +148,7 @@ class Rows:
             )
 
     def spot_check(self, rng: np.random.Generator, n_chunks: int) -> None:
-        """Compare the file with what it was, and some chunks at random with their checksums.
-
-        A `ValueError` names the file and what has changed.
-        """
+        """Compare the file with what it was, and some chunks at random with their checksums."""
         self.require_unchanged()
         for number in sorted(rng.choice(self.n_chunks, min(n_chunks, self.n_chunks), replace=False)):
             self.chunk(int(number))
@@ -175,10 +169,7 @@ class Rows:
 
 
 def _reopened(name: str, path: Path, *rest: Any) -> Rows:
-    """Rows that were opened in another process, perhaps on another host.
-
-    A copy of the file is known by its checksums, which only files of a store have.
-    """
+    """Rows that were opened in another process, perhaps on another host, where a copy needs checksums."""
     here = path_here(path)
     if here == path:
         return Rows(name, path, *rest)

@@ -87,7 +87,12 @@ def write_store(job: Job, path: Path, overwrite: bool, resume: bool) -> None:
         except BaseException:
             _remove(folder)
             raise
-        publish(folder, path)
+        # The folder gets its name; a row store that has it is deleted after that.
+        replaced = "replaced"
+        if os.path.lexists(path):
+            path.rename(folder / replaced)
+        folder.rename(path)
+        shutil.rmtree(path / replaced, ignore_errors=True)
 
 
 def _remove(folder: Path) -> None:
@@ -369,10 +374,7 @@ def _split(keys: NDArray[Any], starts: Positions, stops: Positions) -> Positions
 
 
 def require_free(path: Path, overwrite: bool, mark: str = FILE, kind: str = "row store") -> None:
-    """Refuse to write over what is there; with `overwrite`, over anything of another `kind`.
-
-    The kind is known by a file within, its `mark`.
-    """
+    """Refuse to write over what is there; with `overwrite`, over what lacks the file `mark` of its `kind`."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to.")
     if os.path.lexists(path):
@@ -382,15 +384,10 @@ def require_free(path: Path, overwrite: bool, mark: str = FILE, kind: str = "row
             raise FileExistsError(f"{path} is no {kind}, and is not overwritten. Give another path.")
 
 
-def partial_path(path: Path) -> Path:
-    """The folder in which a store is written: `<name>.partial` beside its path."""
-    return path.with_name(path.name + ".partial")
-
-
 @contextmanager
 def partial_folder(path: Path) -> Iterator[Path]:
-    """The folder in which the store of a path is written, held by this process."""
-    folder = partial_path(path)
+    """The folder that a store is written in, `<name>.partial` beside its path, held by this process."""
+    folder = path.with_name(path.name + ".partial")
     descriptor = _held(folder, path)
     try:
         yield folder
@@ -439,20 +436,9 @@ def emptied(folder: Path) -> None:
             path.unlink()
 
 
-def publish(folder: Path, path: Path) -> None:
-    """Give the folder its name; a row store that has it is deleted after that."""
-    replaced = "replaced"
-    if os.path.lexists(path):
-        path.rename(folder / replaced)
-    folder.rename(path)
-    shutil.rmtree(path / replaced, ignore_errors=True)
-
-
 def begin_journal(folder: Path, request: Entry, entries: list[Entry]) -> TextIO:
-    """A journal that says what is written, and has the entries of an earlier run that are kept.
-
-    What is appended by `write` is in the file after each line.
-    """
+    """A journal that says what is written, and has the entries of an earlier run that are kept."""
+    # What is written to it is in the file after each line.
     journal = (folder / JOURNAL).open("w", encoding="utf-8", buffering=1)
     journal.writelines(json.dumps(entry) + "\n" for entry in [request, *entries])
     return journal

@@ -28,12 +28,6 @@ from pymc_austerity.validation import is_whole
 TOLERANCE = 1e-8
 
 
-def off_by(matrices: np.ndarray) -> float:
-    """Largest entry of |W'W - I|, for one matrix or several."""
-    gram = np.swapaxes(matrices, -1, -2) @ matrices
-    return float(np.max(np.abs(gram - np.eye(matrices.shape[-1])), initial=0.0))
-
-
 def nearest_orthonormal(matrices: np.ndarray) -> np.ndarray:
     """The matrices with orthonormal columns that are nearest to some of full rank."""
     left, _, right = np.linalg.svd(matrices, full_matrices=False)
@@ -65,7 +59,8 @@ class OrthonormalDensity(Op):
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
         (value,) = inputs
-        away = off_by(value)
+        gram = np.swapaxes(value, -1, -2) @ value
+        away = np.max(np.abs(gram - np.eye(value.shape[-1])), initial=0.0)
         if not away <= TOLERANCE:
             raise ValueError(
                 f"{self.label} has to have orthonormal columns, but |W'W - I| is up to {away:.3g}. "

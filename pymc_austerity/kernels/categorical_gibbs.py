@@ -44,7 +44,6 @@ class GibbsOutcome(NamedTuple):
     """Counts of what some Gibbs updates did."""
 
     n_rows: int  # Rows that were drawn
-    n_terms: int  # Terms that were evaluated: K for each row
     n_changed: int  # Rows that were drawn and got another category
 
 
@@ -100,7 +99,7 @@ def gibbs_updates(
     n_categories, batch_size = counts.shape[0], rule.batch_size
     # Rows whose terms, of all categories, are evaluated at a time.
     at_once = max(1, CHUNK // n_categories)
-    n_terms = n_changed = 0
+    n_changed = 0
     for _ in range(n_updates):
         draw_without_replacement(rng, population, 0, batch_size)
         rows = population[:batch_size].copy()
@@ -112,7 +111,6 @@ def gibbs_updates(
             for k in range(n_categories):
                 categories[k::n_categories] = k
             log_weights = target.log_terms(categories, index, args)
-            n_terms += index.shape[0]
             for r in range(some.shape[0]):
                 i = some[r]
                 new = rule.draw(rng, log_weights[r * n_categories : (r + 1) * n_categories])
@@ -123,4 +121,4 @@ def gibbs_updates(
                     counts[new] += 1
                     z[i] = new
                     n_changed += 1
-    return GibbsOutcome(n_updates * batch_size, n_terms, n_changed)
+    return GibbsOutcome(n_updates * batch_size, n_changed)

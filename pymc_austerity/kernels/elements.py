@@ -16,7 +16,7 @@ from pymc_austerity.acceptance.base import Sample, standard_error
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.metropolis import Rule, sequential_test
 from pymc_austerity.kernels.subsample import NO_ROWS, Rows, restore_order
-from pymc_austerity.proposals.elements import ElementProposal
+from pymc_austerity.proposals.base import ProposalKernel
 from pymc_austerity.target import CHUNK, Index, RowNumbers, Target
 
 # An element of which all rows are read at once, and nothing is tested.
@@ -68,7 +68,7 @@ def element_transitions(
     args: tuple[Any, ...],
     elements: Elements,
     rule: Rule,
-    proposal: ElementProposal,
+    proposal: ProposalKernel,
     target: Target,
 ) -> ElementOutcome:
     """Move elements one at a time, from `q`, of shape (D,): real numbers, or integers.

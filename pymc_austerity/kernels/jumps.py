@@ -89,7 +89,7 @@ def learn(tune: bool, last: Outcome, proposal: ProposalKernel) -> None:
     state.tally[kind, 1] += last.n_accepted
     state.tally[kind, 2] += last.n_used
     if tune and kind == OTHER:
-        p = len(last.q) - len(state.linear)
+        p = len(last.q) - len(state.expansion.linear)
         proposal.learn(state.given, last.q[p:].copy(), last.accepted)
 
 

@@ -200,7 +200,8 @@ def sequential_test(
             sample = merge(sample, target.log_ratios(q_new, q, index, args))
             if not math.isfinite(sample.mean):
                 break
-        check_range(sample, width)
+        if sample.high - sample.low > width * (1.0 + _RELATIVE) + _ABSOLUTE:
+            raise RangeBoundError(width, sample.n, sample.high - sample.low)
         stage += 1
         if n_pilot > 0 or not math.isfinite(sample.mean):
             break
@@ -264,13 +265,6 @@ def no_range(
 ) -> float:
     """NaN as the range, for rules that do not ask for it."""
     return math.nan
-
-
-@jitable
-def check_range(sample: Sample, width: float) -> None:
-    """Raise `RangeBoundError` if a sample spans more than the range of all is said to be."""
-    if sample.high - sample.low > width * (1.0 + _RELATIVE) + _ABSOLUTE:
-        raise RangeBoundError(width, sample.n, sample.high - sample.low)
 
 
 class Current(NamedTuple):

@@ -299,10 +299,10 @@ def _vanishing_scales(
     The search for the mode led from the vector `start` of a block to q. If it `stalled`, without a maximum,
     the density need not rise in the scale alone: effects go to zero together with their scale.
     """
-    variables, here = _variables(model), log_density(q)
+    here = log_density(q)
     found: list[str] = []
     for place in np.flatnonzero(q - start < math.log(_TINY)):
-        variable = variables[fact.coordinate(int(place))[0]]
+        variable = model[fact.graph.variables[fact.coordinate(int(place))[0]]]
         if variable.name in found or not isinstance(model.rvs_to_transforms[variable], LogTransform):
             continue
         smaller = [q + np.where(np.arange(len(q)) == place, math.log(share), 0.0) for share in _SHARES]
@@ -323,7 +323,7 @@ def _warn_of_permutations(
     `values` are those of the random variables at q, by name.
     """
     height = log_density(q)
-    for names in _with_components(model, fact, values):
+    for names in _with_components(fact, values):
         exchanged = dict(values)
         for name in names:
             # The first two components in each other's place.
@@ -343,14 +343,10 @@ def _warn_of_permutations(
             return
 
 
-def _with_components(
-    model: pm.Model, fact: Factorisation, values: Mapping[str, np.ndarray]
-) -> Iterator[tuple[str, ...]]:
+def _with_components(fact: Factorisation, values: Mapping[str, np.ndarray]) -> Iterator[tuple[str, ...]]:
     """Variables whose components may have to change places together: all of one length, then each alone."""
     of_length: dict[int, list[str]] = {}
-    variables = _variables(model)
-    for name in fact.var_names:
-        variable = variables[name].name
+    for variable in (fact.graph.variables[name] for name in fact.var_names):
         if values[variable].ndim and 2 <= values[variable].shape[-1] <= _MOST_COMPONENTS:
             of_length.setdefault(values[variable].shape[-1], []).append(variable)
     for names in of_length.values():
@@ -361,14 +357,8 @@ def _with_components(
 
 def _vector_of(model: pm.Model, fact: Factorisation, values: Mapping[str, np.ndarray]) -> Vector:
     """The vector q of a block at given values of the random variables."""
-    variables = _variables(model)
-    graphs = transformed(model, [variables[name] for name in fact.var_names])
+    graphs = transformed(model, [model[fact.graph.variables[name]] for name in fact.var_names])
     function = pm.compile(model.free_RVs, graphs, mode=INTERPRETED, on_unused_input="ignore")
     with np.errstate(all="ignore"):  # values that a transform does not allow, as of ordered variables
         parts = function(*(values[variable.name] for variable in model.free_RVs))
     return np.concatenate([np.ravel(part) for part in parts]).astype(np.float64)
-
-
-def _variables(model: pm.Model) -> dict[str, Variable]:
-    """Free random variables by the names of their value variables."""
-    return {model.rvs_to_values[variable].name: variable for variable in model.free_RVs}

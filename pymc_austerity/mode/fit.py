@@ -20,7 +20,7 @@ from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import NoNormalApproximationError, SelfCheckError, UnsuitableError, warn
 from pymc_austerity.mode.expansion import expand
-from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, ModeReport, warn_if_poor
+from pymc_austerity.mode.mode_fit import ADVICE, FittedTerms, ModeFit, ModeReport
 from pymc_austerity.mode.newton import Maximum, are_finite, flat_direction, maximum_at
 from pymc_austerity.mode.remainders import certified, measured
 from pymc_austerity.mode.search import BlockPosterior, ModeSearch
@@ -103,7 +103,12 @@ def fit_mode(
         report = found.mode_fit.report
         report = report._replace(passes=posterior.likelihood.passes, seconds=time.perf_counter() - started)
         found = found._replace(mode_fit=found.mode_fit._replace(report=report))
-        warn_if_poor(report)
+        if report.is_poor:
+            warn(
+                "The posterior is far from the normal distribution fitted at its mode: independent draws of "
+                f"that would be accepted at a rate of about {report.acceptance:.2f}, and its log density is "
+                f"off by {report.remainder_sd:.2g}. {ADVICE}"
+            )
     logger.info("%s", found.mode_fit.report)
     return found
 

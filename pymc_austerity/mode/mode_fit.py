@@ -190,13 +190,3 @@ def start_near(
         return q
     logger.info("%s: the chain starts from a draw of the normal distribution fitted at the mode.", names)
     return mode_fit.start(q, rng, log_density, names)
-
-
-def warn_if_poor(report: ModeReport) -> None:
-    """Tell if draws of the fitted distribution are already unlike the posterior."""
-    if report.is_poor:
-        warn(
-            "The posterior is far from the normal distribution fitted at its mode: independent draws of that "
-            f"would be accepted at a rate of about {report.acceptance:.2f}, and its log density is off by "
-            f"{report.remainder_sd:.2g}. {ADVICE}"
-        )

@@ -172,18 +172,23 @@ def dispersed_points(
     """
     chosen = {model.rvs_to_values[rv].name: rv for rv in model.free_RVs}
     graphs = transformed(model, [chosen[name] for name in names])
+    draws = None
     try:
         draws = pm.draw(graphs, draws=n, random_seed=int(rng.integers(2**31)), mode=INTERPRETED)
     # A flat prior has no draws, and draws of parents may be no parameters of a distribution.
     except (NotImplementedError, ValueError) as error:
         logger.debug("The prior of %s cannot be drawn from: %s", ", ".join(names), error)
-        draws = _near(point, names, n, rng)
     except Exception as error:  # random functions of users may raise anything, and nothing depends on them
         warn(
             f"The prior of {', '.join(names)} cannot be drawn from ({type(error).__name__}: {error}). Points "
             "near the start are used instead."
         )
-        draws = _near(point, names, n, rng)
+    if draws is None:
+        draws = []
+        for value in (np.asarray(point[name]) for name in names):
+            shape = (n, *value.shape)
+            moves = rng.uniform(-1.0, 1.0, shape) if value.dtype.kind == "f" else rng.integers(0, 2, shape)
+            draws.append((value + moves).astype(value.dtype))
     return [
         {**point, **{name: np.asarray(draw[k]) for name, draw in zip(names, draws, strict=True)}}
         for k in range(n)
@@ -197,16 +202,3 @@ def transformed(model: pm.Model, rvs: Sequence[Variable]) -> list[Variable]:
         rv if transform is None else transform.forward(rv, *rv.owner.inputs)
         for rv, transform in zip(rvs, transforms, strict=True)
     ]
-
-
-def _near(
-    point: Mapping[str, np.ndarray], names: Sequence[str], n: int, rng: np.random.Generator
-) -> list[np.ndarray]:
-    """Values near those at `point`, n for each variable."""
-    result = []
-    for name in names:
-        value = np.asarray(point[name])
-        shape = (n, *value.shape)
-        moves = rng.uniform(-1.0, 1.0, shape) if value.dtype.kind == "f" else rng.integers(0, 2, shape)
-        result.append((value + moves).astype(value.dtype))
-    return result

@@ -255,9 +255,7 @@ def plot_risk(
         )
     if floor is not None:
         axes.axhline(floor, color=EXACT, linestyle=":", label="Monte Carlo error of the truth")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("data read by a chain so far, in passes over all N rows")
+    axes.set(xscale="log", yscale="log", xlabel="data read by a chain so far, in passes over all N rows")
     axes.set_ylabel("risk: squared error of a posterior mean\nin posterior variances")
     axes.set_title(_HOW_TO_READ, fontsize=9, loc="left")
     axes.legend(fontsize=9)

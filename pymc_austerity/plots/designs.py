@@ -111,13 +111,11 @@ def plot_acceptance_error(
     left.legend(fontsize=9, loc="upper left", ncols=3, columnspacing=1.0, handletextpad=0.4)
     right.plot([0.0, 1.0], [0.0, 1.0], color=EXACT, linestyle="--", linewidth=1.0, label="no error")
     right.plot(exact, exact + delta, "o", color=APPROXIMATE, markerfacecolor="none", label="proposed moves")
-    right.set_ylim(-0.03, 1.03)
-    right.set_ylabel("subsampled acceptance probability")
+    right.set(ylim=(-0.03, 1.03), ylabel="subsampled acceptance probability")
     right.set_title(f"mean of |$\\Delta$| = {np.abs(delta).mean():.2g}", fontsize=11)
     right.legend(fontsize=9, loc="upper left")
     for panel in axes:
-        panel.set_xlabel("exact acceptance probability, $P_a$")
-        panel.set_xlim(-0.03, 1.03)
+        panel.set(xlabel="exact acceptance probability, $P_a$", xlim=(-0.03, 1.03))
     return np.array(axes, dtype=object)
 
 
@@ -186,8 +184,7 @@ def plot_design_curves(
     for panel, name in zip(
         axes, ("probability of a wrong decision", "expected data read (% of N)"), strict=True
     ):
-        panel.set_xlabel("distance of the mean from the threshold, $|\\mu_{std}|$")
-        panel.set_ylabel(name)
+        panel.set(xlabel="distance of the mean from the threshold, $|\\mu_{std}|$", ylabel=name)
         panel.set_ylim(bottom=0.0)
     axes[0].set_title(f"first batch {100 * pi_1:g} % of N; dashed: worst case", fontsize=11)
     axes[0].legend(fontsize=9)
@@ -292,13 +289,10 @@ def plot_test_designs(
         axes[0].plot(targets, [float(np.abs(errors.signed).mean()) for errors in found], **style)
         axes[1].plot(targets, [100.0 * float(errors.data_usage.mean()) for errors in found], **style)
     for panel in axes:
-        panel.set_xscale("log")
-        panel.set_xlabel("target error in the acceptance probability")
-    axes[0].set_yscale("log")
-    axes[0].set_ylabel("mean |$\\Delta$| of test moves")
+        panel.set(xscale="log", xlabel="target error in the acceptance probability")
+    axes[0].set(yscale="log", ylabel="mean |$\\Delta$| of test moves")
     axes[0].set_title(f"designed on {len(train.mu)} moves, N = {n_local:,}", fontsize=11)
-    axes[1].set_ylabel("expected data read (% of N)")
-    axes[1].set_ylim(bottom=0.0)
+    axes[1].set(ylabel="expected data read (% of N)", ylim=(0.0, None))
     axes[1].set_title(f"judged on {len(test.mu)} other moves", fontsize=11)
     axes[0].legend(fontsize=9)
     return np.array(axes, dtype=object)
@@ -381,10 +375,8 @@ def plot_bound_schematic(
     late = radii[ends >= ends[-1] / _LATE]
     high = 1.1 * max(late[0], abs(psi - values.mean()), 1e-300)
     axes.set_ylim(min(psi, values.mean()) - high, max(psi, values.mean()) + high)
-    axes.set_xscale("log")
-    axes.set_xlim(max(0.8, ends[-1] / (2.5 * _LATE)), 1.25 * n)
-    axes.set_xlabel("terms read, $t$")
-    axes.set_ylabel("log ratio of a term")
+    axes.set(xscale="log", xlim=(max(0.8, ends[-1] / (2.5 * _LATE)), 1.25 * n))
+    axes.set(xlabel="terms read, $t$", ylabel="log ratio of a term")
     done = "accepted" if accepted else "rejected"
     axes.set_title(f"{done} after {ends[-1]:,} of {n:,} terms")
     axes.legend(loc="upper right", framealpha=0.95, fontsize=9)

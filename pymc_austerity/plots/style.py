@@ -81,10 +81,8 @@ def percent(share: float) -> str:
 
 
 def short_log_axis(axis: Any) -> None:
-    """Plain numbers at 1, 2, 5, 10, ... on a logarithmic axis of matplotlib of less than two decades.
-
-    There matplotlib labels all multiples, one over the other.
-    """
+    """Plain numbers at 1, 2, 5, 10, ... on a logarithmic axis of matplotlib of less than two decades."""
+    # There matplotlib labels all multiples, one over the other.
     low, high = axis.get_view_interval()
     if axis.get_scale() != "log" or not 0.0 < low < high < 100.0 * low:
         return
@@ -97,10 +95,7 @@ def short_log_axis(axis: Any) -> None:
 def panel_plot[**P, R](
     visuals: Sequence[str], dimension: str | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Document the parameters that all panel plots share, where a docstring says `panel_parameters`.
-
-    Visuals are those of the plot; given panels must have the dimension.
-    """
+    """Document the parameters that all panel plots share, where a docstring says `panel_parameters`."""
     names = f"Keywords, or False, for {', '.join(f'`{name}`' for name in visuals)}."
     text = _PARAMETERS.format(
         keywords=textwrap.fill(names, 102, subsequent_indent="    "),

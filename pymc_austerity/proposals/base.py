@@ -15,8 +15,8 @@ import numpy as np
 from pymc_austerity.compilation import jitable
 from pymc_austerity.target import QuadraticProxy, Target, Vector
 
-Propose = Callable[[Any, Vector, np.random.Generator], tuple[Vector, float]]
-Adapt = Callable[[Any, Vector, bool], None]
+Propose = Callable[..., Any]
+Adapt = Callable[[Any, Any, bool], None]
 Move = Callable[[Any, Vector, np.random.Generator, tuple[Any, ...], Target], tuple[Vector, float]]
 
 
@@ -29,7 +29,7 @@ class ProposalKernel(NamedTuple):
     """A proposal as a kernel sees it."""
 
     state: Any  # everything that adaptation changes, in place
-    propose: Propose  # ``(state, q, rng) -> (q_new, log_hastings)``
+    propose: Propose  # ``(state, q, rng) -> (q_new, log_hastings)``; of one element, see `elements`
     # ``(proposal, q, rng, args, target) -> (q_new, base)``, where `proposal` is this record and `base` the
     # log of the Metropolis-Hastings ratio without the local terms. A base of infinity, with q_new = q, says
     # that there is nothing to decide.
@@ -84,7 +84,11 @@ class BoundProposal:
 
 
 class Proposal(Protocol):
-    """A built-in proposal, as a user gives it to a step."""
+    """A built-in proposal, as a user gives it to a step.
+
+    One for some kinds of blocks only, or that reads local terms, has ``bind_to_block(block, target_accept)``
+    in place of `bind`; one that starts from a normal approximation of the posterior, ``bind_to(proxy)``.
+    """
 
     def bind(self, n_dim: int, target_accept: float) -> BoundProposal:
         """Return the initial state and the functions for D = `n_dim`.
@@ -107,28 +111,9 @@ class Block(NamedTuple):
         return max(1, self.n_dim - sum(k * (k + 1) // 2 for _, k in self.matrices))
 
 
-class BlockProposal(Protocol):
-    """A built-in proposal for some kinds of blocks only, or that reads local terms."""
-
-    def bind_to_block(self, block: Block, target_accept: float) -> BoundProposal:
-        """Return the initial state and the functions."""
-
-
-class FittedProposal(Protocol):
-    """A built-in proposal that starts from a normal approximation of the posterior."""
-
-    def bind_to(self, proxy: QuadraticProxy) -> BoundProposal:
-        """Return the initial state and the functions."""
-
-
 def is_fitted(proposal: Any) -> bool:
     """Does the proposal need a normal approximation of the posterior?"""
     return hasattr(proposal, "bind_to") and not isinstance(proposal, type)
-
-
-def is_for_blocks(proposal: Any) -> bool:
-    """Does the proposal need to know the block?"""
-    return hasattr(proposal, "bind_to_block") and not isinstance(proposal, type)
 
 
 class NoState(NamedTuple):
@@ -151,15 +136,15 @@ def bind(
     block: Block | None = None,
 ) -> BoundProposal:
     """Bind a built-in proposal, or wrap a user's function or object."""
-    if is_for_blocks(proposal):
+    if hasattr(proposal, "bind_to_block") and not isinstance(proposal, type):
         if block is None:
             raise TypeError(
                 f"{type(proposal).__name__} needs to know the block that it moves, and the model: try it "
                 "in a step, with testing.check_step."
             )
-        return cast(BlockProposal, proposal).bind_to_block(block, target_accept)
+        return cast(BoundProposal, proposal.bind_to_block(block, target_accept))
     if proxy is not None and is_fitted(proposal):
-        return cast(FittedProposal, proposal).bind_to(proxy)
+        return cast(BoundProposal, proposal.bind_to(proxy))
     if hasattr(proposal, "bind") and not isinstance(proposal, type):
         return cast(Proposal, proposal).bind(n_dim, target_accept)
     function = getattr(proposal, "propose", proposal)

@@ -1,8 +1,11 @@
-"""Proposals for one element of a variable: a random walk with a scale of its own, or another category."""
+"""Proposals for one element of a variable: a random walk with a scale of its own, or another category.
+
+Of their `BoundProposal` and `ProposalKernel`, ``propose(state, rng, e, q_new, start, stop)`` writes a
+symmetric proposal for element e over the coordinates from `start` to `stop`. ``adapt(state, e, accepted)`` is
+called while tuning. There is no `move`: the kernel calls the target.
+"""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,31 +28,6 @@ class OtherCategory(NamedTuple):
 
     scale: Vector  # (1,): not a number: it is reported as of other proposals
     n_categories: Index  # (E,)
-
-
-class ElementProposal(NamedTuple):
-    """How an element moves."""
-
-    state: Any
-    # ``(state, rng, e, q_new, start, stop) -> None`` writes a symmetric proposal for element e over the
-    # coordinates from `start` to `stop`.
-    propose: Callable[[Any, np.random.Generator, int, npt.NDArray[Any], int, int], None]
-    adapt: Callable[[Any, int, bool], None]  # ``(state, e, accepted) -> None``, while tuning
-
-
-@dataclass(frozen=True)
-class BoundElements:
-    """A proposal for elements, with its state; see `ElementProposal`."""
-
-    state: Any  # part of the step's sampling state
-    propose: Callable[..., None]
-    adapt: Callable[..., None]
-    compilable: bool = True
-    target_functions: tuple[str, ...] = ()  # none: the kernel calls the target
-
-    def kernel(self, state: Any) -> ElementProposal:
-        """The proposal with this state, for a kernel."""
-        return ElementProposal(state, self.propose, self.adapt)
 
 
 @jitable

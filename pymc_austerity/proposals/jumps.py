@@ -74,10 +74,8 @@ class JumpState(NamedTuple):
 
     scale: Vector  # (1,): not a number: it is reported as of other proposals
     shares: Vector  # (2,): `jump` and `swap`
-    numbers: Index  # (2,): family of the slab, and whether all coordinates are redrawn
-    center: Vector  # this and the next two as of `SubmodelExpansion`
-    linear: Vector
-    precision: npt.NDArray[np.float64]
+    redraws_all: bool  # whether all coordinates are redrawn
+    expansion: SubmodelExpansion
     kind: Index  # (1,): what the last move was
     # (4, 3), by kind: moves proposed, moves accepted and terms read since the last draw.
     tally: npt.NDArray[np.float64]
@@ -101,10 +99,8 @@ def bound_jumps(
     state = JumpState(
         scale=np.array([np.nan]),
         shares=np.array([jumps.jump, jumps.swap]),
-        numbers=np.array([expansion.family, jumps.redraw == "all"], dtype=np.int64),
-        center=expansion.center,
-        linear=expansion.linear,
-        precision=expansion.precision,
+        redraws_all=jumps.redraw == "all",
+        expansion=expansion,
         kind=np.array([OTHER]),
         tally=np.zeros((len(KINDS), len(COUNTS))),
         given=given.state,
@@ -159,7 +155,7 @@ def chosen_indicators(state: JumpState, q: Vector, rng: np.random.Generator) -> 
     Where all coefficients are in, or none, there is no pair. That move is rejected: were it a flip
     instead, sub-models next to these would be left for them less often than the other way round.
     """
-    p = len(q) - len(state.linear)
+    p = len(q) - len(state.expansion.linear)
     gamma = q[:p].copy()
     state.kind[0] = OTHER
     if rng.random() >= state.shares[0]:
@@ -202,11 +198,11 @@ def redrawn(
     `base` is the change of the global terms, without the slabs of the dummies, plus log q(old | gamma) -
     log q(new | gamma_new).
     """
-    p, family = len(gamma_new), state.numbers[0]
+    p, family = len(gamma_new), state.expansion.family
     q_new = q.copy()
     for j in range(p):
         q_new[j] = gamma_new[j]
-    new, old = there_and_back(state, q, gamma_new, rng, target.slab(state.center, args))
+    new, old = there_and_back(state, q, gamma_new, rng, target.slab(state.expansion.center, args))
     x_new, x_old = drawn(new, rng), np.empty(len(old.mean))
     for a in range(len(x_new)):
         q_new[p + new.coordinates[a]] = x_new[a]
@@ -227,15 +223,14 @@ def there_and_back(
     state: JumpState, q: Vector, gamma_new: Vector, rng: np.random.Generator, slab: Vector
 ) -> tuple[Submodel, Submodel]:
     """Distribution that the new coordinates are drawn from, and that of the old ones on the way back."""
-    p, n_dim, family = len(gamma_new), len(state.linear), state.numbers[0]
+    p, expansion, n_dim = len(gamma_new), state.expansion, len(state.expansion.linear)
     gamma, x = q[:p], q[p:]
     to, back = coordinates_of(gamma_new, n_dim), coordinates_of(gamma, n_dim)
-    if state.numbers[1]:
-        new = submodel(state.linear, state.precision, family, slab, to)
-        return new, submodel(state.linear, state.precision, family, slab, back)
+    if state.redraws_all:
+        return submodel(expansion, slab, to), submodel(expansion, slab, back)
     comes, leaves = one_coordinate(gamma_new, gamma, to, rng)
-    new = given_the_others(state.linear, state.precision, family, slab, to, comes, x)
-    return new, given_the_others(state.linear, state.precision, family, slab, back, leaves, x)
+    new = given_the_others(expansion, slab, to, comes, x)
+    return new, given_the_others(expansion, slab, back, leaves, x)
 
 
 @jitable
@@ -287,22 +282,17 @@ def coordinates_of(gamma: Vector, n_dim: int) -> Index:
 
 
 @jitable
-def submodel(
-    linear: Vector, precision: npt.NDArray[np.float64], family: int, slab: Vector, coordinates: Index
-) -> Submodel:
-    """The distribution of k coordinates where all coefficients that are not among them are zero.
-
-    `linear` (d,) and `precision` (d, d) are b and H.
-    """
+def submodel(expansion: SubmodelExpansion, slab: Vector, coordinates: Index) -> Submodel:
+    """The distribution of k coordinates where all coefficients that are not among them are zero."""
     k, p = len(coordinates), len(slab) // 3
     own, right = np.empty((k, k)), np.empty(k)
     for a in range(k):
         i = coordinates[a]
-        right[a] = linear[i]
+        right[a] = expansion.linear[i]
         for b in range(k):
-            own[a, b] = precision[i, coordinates[b]]
+            own[a, b] = expansion.precision[i, coordinates[b]]
         if i < p:
-            s = slab_precision(family, slab, i)
+            s = slab_precision(expansion.family, slab, i)
             own[a, a] += s
             right[a] += s * slab[i]
     lower = cholesky(own)
@@ -343,13 +333,7 @@ def log_t(square: float, k: int) -> float:
 
 @jitable
 def given_the_others(
-    linear: Vector,
-    precision: npt.NDArray[np.float64],
-    family: int,
-    slab: Vector,
-    coordinates: Index,
-    i: int,
-    x: Vector,
+    expansion: SubmodelExpansion, slab: Vector, coordinates: Index, i: int, x: Vector
 ) -> Submodel:
     """The distribution of coordinate i of a sub-model, given its others, whose values are in x (d,).
 
@@ -358,14 +342,14 @@ def given_the_others(
     if i < 0:
         return Submodel(np.empty(0, dtype=np.int64), np.empty(0), np.empty((0, 0)))
     p = len(slab) // 3
-    own, right = precision[i, i], linear[i]
+    own, right = expansion.precision[i, i], expansion.linear[i]
     if i < p:
-        s = slab_precision(family, slab, i)
+        s = slab_precision(expansion.family, slab, i)
         own += s
         right += s * slab[i]
     for j in coordinates:
         if j != i:
-            right -= precision[i, j] * x[j]
+            right -= expansion.precision[i, j] * x[j]
     return Submodel(np.full(1, i), np.full(1, right / own), np.full((1, 1), math.sqrt(own)))
 
 

@@ -34,11 +34,7 @@ from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.crossed_plan import (
-    CrossedPlan,
-    plan_groups,
-    with_all_rows_of_groups,
-)
+from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedPlan
 from pymc_austerity.step_methods.metropolis.field_plan import FieldPlan
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.options import (
@@ -48,7 +44,12 @@ from pymc_austerity.step_methods.metropolis.options import (
 )
 from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Survey, factorised, plan_metropolis, survey
 from pymc_austerity.step_methods.metropolis.plate_plan import MOST_BOUNDED, PlatePlan, PlateRecipe
-from pymc_austerity.step_methods.metropolis.plate_search import plate_for
+from pymc_austerity.step_methods.metropolis.plate_search import (
+    Sweeps,
+    plan_groups,
+    plate_for,
+    with_all_rows_of_groups,
+)
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
     EXACT,
@@ -89,7 +90,7 @@ class Evidence:
     no_bound: NoBoundError | SetUpBudgetError | None = None  # why there are no bounds
     certificate: str = "not looked for"  # which bounds are known, in words
     # Sweeps over a plate or field, tried out; nothing else is looked for then
-    plates: PlatePlan | CrossedPlan | FieldPlan | None = None
+    plates: Sweeps | None = None
     no_plate: str = ""  # why effects of many groups are no plate, if there are some
     budget: float = DEFAULT_BUDGET  # `set_up_budget`
 
@@ -427,9 +428,6 @@ def _why_nuts(evidence: Evidence) -> str:
 
 
 # Of a plate: sweeps that draw rows, sweeps that read all of them, or `pm.NUTS` --------------------
-
-
-Sweeps = PlatePlan | CrossedPlan | FieldPlan
 
 
 def of_plate(plan: Sweeps, blank: Recommendation, point: PointType) -> Choice | None:

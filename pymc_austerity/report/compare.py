@@ -38,11 +38,10 @@ from pymc_austerity.report.render.words import as_fragment, as_markdown, headlin
 from pymc_austerity.report.results import Judgement, Results, judge
 from pymc_austerity.report.run import Budget, Run, Settings, Steps, budget_of, named, run_step
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.crossed_plan import plan_groups
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.options import checked_options, proposal_for
 from pymc_austerity.step_methods.metropolis.plan import factorised
-from pymc_austerity.step_methods.metropolis.plate_search import plate_for
+from pymc_austerity.step_methods.metropolis.plate_search import plan_groups, plate_for
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 from pymc_austerity.validation import is_real, require_whole
 
@@ -353,11 +352,7 @@ def run_reference(
 
 
 def exact_step(model: pm.Model, fewest: int = FEWEST_GROUPS) -> tuple[BlockedStep, list[str]]:
-    """Exact Metropolis-Hastings on all continuous variables, with the best proposal that suits the model.
-
-    It moves the effects of a plate, if the model has one; else it proposes by what is fitted to the posterior
-    mode, or by a random walk, if there is no mode. With notes on why not.
-    """
+    """Exact Metropolis-Hastings with the best proposal that suits the model; notes say why it is a walk."""
     block = list(model.continuous_value_vars)
     if not block:
         raise UnsuitableError("The model has no continuous variable for an exact step.")

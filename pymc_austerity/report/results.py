@@ -54,10 +54,7 @@ class Judgement:
 
     @property
     def widest(self) -> tuple[str, float, float]:
-        """The scalar whose sd is larger than that of the reference beyond chance by most; with error.
-
-        No scalar ("") if none is wider by more than `SAFE_RATIO` beyond chance.
-        """
+        """The scalar whose sd is larger than that of the reference beyond chance by most; "" if none is."""
         table = self.table
         if table is None:
             return "", np.nan, np.nan

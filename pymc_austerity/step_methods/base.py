@@ -1,8 +1,10 @@
 """The life of a step: built where it is made, again in workers, and anew for other data."""
 
 import inspect
+import math
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self, Unpack, get_args, get_origin, get_type_hints
+from weakref import ref
 
 import numpy as np
 import pymc as pm
@@ -26,9 +28,8 @@ from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.stored_data import files_of, refuse_on_disk
 from pymc_austerity.progress import checked_progressbar, stage, watched
-from pymc_austerity.step_methods.configuration import text
-from pymc_austerity.step_methods.siblings import refuse_shared
-from pymc_austerity.validation import is_whole, nearest
+from pymc_austerity.step_methods.messages import text
+from pymc_austerity.validation import is_real, is_whole, nearest
 
 _PACKAGE = __name__.partition(".")[0]
 # A column of the progress bar: the statistic that it shows, its digits and title, by the name of the field.
@@ -181,6 +182,7 @@ class RebuiltStep(BlockedStep):
 
         If it has, build anew for data that were replaced since.
         """
+        _waiting.clear()  # steps that are set up from now on belong to another chain
         if self.is_built:
             for graph in self._graphs():
                 for storage, value in graph.seen:  # takes a tenth of the time of `get_value`
@@ -304,6 +306,34 @@ def checked_steps_per_draw(given: Any) -> int:
     return int(given)
 
 
+def checked_batch_size(given: Any) -> int | float | None:
+    """Check `batch_size`, None for all rows, a number or a share, as far as that is possible without data."""
+    if given is None or (is_whole(given) and given >= 1):
+        return None if given is None else int(given)
+    if is_real(given) and not is_whole(given) and 0.0 < given < 1.0:
+        return float(given)
+    raise ValueError(
+        f"batch_size must be None, a positive integer, or a share between 0 and 1, got {given!r}."
+    )
+
+
+def batch_rows(size: int | float | None, n_rows: int, variable: str, longest: tuple[str, int]) -> int | None:
+    """Rows of a minibatch, None for all; `longest` is the longest term of the variable, and its length."""
+    if size is None:
+        return None
+    if not n_rows:
+        raise ValueError(
+            f"batch_size={size}, but no term that contains {variable!r} has rows to draw: the longest is "
+            f"{longest[0]!r} with {longest[1]}. Use batch_size=None for this variable."
+        )
+    if size > n_rows:
+        raise ValueError(
+            f"batch_size must be at most {n_rows}, the number of rows of the terms that contain "
+            f"{variable!r} (the longest is {longest[0]!r}), got {size}. Use batch_size=None for all."
+        )
+    return math.ceil(size * n_rows) if isinstance(size, float) else size
+
+
 def keywords_of(step: type) -> list[str]:
     """Names of the keywords of a step: those of `__init__`, and those that it hands on."""
     names: dict[str, None] = {}
@@ -334,4 +364,40 @@ def refuse_unknown(step: type, given: Iterable[str]) -> None:
             raise TypeError(
                 f"{step.__name__} has no option {name!r}.{nearest(name, known)} Its options: "
                 f"{', '.join(known)}."
+            )
+
+
+# Steps that move the same variable side by side: PyMC does not tell a step of the others ----------
+#
+# It sets the steps of a `CompoundStep` up one after the other, before any of them moves, with generators that
+# are spawned from one: by that they are known to each other. The number of a generator among those that were
+# spawned tells a step from one of an earlier run with the same seed, which was broken off before it moved.
+
+# Steps that were set up with generators of one parent, and have not moved yet.
+_waiting: dict[Any, list[tuple[int, Any]]] = {}
+
+
+def refuse_shared(step: Any, variables: list[Variable], rng: Any) -> None:
+    """Raise `ValueError` if another step that was set up with this one moves one of its variables."""
+    seeds = getattr(getattr(rng, "bit_generator", None), "seed_seq", None)
+    spawn_key = getattr(seeds, "spawn_key", ())
+    if not spawn_key:
+        return
+    parent = (str(getattr(seeds, "entropy", "")), *spawn_key[:-1])
+    number = spawn_key[-1]
+    # The first of a compound begins anew.
+    others = [
+        (n, each) for n, each in _waiting.get(parent, []) if 0 < number != n and each() not in (None, step)
+    ]
+    _waiting.clear()
+    _waiting[parent] = [*others, (number, ref(step))]
+    for _, reference in others:
+        other = reference()
+        shared = [v for v in other.own_vars if v in variables]
+        if shared:
+            _waiting.clear()
+            names = ", ".join(repr(str(step.model.values_to_rvs[v].name)) for v in shared)
+            raise ValueError(
+                f"{names} would be moved by two steps, {type(other).__name__} and {type(step).__name__}. "
+                f"Give each variable to one step: {type(other).__name__}(vars=[...])."
             )

@@ -20,10 +20,14 @@ from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.conjugacy.allocations import Allocations
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.progress import stage
-from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, floats
-from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
+from pymc_austerity.step_methods.base import (
+    RebuiltStep,
+    batch_rows,
+    checked_batch_size,
+    checked_steps_per_draw,
+    floats,
+)
 from pymc_austerity.step_methods.messages import warn_of_given
-from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.target import Index
 
 
@@ -181,7 +185,6 @@ class MinibatchCategoricalGibbs(RebuiltStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` updates of z; all else stays as it is."""
-        has_moved()
         self.require_built(point)
         name, n_local = self._vars[0].name, self._allocations.n_local
         counts = self.counts(point)

@@ -26,7 +26,6 @@ from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, floats
 from pymc_austerity.step_methods.messages import refuse_discrete
-from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.target import Vector
 from pymc_austerity.validation import is_whole
 
@@ -173,7 +172,7 @@ class ParticleGibbs(RebuiltStep):
             "linear": LinearMoves(..., ..., ..., ..., ...),
             "rule": ParticleFilter(..., ..., ..., normalise, add_links),
         }
-        self._sweeps = chain.compile(particle_gibbs, records, chain.function_names)
+        self._sweeps = chain.compile(particle_gibbs, records, ("log_terms", "transitions"))
         self._chain = chain
         stage("sweeps")
         with exact_arithmetic():  # the first call compiles
@@ -186,7 +185,6 @@ class ParticleGibbs(RebuiltStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` sweeps over all states; all else stays as it is."""
-        has_moved()
         self.require_built(point)
         name, layout = str(self._vars[0].name), self._chain.found.layout
         if np.shape(point[name]) != layout.shape:

@@ -69,32 +69,14 @@ def rates(events: tuple[int, ...] = (10, 40), n_rows: int = _N_ROWS, **options: 
     In each group `events` rows have one event, and all others none. `n_rows` is that of all groups together,
     and the options, such as ``default_transform=None``, are for the prior.
     """
-    group, y, shape, rate = _few_events(events, n_rows)
+    group, y = np.arange(n_rows) % len(events), np.zeros(n_rows, dtype=np.int64)
+    for g, count in enumerate(events):
+        y[np.flatnonzero(group == g)[:count]] = 1
+    shape, rate = 2.0 + np.array(events), 1.0 + np.bincount(group)
     with pm.Model() as model:
         lam = pm.Gamma("lam", 2.0, 1.0, shape=len(events), **options)
         pm.Poisson("y", lam[group], observed=y)
     return Solved(model, {"lam": shape / rate}, {"lam": np.sqrt(shape) / rate}, {"lam": shape / rate})
-
-
-def log_rates(events: tuple[int, ...] = (10, 40), n_rows: int = _N_ROWS) -> Solved:
-    """`rates` as a linear model of eta = log lam, whose posterior is skewed where events are few."""
-    group, y, shape, rate = _few_events(events, n_rows)
-    with pm.Model() as model:
-        eta = pm.Flat("eta", shape=len(events))
-        pm.Potential("prior", 2.0 * eta - pt.exp(eta))
-        pm.Poisson("y", pt.exp(eta[group]), observed=y)
-    mean, sd = special.digamma(shape) - np.log(rate), np.sqrt(special.polygamma(1, shape))
-    return Solved(model, {"eta": mean}, {"eta": sd})
-
-
-def _few_events(
-    events: tuple[int, ...], n_rows: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Groups, rows, and the gamma distributions of the rates: shapes and rates."""
-    group, y = np.arange(n_rows) % len(events), np.zeros(n_rows, dtype=np.int64)
-    for g, count in enumerate(events):
-        y[np.flatnonzero(group == g)[:count]] = 1
-    return group, y, 2.0 + np.array(events), 1.0 + np.bincount(group)
 
 
 def shares(counts: tuple[int, ...] = (1500, 1000, 500)) -> Solved:

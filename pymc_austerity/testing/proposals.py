@@ -15,7 +15,7 @@ from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
 from pymc_austerity.kernels.subsample import Rows, rows_of
-from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.proposals.base import BoundProposal, ProposalKernel, bind, is_fitted
 from pymc_austerity.target import Index, QuadraticProxy, Target, Vector
 from pymc_austerity.testing.compare import require, require_close, require_same, require_same_state
@@ -48,7 +48,7 @@ def check_proposal(
 
     Parameters
     ----------
-    proposal : Proposal, FittedProposal or callable
+    proposal : Proposal or callable
         As for a step: an object with `bind`, one with `bind_to`, which is checked with the normal
         distribution at the mode of `law`, and with ones that are displaced, too narrow and too wide; or a
         function ``(q, rng) -> (q_new, log_hastings)``.
@@ -289,10 +289,7 @@ def interpreted(bound: BoundProposal, law: Law) -> Walks:
 
 
 def _interpreted_and_compiled(bound: BoundProposal, law: Law, starts: np.ndarray) -> Iterator[Walks]:
-    """Walks in plain Python, then compiled by numba, unless a function of the user's cannot be.
-
-    `AssertionError` if numba cannot compile a proposal that says it can.
-    """
+    """Walks in plain Python, then compiled by numba, unless a function of the user's cannot be."""
     yield interpreted(bound, law)
     walks = _dispatchers(bound.kernel(...), law.log_density)
     rng, state = np.random.default_rng(0), deepcopy(bound.state)
@@ -312,7 +309,8 @@ def _dispatchers(proposal: ProposalKernel, log_density: Callable[[Vector], float
     propose = proposal.propose
 
     def one(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
-        return propose(state, q, rng)
+        moved: tuple[Vector, float] = propose(state, q, rng)
+        return moved
 
     return Walks(entry(one, cache=False), entry(_walk(proposal, log_density), cache=False), True)
 

@@ -25,7 +25,7 @@ from pymc_austerity.acceptance.base import (
 from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.kernels.metropolis import Rule, full_transitions, merge, transitions, unknown_sum
 from pymc_austerity.kernels.subsample import Rows, population_of, rows_of
-from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.target import Target, Vector
 from pymc_austerity.testing.compare import (

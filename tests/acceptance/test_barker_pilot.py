@@ -28,7 +28,7 @@ from pymc_austerity.acceptance.barker import (
 from pymc_austerity.acceptance.base import RuleFunctions, no_others, nothing_read
 from pymc_austerity.kernels.metropolis import Rule, merge, sequential_test
 from pymc_austerity.kernels.subsample import draw_without_replacement, restore_order, rows_of
-from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.model.compile.protocol import constructor
 from tests.kernels.engines import GIVEN
 
 CORRECTION = correction()

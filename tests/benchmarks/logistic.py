@@ -6,12 +6,7 @@ import numba
 import numpy as np
 import pymc as pm
 
-from pymc_austerity.kernels.subsample import (
-    draw_without_replacement,
-    positions,
-    random_offset,
-    restore_order,
-)
+from pymc_austerity.kernels.subsample import draw_without_replacement, positions, random_offset, restore_order
 
 D = 10
 

@@ -4,12 +4,7 @@ import numba
 import numpy as np
 import pytest
 
-from pymc_austerity.bounds.enclosure import (
-    EnclosureBuilder,
-    extent,
-    extent_of_product,
-    product,
-)
+from pymc_austerity.bounds.enclosure import EnclosureBuilder, extent, extent_of_product, product
 
 from .families import N, designs
 

@@ -54,10 +54,7 @@ def of_normal(rng):
 def of_student(rng):
     nu, sigma = float(rng.uniform(0.5, 30)), wide(rng)
     return Case(
-        lambda eta: -(mpmath.mpf(nu) + 1) / 2 * mp.log1p((eta / sigma) ** 2 / nu),
-        (nu, sigma),
-        0.0,
-        sigma,
+        lambda eta: -(mpmath.mpf(nu) + 1) / 2 * mp.log1p((eta / sigma) ** 2 / nu), (nu, sigma), 0.0, sigma
     )
 
 

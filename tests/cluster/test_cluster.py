@@ -20,15 +20,8 @@ from pymc.step_methods.compound import CompoundStep
 
 from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, sample_distributed, stored_data
 from pymc_austerity.cluster import sample, workers
-from pymc_austerity.step_methods.metropolis import crossed_plan, sums_elsewhere
-from tests.cluster.planted_steps import (
-    Slow,
-    Talks,
-    fails_once,
-    goes_on_for_ever,
-    numba_files,
-    set_store_root,
-)
+from pymc_austerity.step_methods.metropolis import plate_search, sums_elsewhere
+from tests.cluster.planted_steps import Slow, Talks, fails_once, goes_on_for_ever, numba_files, set_store_root
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 3}
 STARTS = pytest.mark.slow("starts processes that import PyMC")
@@ -329,7 +322,7 @@ def test_a_plate_is_set_up_here(monkeypatch):
     def stop(*args):
         raise SetUpError
 
-    monkeypatch.setattr(crossed_plan, "plan_groups", stop)
+    monkeypatch.setattr(plate_search, "plan_groups", stop)
     monkeypatch.setattr(workers, "require_client", lambda client: None)
     rng = np.random.default_rng(2)
     group = rng.integers(0, 40, 4000)
@@ -529,10 +522,7 @@ def test_other_versions():
             own = {name: "1" for name in ("python", *packages)}
             return {
                 "client": {"packages": own},
-                "workers": {
-                    "tcp://a": {"packages": own},
-                    "tcp://b": {"packages": {**own, "numba": "0"}},
-                },
+                "workers": {"tcp://a": {"packages": own}, "tcp://b": {"packages": {**own, "numba": "0"}}},
             }
 
     with pytest.raises(RuntimeError, match="tcp://b has numba 0, and this process has 1"):

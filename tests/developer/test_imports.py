@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from pymc_austerity import step_methods
+import pymc_austerity
 from tests.test_house import module_of, sources
 
 METROPOLIS = ["AusterityGibbs", "AusterityMH", "MHSubLhd", "MetropolisHastings", "MinibatchBarker", "TunaMH"]
@@ -57,12 +57,12 @@ def reached(module, imports):
 
 @pytest.mark.parametrize(("step", "most"), MOST.items())
 def test_a_step_reaches_few_files(step, most):
-    assert len(reached(getattr(step_methods, step).__module__, graph())) <= most
+    assert len(reached(getattr(pymc_austerity, step).__module__, graph())) <= most
 
 
 @pytest.mark.parametrize("step", METROPOLIS)
 def test_plates_are_imported_once_one_is_found(step):
-    modules = reached(getattr(step_methods, step).__module__, graph())
+    modules = reached(getattr(pymc_austerity, step).__module__, graph())
     assert [name for name in modules if "plate" in name or "crossed" in name] == []
 
 

@@ -40,7 +40,7 @@ def bradley_terry() -> pm.Model:
 @as_model
 def rasch() -> pm.Model:
     """Fouls: one is called or not, by who gains from it and who commits it; a difference of effects."""
-    rng, n, gains, commits = _rng("fouls"), 3_000, 300, 310
+    rng, n, gains, commits = _rng("fouls"), 2_100, 210, 215
     who, whom = rng.integers(gains, size=n), rng.integers(commits, size=n)
     eta = rng.normal(0, 0.5, gains)[who] - rng.normal(0.2, 0.5, commits)[whom]
     theta = pm.HalfNormal("sd_theta") * pm.Normal("z_theta", shape=gains)

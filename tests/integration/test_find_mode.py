@@ -16,7 +16,7 @@ RNG = np.random.default_rng(301)
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_compilation():
-    """Compile fast, with no C code; steps compile with numba all the same."""
+    """Compile fast, with no C code."""
     with pytensor.config.change_flags(mode="FAST_COMPILE", cxx=""):
         yield
 
@@ -76,6 +76,7 @@ class TestIsTheMode:
         np.testing.assert_allclose(found["sigma"], np.exp(exact["sigma_log__"]), rtol=2e-3)
 
 
+@pytest.mark.usefixtures("interpreted")
 class TestResult:
     def test_starts_there(self, line, draw):
         mode = find_mode(line)
@@ -97,7 +98,6 @@ class TestResult:
         with pytest.raises(TypeError, match="No model on context stack"):
             find_mode()
 
-    @pytest.mark.slow("compiles a step for a simplex")
     def test_constrained_variables(self, draw):
         """Values on their own scale, which are accepted as starts."""
         k = np.random.default_rng(303).choice(3, size=N, p=[0.2, 0.3, 0.5])

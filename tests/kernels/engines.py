@@ -12,7 +12,7 @@ from pymc_austerity.acceptance.base import RuleFunctions, standard_error
 from pymc_austerity.compilation import entry
 from pymc_austerity.kernels.metropolis import Rule, no_range, sequential_test, transitions
 from pymc_austerity.kernels.subsample import ALL_ROWS, NO_ROWS, Rows
-from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.proposals.base import (
     BoundProposal,

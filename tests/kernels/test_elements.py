@@ -9,9 +9,9 @@ from scipy.special import softmax
 
 from pymc_austerity.acceptance.base import ExactBarker, RuleFunctions, above
 from pymc_austerity.acceptance.ttest import BarkerTTest
-from pymc_austerity.kernels.elements import READS_ALL, ElementProposal, Elements, element_transitions
+from pymc_austerity.kernels.elements import READS_ALL, Elements, element_transitions
 from pymc_austerity.kernels.metropolis import Rule, no_range
-from pymc_austerity.proposals.base import no_adaptation
+from pymc_austerity.proposals.base import ProposalKernel, no_adaptation
 from pymc_austerity.proposals.elements import (
     ElementWalk,
     OtherCategory,
@@ -58,8 +58,8 @@ def field(first_stage, in_order=True):
 def trace(rule, n_draws, elements, seed=1, functions=None):
     schedule = rule.bind(len(PAIRS))
     functions = rule.functions if functions is None else functions
-    proposal = ElementProposal(
-        OtherCategory(np.array([math.nan]), np.full(D, K)), other_category, no_adaptation
+    proposal = ProposalKernel(
+        OtherCategory(np.array([math.nan]), np.full(D, K)), other_category, None, no_adaptation
     )
     whole = Rule(schedule, 0, *functions, no_range)
     rng, q, states = np.random.default_rng(seed), np.zeros(D, dtype=int), []
@@ -116,7 +116,9 @@ def test_each_element_has_one_turn_in_a_sweep():
         seen.append(e)
         q_new[start] = (q_new[start] + 1) % K
 
-    proposal = ElementProposal(OtherCategory(np.array([math.nan]), np.full(D, K)), propose, no_adaptation)
+    proposal = ProposalKernel(
+        OtherCategory(np.array([math.nan]), np.full(D, K)), propose, None, no_adaptation
+    )
     elements = field(READS_ALL, in_order=False)
     rule = Rule(ExactBarker().bind(2), 0, *ExactBarker().functions, no_range)
     for _ in range(3):
@@ -145,8 +147,8 @@ def test_stages_of_one_element_among_those_of_others():
         np.array([0, 25, 65]), np.arange(n, dtype=np.int32), np.array([0, len(first.ends)]), np.arange(40),
         np.empty(0, dtype=int),
     )  # fmt: skip
-    proposal = ElementProposal(
-        OtherCategory(np.array([math.nan]), np.array([2, 2])), other_category, no_adaptation
+    proposal = ProposalKernel(
+        OtherCategory(np.array([math.nan]), np.array([2, 2])), other_category, None, no_adaptation
     )
     outcome = element_transitions(
         2, False, np.random.default_rng(1), np.zeros(2, dtype=int), (), elements,
@@ -169,7 +171,7 @@ def test_a_walk_learns_a_scale_for_each_element():
     target = Target(log_ratios=lambda q_new, q, i, args: 0.5 * (q[i] ** 2 - q_new[i] ** 2) / sds[i] ** 2)
     rule = Rule(ExactBarker().bind(2), 0, *ExactBarker().functions, no_range)
     state = ElementWalk(np.ones(2), np.zeros(2, dtype=int), np.array([0.27]))
-    proposal = ElementProposal(state, walk, learn_scale)
+    proposal = ProposalKernel(state, walk, None, learn_scale)
     rng = np.random.default_rng(2)
     q = element_transitions(4000, True, rng, np.zeros(2), (), elements, rule, proposal, target).q
     assert np.all(np.abs(np.log(state.scale / (2.5 * sds))) < 0.7)

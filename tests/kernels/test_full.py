@@ -16,7 +16,7 @@ from pymc_austerity.acceptance.base import RuleFunctions, logistic
 from pymc_austerity.compilation import entry
 from pymc_austerity.kernels.metropolis import Current, full_transitions, total, transitions, unknown_sum
 from pymc_austerity.kernels.subsample import rows_of
-from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.target import CHUNK, Target
 from tests.kernels.engines import (

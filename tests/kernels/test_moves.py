@@ -13,7 +13,7 @@ from numba.extending import register_jitable
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.kernels.metropolis import Rule, full_transitions, no_range, transitions, unknown_sum
 from pymc_austerity.kernels.subsample import NO_ROWS, rows_of
-from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.proposals.base import proposed_move
 from pymc_austerity.proposals.surrogate import base_of_surrogate
 from pymc_austerity.target import Target

@@ -9,10 +9,10 @@ from numba.extending import register_jitable
 from pymc_austerity.acceptance import Barker, ExactBarker
 from pymc_austerity.acceptance.barker import others_for
 from pymc_austerity.acceptance.base import RuleFunctions, above, never_clipped
-from pymc_austerity.kernels.elements import ElementProposal, Elements, element_transitions
+from pymc_austerity.kernels.elements import Elements, element_transitions
 from pymc_austerity.kernels.metropolis import sequential_test, transitions
 from pymc_austerity.kernels.subsample import NO_ROWS, in_blocks, population_of, rows_of
-from pymc_austerity.proposals.base import no_adaptation
+from pymc_austerity.proposals.base import ProposalKernel, no_adaptation
 from pymc_austerity.target import Target
 from tests.kernels.engines import by, rule_of
 from tests.statistical.errors import LIMIT
@@ -175,7 +175,7 @@ def test_elements_have_pilots_of_their_own():
 
     out = element_transitions(
         2, False, np.random.default_rng(10), np.zeros(2), (), elements, rule_of(rule, joined),
-        ElementProposal(None, propose, no_adaptation), reading.target,
+        ProposalKernel(None, propose, None, no_adaptation), reading.target,
     )  # fmt: skip
     assert [len(index) for index in reading.read[::2]] == [20, 20]
     assert all(index.max() < 400 for index in reading.read[:2])

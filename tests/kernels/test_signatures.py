@@ -14,7 +14,7 @@ from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
 from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.model.compile.backend import InterpretedKernel, filled
-from pymc_austerity.model.compile.records import call_parameters, constructor, open_fields
+from pymc_austerity.model.compile.protocol import call_parameters, constructor, open_fields
 from pymc_austerity.proposals import RandomWalk
 from pymc_austerity.target import TARGET_PARAMETERS, Target
 from tests.kernels.engines import REGRESSION, normal_prior

@@ -22,7 +22,7 @@ from pymc_austerity.compilation import entry
 from pymc_austerity.kernels import tuna
 from pymc_austerity.kernels.tuna import TunaRule
 from pymc_austerity.model.compile.cache_key import modules_of
-from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.proposals import AdaptiveRandomWalk
 from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.target import CHUNK, Target

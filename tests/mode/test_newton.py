@@ -8,13 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, xlogy
 
 from pymc_austerity.mode import newton
-from pymc_austerity.mode.newton import (
-    CountedDensity,
-    NoMaximumError,
-    climb,
-    flat_direction,
-    maximise,
-)
+from pymc_austerity.mode.newton import CountedDensity, NoMaximumError, climb, flat_direction, maximise
 
 RNG = np.random.default_rng(8)
 

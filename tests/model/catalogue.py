@@ -167,12 +167,6 @@ def logistic(rng, X, beta):
     pm.Bernoulli("y", logit_p=intercept + X @ beta, observed=rng.integers(2, size=1600))
 
 
-@optional(columns=(1601, 3, 8))
-def logistic_invlogit(rng, X, beta):
-    p = pm.math.invlogit(X @ beta)
-    pm.Bernoulli("y", p=p, observed=rng.integers(2, size=1601))
-
-
 @required("y", ask=["intercept"], columns=(1450, 2, 9))
 def poisson_offset(rng, X, beta):
     exposure = rng.gamma(4, 1, size=1450)
@@ -226,12 +220,6 @@ def pandas_inputs(rng, X, b, beta=NORMAL[2]):
 def constant_and_duplicated_columns(rng, X, beta=NORMAL[5]):
     X = np.column_stack([np.ones(1306), X, X[:, 0], np.ones(1306)])
     pm.Normal("y", X @ beta, 1, observed=np.round(rng.normal(size=1306)))
-
-
-@optional(ask=["b"], columns=(1307, 1, 17))
-def standardised_data(rng, X, a, b):
-    x = pm.Data("x", X[:, 0])
-    pm.Normal("y", a + b * (x - x.mean()) / x.std(), 1, observed=rng.normal(size=1307))
 
 
 @optional(columns=(1308, 1, 18))
@@ -342,12 +330,6 @@ def latents_in_another_order(rng, tau):
     order = rng.permutation(1801)
     theta = pm.Normal("theta", 0, tau, shape=1801)
     pm.Normal("y", theta[order], 1, observed=rng.normal(size=1801))
-
-
-@optional(seed=33)
-def latents_reversed(rng):
-    theta = pm.Normal("theta", 0, 1, shape=1802)
-    pm.Normal("y", theta[::-1], 1, observed=rng.normal(size=1802))
 
 
 @optional(ask=["shape"], seed=34)
@@ -674,13 +656,6 @@ def random_walk(rng, sigma):
     pm.Normal("y", x, 1, observed=rng.normal(size=2000))
 
 
-@optional(ask=["tau"], seed=81)
-def random_walk_of_latents_by_hand(rng, tau):
-    x = pm.Normal("x", 0, 1, shape=1211)
-    pm.Potential("walk", pm.logp(pm.Normal.dist(0, tau), pt.diff(x)))
-    pm.Normal("y", x, 1, observed=rng.normal(size=1211))
-
-
 @optional(ask=["tau"], seed=82)
 def switchpoint(rng, a=EXPON, b=EXPON):
     t = np.arange(1212)
@@ -691,23 +666,9 @@ def switchpoint(rng, a=EXPON, b=EXPON):
 # Predictors built in the graph
 
 
-@optional(columns=(1213, 1, 83))
-def polynomial(rng, X, beta=NORMAL[4]):
-    x = pm.Data("x", X[:, 0])
-    design = pt.stack([pt.ones_like(x), x, x**2, x**3], axis=1)
-    pm.Normal("y", design @ beta, 1, observed=rng.normal(size=1213))
-
-
 @optional(ask=["c"], columns=(1214, 1, 84))
 def hinge(rng, X, a=NORMAL[2], c=NARROW):
     pm.Normal("y", a[0] + a[1] * pt.maximum(X[:, 0] - c, 0), 1, observed=rng.normal(size=1214))
-
-
-@optional(columns=(1215, 1, 85))
-def splines_with_moving_knots(rng, X, coef=NORMAL[3]):
-    knots = pm.Normal("knots", [-1, 0, 1], 0.2)
-    basis = pt.maximum(X - knots, 0)
-    pm.Normal("y", basis @ coef, 1, observed=rng.normal(size=1215))
 
 
 @optional(ask=["w"], columns=(1216, 4, 86))

@@ -30,14 +30,6 @@ def plant_cover(rng, X, alpha=NORMAL, beta=NARROW[3]):
     pm.Beta("cover", alpha=mu * phi, beta=(1 - mu) * phi, observed=rng.beta(3, 5, size=1101))
 
 
-@required("nests", ask=["a"], columns=(1102, 2, 1002))
-def zero_inflated_nests(rng, X, a=NORMAL[2], b=NARROW[2]):
-    y = rng.poisson(3, size=1102) * rng.integers(2, size=1102)
-    present = pm.math.sigmoid(a[0] + a[1] * X[:, 0])
-    rate = pm.math.exp(b[0] + b[1] * X[:, 1])
-    pm.ZeroInflatedPoisson("nests", psi=present, mu=rate, observed=y)
-
-
 @required("fish", ask=["z", "alpha"], seed=1003)
 def zero_inflated_negative_binomial_catch(rng, z=NORMAL[3], c=NORMAL[2]):
     camper, child = rng.integers(2, size=1103), rng.integers(4, size=1103)
@@ -71,15 +63,6 @@ def occupancy_by_hand(rng, X, b=NORMAL[3], d=NORMAL[2]):
     seen = y.any(axis=1)
     never = pt.logaddexp(log_psi + history, log_absent)
     pm.Potential("occupancy", pt.switch(seen, log_psi + history, never).sum())
-
-
-@required("visits", ask=["b"], columns=(1106, 1, 1006))
-def occupancy_as_zero_inflated_counts(rng, X, b=NORMAL[2]):
-    X = pm.Data("elevation", X[:, 0])
-    p = pm.Beta("p", 1, 1)
-    psi = pm.Deterministic("psi", pm.math.invlogit(b[0] + b[1] * X))
-    y = rng.binomial(5, 0.4 * rng.integers(2, size=1106))
-    pm.ZeroInflatedBinomial("visits", psi=psi, n=5, p=p, observed=y)
 
 
 @required("y", ask=["p"], seed=1007)
@@ -130,17 +113,6 @@ def n_mixture_model(rng, p=BETA):
     pm.Potential("birds", pt.logsumexp(prior[None, :] + counts, axis=1))
 
 
-@required("length", ask=["gamma"], seed=1011)
-def dugong_growth(rng):
-    age = rng.uniform(1, 30, size=1111)
-    alpha = pm.Normal("alpha", 3, 1)
-    beta = pm.Normal("beta", 1, 0.3)
-    gamma = pm.Uniform("gamma", 0.5, 1)
-    tau = pm.Gamma("tau", 2, 1)
-    mu = alpha - beta * gamma**age
-    pm.Normal("length", mu, tau=tau, observed=rng.normal(2.5, 0.3, size=1111))
-
-
 @required("alpha", "beta", "weights", ask=["mu", "tau"], seed=1012)
 def rats(rng, tau=HALF[2]):
     days = np.array([8.0, 15, 22, 29, 36])
@@ -152,40 +124,7 @@ def rats(rng, tau=HALF[2]):
     pm.Normal("weights", eta, 1, observed=rng.normal(2, 1, size=(1112, 5)), dims=("rat", "day"))
 
 
-@required("S", ask=["a"], seed=1013)
-def tadpole_tanks(rng):
-    tank = rng.integers(48, size=1113)
-    density = rng.choice([10, 25, 35], size=1113)
-    a_bar = pm.Normal("a_bar", 0.0, 1.5)
-    sigma = pm.Exponential("sigma", 1.0)
-    a = pm.Normal("a", a_bar, sigma, shape=48)
-    p = pm.math.invlogit(a[tank])
-    pm.Binomial("S", n=density, p=p, observed=rng.binomial(density, 0.7))
-
-
 # Statistical Rethinking
-
-
-@required("height", ask=["b1", "sigma"], seed=1020)
-def quadratic_heights(rng, b2=NORMAL):
-    weight = rng.normal(45, 6, size=1120)
-    weight = pm.Data("weight", weight)
-    a = pm.Normal("a", 178, 20)
-    b1 = pm.LogNormal("b1", 0, 1)
-    sigma = pm.Uniform("sigma", 0, 50)
-    w = (weight - weight.mean()) / weight.std()
-    mu = pm.Deterministic("mu", a + b1 * w + b2 * w**2)
-    pm.Normal("height", mu, sigma, observed=rng.normal(155, 8, size=1120))
-
-
-@required("total_tools", ask=["b"], seed=1021)
-def oceanic_tools(rng):
-    contact, P = rng.integers(2, size=1121), rng.normal(size=1121)
-    a = pm.Normal("a", 3, 0.5, shape=2)
-    b = pm.Normal("b", 0, 0.2, shape=2)
-    cid = pm.Data("cid", contact)
-    lam = pm.math.exp(a[cid] + b[cid] * P)
-    pm.Poisson("total_tools", lam, observed=rng.poisson(20, size=1121))
 
 
 @required("tools", ask=["etasq"], seed=1022)
@@ -197,14 +136,6 @@ def islands_with_distances(rng, a=EXPON, z=NORMAL[10]):
     K = etasq * pt.exp(-rhosq * D**2) + 0.01 * np.eye(10)
     k = pm.Deterministic("k", pt.linalg.cholesky(K) @ z)
     pm.Poisson("tools", a * pt.exp(k[society]), observed=rng.poisson(2, size=1122))
-
-
-@required("response", ask=["cut"], seed=1023)
-def trolley(rng, bA=NARROW, bI=NARROW, bC=NARROW, bIA=NARROW):
-    action, intent, touch = rng.integers(2, size=(3, 1123))
-    cut = pm.Normal("cut", 0, 1.5, transform=ORDERED, shape=6, initval=np.arange(6) - 2.5)
-    phi = bA * action + bC * touch + (bI + bIA * action) * intent
-    pm.OrderedLogistic("response", cutpoints=cut, eta=phi, observed=rng.integers(7, size=1123))
 
 
 @required("answer", ask=["delta"], seed=1024)
@@ -237,17 +168,6 @@ def careers(rng, a=NORMAL[2]):
     pm.Categorical("career", p=p, observed=rng.integers(3, size=1126))
 
 
-@required("career", ask=["b"], seed=1027)
-def careers_with_family_income(rng, b=NORMAL[2]):
-    family_income = rng.uniform(size=1127)
-    a = pm.Normal("a", 0, 1.5, shape=2)
-    s0 = a[0] + b[0] * family_income
-    s1 = a[1] + b[1] * family_income
-    s2 = np.zeros(1127)
-    p = pm.math.softmax(pm.math.stack([s0, s1, s2]).T, axis=1)
-    pm.Categorical("career", p=p, observed=rng.integers(3, size=1127))
-
-
 @required("wait", ask=["ab"], seed=1028)
 def cafes(rng):
     cafe, afternoon = np.repeat(np.arange(60), 20), np.tile([0, 1], 600)
@@ -268,39 +188,6 @@ def chimpanzees(rng, z_a=NORMAL[4, 7], z_b=NORMAL[6, 4], g=NORMAL[4], s=EXPON):
     alpha = pm.Deterministic("alpha", pt.dot(chol_a, z_a).T)
     p = pm.math.invlogit(g[treatment] + alpha[actor, treatment] + s * z_b[block, treatment])
     pm.Binomial("pulled_left", 1, p, observed=rng.integers(2, size=1129))
-
-
-@required("D_true", "D_obs", "M_true", "M_obs", ask=["a", "sigma"], seed=1030)
-def divorce_measured_with_error(rng, sigma=EXPON, tau=EXPON):
-    D, M, A = rng.normal(size=(3, 1130))
-    D_sd, M_sd = rng.uniform(0.1, 1, size=(2, 1130))
-    a = pm.Normal("a", 0, 0.2)
-    aM = pm.Normal("aM", 0, 0.2)
-    bA, bM, bAM = (pm.Normal(name, 0, 0.5) for name in ("bA", "bM", "bAM"))
-    M_true = pm.Normal("M_true", aM + bAM * A, tau, shape=1130)
-    D_true = pm.Normal("D_true", a + bA * A + bM * M_true, sigma, shape=1130)
-    pm.Normal("D_obs", D_true, D_sd, observed=D)
-    pm.Normal("M_obs", M_true, M_sd, observed=M)
-
-
-@required("B_observed", "K", ask=["bB", "nu"], seed=1031)
-def milk_with_missing_neocortex(rng, sigma=EXPON, sigma_B=EXPON, nu=NARROW, bB=NARROW):
-    B = with_gaps(rng.normal(size=1300), rng)
-    M = rng.normal(size=1300)
-    bM = pm.Normal("bM", 0, 0.5)
-    B = pm.Normal("B", nu, sigma_B, observed=B)
-    pm.Normal("K", bB * B + bM * M, sigma, observed=rng.normal(size=1300))
-
-
-@required("WE", ask=["bEW"], seed=1032)
-def education_and_wages(rng, bQE=NARROW, bEW=NARROW):
-    E, W, Q = rng.normal(size=1132), rng.normal(size=1132), rng.integers(1, 5, size=1132)
-    aE = pm.Normal("aE", 0, 0.2)
-    aW = pm.Normal("aW", 0, 0.2)
-    muW = aW + bEW * E
-    muE = aE + bQE * Q
-    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1.0, shape=2))
-    pm.MvNormal("WE", pt.stack([muW, muE]).T, chol=chol, observed=np.vstack([W, E]).T)
 
 
 @required("giftsAB", "giftsBA", ask=["a", "gr"], seed=1033)
@@ -326,18 +213,6 @@ def birds_and_unknown_cats(rng, k=BETA, b=NARROW):
     known = pt.switch(cat, with_cat, without)
     unknown = pm.math.logaddexp(with_cat, without)
     pm.Potential("notes", pt.switch(pt.ge(cat, 0), known, unknown))
-
-
-@required("doy", ask=["w"], seed=1035)
-def cherry_blossoms(rng, sigma=EXPON):
-    year = np.linspace(0, 1, 1135)
-    knots = np.linspace(0, 1, 12)
-    B = np.exp(-0.5 * ((year[:, None] - knots) / 0.08) ** 2)
-    coords({"splines": np.arange(B.shape[1]), "obs": np.arange(1135)})
-    a = pm.Normal("a", 100, 5)
-    w = pm.Normal("w", mu=0, sigma=3, size=B.shape[1], dims="splines")
-    mu = pm.Deterministic("mu", a + pm.math.dot(np.asarray(B, order="F"), w.T))
-    pm.Normal("doy", mu=mu, sigma=sigma, observed=rng.normal(100, 6, size=1135), dims="obs")
 
 
 # Sports
@@ -393,16 +268,6 @@ def bradley_terry_by_ratio(rng):
     strength = pm.Gamma("strength", 4, 2, shape=30)
     p = strength[i] / (strength[i] + strength[j])
     pm.Binomial("wins", n=games, p=p, observed=rng.binomial(games, 0.5))
-
-
-@required("theta", "hits", ask=["phi"], seed=1044)
-def batting_averages(rng):
-    at_bats = rng.integers(5, 50, size=1144)
-    phi = pm.Uniform("phi", 0.0, 1.0)
-    kappa_log = pm.Exponential("kappa_log", lam=1.5)
-    kappa = pm.Deterministic("kappa", pt.exp(kappa_log))
-    theta = pm.Beta("theta", alpha=phi * kappa, beta=(1.0 - phi) * kappa, shape=1144)
-    pm.Binomial("hits", n=at_bats, p=theta, observed=rng.binomial(at_bats, 0.27))
 
 
 @required("putts", ask=["angle"], seed=1045)
@@ -472,16 +337,6 @@ def shifted_wald_reaction_times(rng):
     pm.Wald("rt", mu=bound / drift[subject], lam=bound**2, alpha=shift, observed=y)
 
 
-@required("rt", ask=["nu"], seed=1055)
-def ex_gaussian_reaction_times(rng):
-    condition = rng.integers(3, size=1155)
-    mu = pm.Normal("mu", 0.5, 0.2, shape=3)
-    sigma = pm.HalfNormal("sigma", 0.2)
-    nu = pm.Exponential("nu", 5, shape=3)
-    y = rng.normal(0.5, 0.1, size=1155) + rng.exponential(0.2, size=1155)
-    pm.ExGaussian("rt", mu=mu[condition], sigma=sigma, nu=nu[condition], observed=y)
-
-
 @required("hits", "false_alarms", ask=["mu"], seed=1056)
 def signal_detection(rng, mu=NORMAL[2], z=NORMAL[40, 2]):
     s = pm.HalfNormal("s", 0.5, shape=2)
@@ -491,15 +346,6 @@ def signal_detection(rng, mu=NORMAL[2], z=NORMAL[40, 2]):
     alarm = pm.math.invprobit(-d[who] / 2 - c[who])
     pm.Binomial("hits", 20, hit, observed=rng.binomial(20, 0.7, size=1156))
     pm.Binomial("false_alarms", 20, alarm, observed=rng.binomial(20, 0.3, size=1156))
-
-
-@required("y", ask=["lapse"], seed=1057)
-def psychometric_function_with_lapses(rng, threshold=BETA):
-    contrast = rng.uniform(0, 1, size=1157)
-    width = pm.HalfNormal("width", 0.3)
-    lapse = pm.Beta("lapse", 1, 10)
-    p = 0.5 + (0.5 - lapse) * (1 - pt.exp(-((contrast / threshold) ** (1 / width))))
-    pm.Bernoulli("y", p=p, observed=rng.integers(2, size=1157))
 
 
 @required("eta", "y", ask=["free", "sigma"], seed=1058)
@@ -555,17 +401,6 @@ def weibull_censored(rng, b=NARROW[2]):
     pm.Censored("time", latent, lower=None, upper=limit, observed=t)
 
 
-@required("y_obs", "y_cens", ask=["s"], columns=(2601, 1, 1062))
-def accelerated_failure_times(rng, X, beta=NORMAL[2], s=HALF):
-    X = np.column_stack([np.ones(2601), X])
-    y = np.log(rng.exponential(size=2601))
-    cens = rng.random(2601) < 0.45
-    x = pm.Data("x", X)
-    eta = beta.dot(x.T)
-    pm.Gumbel("y_obs", eta[~cens], s, observed=y[~cens])
-    pm.Potential("y_cens", pt.log1p(-pt.exp(-pt.exp(-(y[cens] - eta[cens]) / s))))
-
-
 @required("deaths", ask=["lambda0"], columns=(1163, 1, 1063))
 def piecewise_exponential(rng, X, beta=NORMAL):
     death = rng.integers(2, size=(1163, 6)) * (rng.random((1163, 6)) < 0.3)
@@ -586,19 +421,6 @@ def piecewise_exponential_with_changing_effect(rng, X):
     lam = pt.exp(log_rate[None, :] + X * beta[None, :])
     y = rng.integers(2, size=(1164, 5))
     pm.Poisson("deaths", exposure * lam, observed=y, dims=("patient", "interval"))
-
-
-@required("lifetime", ask=["b"], columns=(1165, 2, 1065))
-def gompertz_lifetimes(rng, X):
-
-    def logp(t, log_a, b):
-        return log_a + b * t - pt.exp(log_a) / b * pt.expm1(b * t)
-
-    b = pm.Gamma("b", 4, 8)
-    coef = pm.Normal("coef", 0, 0.3, shape=2)
-    log_a = pm.Normal("log_a", -1, 1)
-    t = rng.gamma(4, 0.4, size=1165)
-    pm.CustomDist("lifetime", log_a + pt.dot(X, coef), b, logp=logp, observed=t)
 
 
 @required("interval", ask=["mu"], seed=1066)
@@ -632,24 +454,6 @@ def mixture_cure(rng, X, g=NORMAL[2]):
 
 
 # Generated and generic models
-
-
-@required("rt", ask=["Days|subject_sigma"], columns=(1170, 2, 1070))
-def generated_random_slopes(rng, X):
-    subject = rng.integers(18, size=1170)
-    coords({"subject__factor_dim": range(18), "__obs__": range(1170)})
-    intercept = pm.Normal("Intercept", 0, 2.5)
-    days = pm.Normal("Days", 0, 1)
-    slope_sigma = pm.HalfNormal("Days|subject_sigma", 1)
-    offset = pm.Normal("1|subject_offset", 0, 1, dims="subject__factor_dim")
-    slope_offset = pm.Normal("Days|subject_offset", 0, 1, dims="subject__factor_dim")
-    sigma = pm.HalfStudentT("sigma", nu=4, sigma=1)
-    one = pm.Deterministic("1|subject", offset * pm.HalfNormal("1|subject_sigma", 1))
-    slopes = pm.Deterministic("Days|subject", slope_offset * slope_sigma)
-    x = X[:, 0] - X[:, 0].mean()
-    mu = intercept + days * x + one[subject] + slopes[subject] * x
-    mu = pm.Deterministic("mu", mu, dims="__obs__")
-    pm.Normal("rt", mu=mu, sigma=sigma, observed=rng.normal(size=1170), dims="__obs__")
 
 
 @required("score", ask=["s", "school"], columns=(1171, 1, 1071))
@@ -771,17 +575,6 @@ def learning_of_many_subjects(rng):
     Q = scanned(update, [action, reward], pt.full((1181, 2), 0.5), alpha)
     logits = Q[:-1, :, 1] - Q[:-1, :, 0]
     pm.Bernoulli("choices", logit_p=logits, observed=action[1:])
-
-
-@required("y", ask=["alpha"], seed=1082)
-def learning_unrolled_over_trials(rng, alpha=BETA, beta=HALF):
-    reward = rng.normal(size=(1182, 6))
-    value, values = pt.zeros(1182), []
-    for k in range(6):
-        values.append(value)
-        value = value + alpha * (reward[:, k] - value)
-    logit_p = beta * pt.stack(values, axis=1)
-    pm.Bernoulli("y", logit_p=logit_p, observed=rng.integers(2, size=(1182, 6)))
 
 
 @required("y", ask=["beta"], columns=(1183, 3, 1083))

@@ -15,11 +15,6 @@ from .catalogue_fields_a import with_gaps
 # Econometrics
 
 
-@required("wages", ask=["b"], columns=(1201, 3, 2001))
-def quantile_regression(rng, X, beta, b=HALF):
-    pm.AsymmetricLaplace("wages", b=b, q=0.9, mu=X @ beta, observed=rng.normal(size=1201))
-
-
 @required("y", ask=["s"], columns=(1202, 1, 2002))
 def three_quantiles_at_once(rng, X):
     y = rng.normal(size=1202)
@@ -30,37 +25,6 @@ def three_quantiles_at_once(rng, X):
     s = pm.HalfNormal("s", 1, dims="q")
     mu = a + X * b
     pm.AsymmetricLaplace("y", b=s, q=q, mu=mu, observed=np.tile(y[:, None], (1, 3)))
-
-
-@required("spending", ask=["a"], seed=2003)
-def laplace_spending(rng, b):
-    frame = pd.DataFrame({"region": rng.choice(list("NSEW"), size=1203), "income": rng.normal(size=1203)})
-    codes, regions = pd.factorize(frame["region"], sort=True)
-    coords({"region": regions})
-    a = pm.Normal("a", 0, 1, dims="region")
-    scale = pm.HalfCauchy("scale", 1)
-    mu = a[codes] + b * frame["income"].values
-    pm.Laplace("spending", mu=mu, b=scale, observed=rng.laplace(size=1203))
-
-
-@required("returns", ask=["alpha"], columns=(1204, 2, 2004))
-def skewed_returns(rng, X, beta, sigma):
-    alpha = pm.Normal("alpha", 0, 2, initval=1.0)
-    pm.SkewNormal("returns", mu=pt.dot(X, beta), sigma=sigma, alpha=alpha, observed=rng.normal(size=1204))
-
-
-@required("hours", ask=["sigma"], columns=(1205, 3, 2005))
-def tobit(rng, X, b=NORMAL[4]):
-    sigma = pm.HalfStudentT("sigma", 3, 1)
-    latent = pm.Normal.dist(mu=b[0] + X @ b[1:], sigma=sigma)
-    pm.Censored("hours", latent, lower=0, upper=None, observed=np.maximum(rng.normal(size=1205), 0))
-
-
-@required("income", ask=["sigma"], columns=(1206, 2, 2006))
-def truncated_incomes(rng, X, beta, sigma):
-    limit = rng.uniform(3, 5, size=1206)
-    y = rng.uniform(0, 3, size=1206)
-    pm.TruncatedNormal("income", X @ beta, sigma, lower=0, upper=limit, observed=y)
 
 
 @required("claims", ask=["alpha"], columns=(1207, 1, 2007))
@@ -90,22 +54,6 @@ def panel_with_unit_and_time_effects(rng, tau, sigma, delta=NORMAL):
     year_effect = pm.ZeroSumNormal("year_effect", 1, dims="year")
     mu = unit_effect[unit] + year_effect[year] + delta * treated
     pm.Normal("panel", mu, sigma, observed=rng.normal(size=1200))
-
-
-@required("outcome", ask=["effect"], seed=2010)
-def difference_in_differences(rng):
-    group, t = rng.integers(2, size=1210), rng.uniform(-1, 1, size=1210)
-
-    def is_treated(t, intervention, group):
-        return (t > intervention) * group
-
-    t_ = pm.Data("t", t, dims="obs_idx")
-    treated = pm.Data("treated", is_treated(t, 0.2, group).astype(int), dims="obs_idx")
-    group_ = pm.Data("group", group, dims="obs_idx")
-    c, delta, trend, effect = (pm.Normal(n, 0, 5) for n in ("c", "delta", "trend", "effect"))
-    sigma = pm.HalfNormal("sigma", 2)
-    mu = pm.Deterministic("mu", c + delta * group_ + trend * t_ + effect * treated, dims="obs_idx")
-    pm.Normal("outcome", mu, sigma, observed=rng.normal(size=1210), dims="obs_idx")
 
 
 @required("votes", ask=["slopes"], seed=2011)
@@ -166,13 +114,6 @@ def matched_case_control(X, beta=NORMAL[2]):
     pm.Potential("matched", eta[:, 0] - pt.logsumexp(eta, axis=1))
 
 
-@required("likelihood", columns=(1218, 3, 2018))
-def survey_weights(rng, X, beta):
-    w = rng.gamma(4, 0.25, size=1218)
-    y = rng.integers(2, size=1218)
-    pm.Potential("likelihood", w * pm.logp(pm.Bernoulli.dist(logit_p=X @ beta), y))
-
-
 @required("likelihood", ask=["sigma"], columns=(1219, 2, 2019))
 def normalised_survey_weights(rng, X, beta, sigma):
     w = pm.Data("w", rng.gamma(4, 0.25, size=1219))
@@ -197,25 +138,6 @@ def poststratified_poll(rng, b0=NORMAL, s=HALF[4]):
 
 
 # Mixtures and robust models
-
-
-@required("eruptions", ask=["w"], seed=2030)
-def mixture_of_eruptions(rng):
-    coords({"cluster": range(3)})
-    mu = pm.Normal("mu", 0, 3, transform=pm.distributions.transforms.ordered, initval=[-1, 0, 1], shape=3)
-    sigma = pm.HalfNormal("sigma", 1, dims="cluster")
-    w = pm.Dirichlet("w", np.ones(3), dims="cluster")
-    components = pm.Normal.dist(mu=mu, sigma=sigma, shape=3)
-    pm.Mixture("eruptions", w=w, comp_dists=components, observed=rng.normal(size=1230))
-
-
-@required("counts", ask=["g"], columns=(1231, 2, 2031))
-def latent_classes_of_poisson_regressions(rng, X, g=NORMAL[2]):
-    beta = pm.Normal("beta", [[0, 0.1], [1, -0.1]], 0.3)
-    p = pm.math.invlogit(X @ g)
-    w = pt.stack([p, 1 - p], axis=-1)
-    parts = [pm.Poisson.dist(pt.exp(X @ beta[k])) for k in range(2)]
-    pm.Mixture("counts", w=w, comp_dists=parts, observed=rng.poisson(2, size=1231))
 
 
 @required("y", ask=["alpha", "beta"], seed=2032)
@@ -248,20 +170,6 @@ def dependent_density_regression(rng, X):
     pm.NormalMixture("y", w, gamma + delta * X, tau=1.0, observed=rng.normal(size=(1233, 1))[:, 0])
 
 
-@required("y", ask=["p"], columns=(1234, 1, 2034))
-def robust_regression_with_outlier_component(rng, X, sigma, b=NORMAL[2]):
-
-    def logp(y, mu, sigma, outlier, p):
-        inside = pm.logp(pm.Normal.dist(mu, sigma), y)
-        outside = pm.logp(pm.Normal.dist(mu, outlier), y)
-        return pt.logaddexp(pt.log1p(-p) + inside, pt.log(p) + outside)
-
-    outlier = pm.HalfNormal("outlier", 5)
-    p = pm.Beta("p", 1, 9)
-    mu = b[0] + b[1] * X[:, 0]
-    pm.CustomDist("y", mu, sigma, outlier, p, logp=logp, observed=rng.normal(size=1234))
-
-
 @required("is_outlier", "y", ask=["beta", "frac"], columns=(1235, 1, 2035))
 def hogg_outliers(rng, X, y_out=NORMAL):
     y = rng.normal(size=1235)
@@ -283,14 +191,6 @@ def discrete_classes_with_switch(rng, p=BETA):
     pm.Normal("y", pm.math.switch(z, mu[1], mu[0]), 1, observed=rng.normal(size=1236))
 
 
-@required("y", ask=["w"], seed=2037)
-def mixture_of_truncated_normals(rng):
-    w = pm.Dirichlet("w", np.ones(2))
-    mu = pm.Normal("mu", [0.5, 2], 1)
-    parts = [pm.TruncatedNormal.dist(mu[k], 1, lower=0) for k in range(2)]
-    pm.Mixture("y", w, parts, observed=rng.gamma(2, 1, size=1237))
-
-
 @required("likelihood", ask=["mu"], seed=2038)
 def truncated_mixture_by_hand(rng, w=BETA):
     y = rng.gamma(2, 1, size=1238) + 0.5
@@ -301,15 +201,6 @@ def truncated_mixture_by_hand(rng, w=BETA):
     above = pt.stack([pm.logcdf(first, 0.5), pm.logcdf(second, 0.5)])
     below = pm.math.logsumexp(above + logs)
     pm.Potential("likelihood", density.sum() - 1238 * pm.math.log1mexp(below))
-
-
-@required("rain", ask=["alpha"], columns=(1239, 2, 2039))
-def gamma_hurdle(rng, X, a=NORMAL[2], b=NARROW[2]):
-    y = rng.gamma(2, 1, size=1239) * rng.integers(2, size=1239)
-    alpha = pm.Gamma("alpha", 4, 2)
-    mu = pt.exp(X @ b)
-    psi = pm.math.invlogit(X @ a)
-    pm.HurdleGamma("rain", psi=psi, alpha=alpha, beta=alpha / mu, observed=y)
 
 
 @required("is_wet", "amount", ask=["sigma"], columns=(2440, 2, 2040))
@@ -426,19 +317,6 @@ def hill_saturation(rng, X, beta=HALF[2]):
     pm.Normal("y", response @ beta, 1, observed=rng.normal(size=1252))
 
 
-@required("customers", ask=["r"], seed=2053)
-def customer_lifetimes(rng):
-    T = rng.uniform(10, 40, size=1253)
-    x = rng.poisson(2, size=1253)
-    t_x = np.where(x == 0, 0, T * rng.uniform(size=1253))
-    r, alpha, a, b = (pm.Gamma(name, 4, 2) for name in ("r", "alpha", "a", "b"))
-    common = pt.gammaln(r + x) - pt.gammaln(r) + r * pt.log(alpha)
-    common += pt.gammaln(a + b) + pt.gammaln(b + x) - pt.gammaln(b) - pt.gammaln(a + b + x)
-    alive = -(r + x) * pt.log(alpha + T)
-    dead = pt.log(a) - pt.log(b + pt.maximum(x, 1) - 1) - (r + x) * pt.log(alpha + t_x)
-    pm.Potential("customers", common + pt.switch(x > 0, pt.logaddexp(alive, dead), alive))
-
-
 @required("p0", "conversions", ask=["lift"], seed=2054)
 def a_b_tests_with_shared_prior(rng):
     n = rng.integers(50, 500, size=(1254, 2))
@@ -495,14 +373,6 @@ def stochastic_volatility_by_hand(rng, mu, s=HALF):
     pm.Potential("transitions", pm.logp(step, h[1:]).sum())
     pm.Potential("start", pm.logp(pm.Normal.dist(mu, s / pt.sqrt(1 - phi**2)), h[0]))
     pm.Normal("r", 0, pt.exp(h / 2), observed=rng.normal(size=1262))
-
-
-@required("y", ask=["coefs"], seed=2063)
-def second_order_autoregression(rng, sigma):
-    coefs = pm.Normal("coefs", 0, 0.3, shape=3)
-    start = pm.Normal.dist(0, 1, shape=2)
-    y = rng.normal(size=1263)
-    pm.AR("y", coefs, sigma=sigma, constant=True, init_dist=start, ar_order=2, observed=y)
 
 
 @required("y", ask=["rho"], seed=2064)
@@ -672,8 +542,7 @@ def age_period_cohort(rng, a=NORMAL[20], p=NORMAL[60], c=NORMAL[79]):
     s = pm.HalfNormal("s", 0.3, shape=3)
     for k, effect in enumerate([a, p, c]):
         pm.Potential(
-            f"walk_{k}",
-            pm.logp(pm.Normal.dist(0, s[k]), effect[2:] - 2 * effect[1:-1] + effect[:-2]).sum(),
+            f"walk_{k}", pm.logp(pm.Normal.dist(0, s[k]), effect[2:] - 2 * effect[1:-1] + effect[:-2]).sum()
         )
     cohort = (period - age + 19).ravel()
     rate = pt.exp(-3 + a[age.ravel()] + p[period.ravel()] + c[cohort])
@@ -745,19 +614,6 @@ def dose_response_of_assays(rng, bottom=NORMAL[12], log_ec50=NORMAL):
     pm.Normal("y", mu, 0.5, observed=rng.normal(size=1290))
 
 
-@required("infected", ask=["i0"], seed=2091)
-def logistic_epidemic(rng):
-    t, city = rng.uniform(0, 20, size=1291), rng.integers(9, size=1291)
-    r = pm.LogNormal("r", -1, 0.5, shape=9)
-    K = pm.LogNormal("K", 3, 0.5, shape=9)
-    i0 = pm.HalfNormal("i0", 3)
-    curve = K[city] / (1 + (K[city] - i0) / i0 * pt.exp(-r[city] * t))
-    alpha = pm.Exponential("alpha", 0.1)
-    pm.NegativeBinomial(
-        "infected", mu=pt.maximum(curve, 1e-3), alpha=alpha, observed=rng.poisson(9, size=1291)
-    )
-
-
 # Text and recommendations
 
 
@@ -802,13 +658,6 @@ def naive_bayes(rng, alpha=EXPON):
     counts = np.array([rng.multinomial(k, np.ones(8) / 8) for k in n])
     phi = pm.Dirichlet("phi", alpha * np.ones((2, 8)))
     pm.Multinomial("words", n=n, p=phi[label], observed=counts)
-
-
-@required("shares", ask=["p"], seed=2105)
-def shared_multinomial(rng):
-    p = pm.Dirichlet("p", np.ones(4))
-    y = rng.multinomial(20, [0.1, 0.2, 0.3, 0.4], size=1305)
-    pm.Multinomial("shares", n=20, p=p, observed=y)
 
 
 @required("counts", ask=["conc"], seed=2106)

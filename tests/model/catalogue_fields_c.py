@@ -19,7 +19,6 @@ from pytensor.tensor import fft
 
 from .catalogue import (
     BETA,
-    EXPON,
     HALF,
     NARROW,
     NORMAL,
@@ -393,13 +392,6 @@ def standardised_in_the_graph(rng, X, beta):
     pm.Normal("y", Z @ beta, 1, observed=(y - y.mean()) / y.std())
 
 
-@required("y", ask=["b"], columns=(1373, 1, 3073))
-def cumulated_rain(rng, X, b):
-    rain = pm.Data("rain", np.abs(X[:, 0]))
-    week = pt.cumsum(rain)[7:] - pt.cumsum(rain)[:-7]
-    pm.Normal("y", b * pt.log1p(week), 1, observed=rng.normal(size=1366))
-
-
 @required("y", ask=["beta"], columns=(1374, 1, 3074))
 def polynomial_by_powers(rng, X, beta=NORMAL[4]):
     x = pm.Data("x", X[:, 0])
@@ -412,19 +404,6 @@ def polynomial_by_powers(rng, X, beta=NORMAL[4]):
 def hinges_at_parameters(rng, X, k=NORMAL[3], b=NORMAL[3]):
     basis = pt.switch(pt.gt(X, k), X - k, 0)
     pm.Normal("y", pt.sum(basis * b, axis=-1), 1, observed=rng.normal(size=1375))
-
-
-@required("out", ask=["w1", "w3"], columns=(1376, 4, 3076))
-def two_layer_network(rng, X):
-    coords({"h1": range(5), "h2": range(4), "x": range(4)})
-    data = pm.Data("data", X)
-    w1 = pm.Normal("w1", 0, 1, initval=rng.normal(size=(4, 5)), dims=("x", "h1"))
-    w2 = pm.Normal("w2", 0, 1, initval=rng.normal(size=(5, 4)), dims=("h1", "h2"))
-    w3 = pm.Normal("w3", 0, 1, initval=rng.normal(size=4), dims="h2")
-    act1 = pm.math.tanh(pm.math.dot(data, w1))
-    act2 = pm.math.tanh(pm.math.dot(act1, w2))
-    p = pm.math.sigmoid(pm.math.dot(act2, w3))
-    pm.Bernoulli("out", p, observed=pm.Data("y", rng.integers(2, size=1376)), total_size=None)
 
 
 @required("y", ask=["V"], columns=(1377, 3, 3077))
@@ -655,13 +634,6 @@ def censored_rows_of_a_latent_vector(rng, X, b):
     pm.Potential("y", pm.logp(pm.Normal.dist(b * X[:, 0], 1), full))
 
 
-@required("y", ask=["beta"])
-def sparse_dot_with_a_vector(beta=NORMAL[20]):
-    rng, X = sparse_design(1353, 20, 3139)
-    eta = sparse.dot(sparse.as_sparse_variable(X), beta)
-    pm.Bernoulli("y", logit_p=eta, observed=rng.integers(2, size=1353))
-
-
 @required("y", ask=["B"])
 def sparse_matrix_of_two_outcomes(B=NORMAL[20, 2]):
     rng, X = sparse_design(1354, 20, 3140)
@@ -855,21 +827,6 @@ def hidden_markov_chains_of_short_panels(rng):
 # To refuse
 
 
-@refused(r"\bfield\b", seed=3100)
-def marginal_process_of_time(rng, eta=HALF):
-    t = np.linspace(0, 1, 1050)[:, None]
-    cov = eta**2 * pm.gp.cov.Matern32(1, 0.1) + pm.gp.cov.WhiteNoise(0.1)
-    gp = pm.gp.Marginal(mean_func=pm.gp.mean.Linear(pm.Normal("b", 0, 1, shape=1)), cov_func=cov)
-    gp.marginal_likelihood("field", X=t, y=rng.normal(size=1050), sigma=0.1)
-
-
-@refused(r"\bbrains\b", columns=(1060, 1, 3101))
-def primates_of_one_tree(rng, X, a, b, sigma=EXPON):
-    D = np.abs(np.subtract.outer(np.arange(1060.0), np.arange(1060.0)))
-    cov = sigma**2 * pt.exp(-D / 50) + 0.1 * np.eye(1060)
-    pm.MvNormal("brains", a + b * X[:, 0], cov=cov, observed=rng.normal(size=1060))
-
-
 @refused(r"\bkinship\b", seed=3102)
 def kinship_precision(rng, h=BETA):
     tau = (1 - h) * np.eye(1070) + 0.01 * h * np.ones((1070, 1070))
@@ -888,19 +845,6 @@ def latent_process_centred(rng, X, eta=HALF):
     cov = eta * pm.gp.cov.Matern52(1, 1.0) + pm.gp.cov.WhiteNoise(0.1)
     f = pm.gp.Latent(cov_func=cov).prior("f", X=X, reparameterize=False)
     pm.Poisson("y", pt.exp(f), observed=rng.poisson(1, size=1056))
-
-
-@refused(r"\bnormaliser\b", r"[Ll]og|[Ss]um|[Ee]xp|in full", columns=(1107, 2, 3105))
-def energy_normalised_over_states(X, theta=NORMAL[2]):
-    energy = X @ theta
-    pm.Potential("normaliser", energy[0] - pm.math.logsumexp(energy))
-
-
-@refused(r"\by\b", r"[Cc]um", seed=3106)
-def innovations_cumulated(rng, sigma):
-    z = pm.Normal("z", 0, 1, shape=1108)
-    level = pm.Deterministic("level", sigma * z.cumsum())
-    pm.Normal("y", level, 1, observed=rng.normal(size=1108))
 
 
 @refused(r"\bstock\b", r"[Cc]um", columns=(1109, 1, 3107))
@@ -933,29 +877,6 @@ def centred_by_the_median(rng, X, beta):
     pm.Normal("y", eta - pt.sort(eta)[556], 1, observed=rng.normal(size=1113))
 
 
-@refused(r"\by\b", r"[Ss]can", seed=3112)
-def exponential_smoothing(rng, alpha=BETA):
-    y = rng.normal(size=1114)
-    level = scanned(
-        lambda y, before, alpha: alpha * y + (1 - alpha) * before, [y[:-1]], pt.as_tensor(y[0]), alpha
-    )
-    pm.Normal("y", level, 1, observed=y[1:])
-
-
-@refused(r"\bchoices\b", r"[Ss]can", seed=3113)
-def rescorla_wagner(rng):
-    action, reward = rng.integers(2, size=1115), rng.integers(2, size=1115)
-
-    def update(action, reward, Q, alpha):
-        return pt.set_subtensor(Q[action], Q[action] + alpha * (reward - Q[action]))
-
-    alpha = pm.Beta("alpha", 1, 1)
-    beta = pm.HalfNormal("beta", 10)
-    Qs = scanned(update, [action, reward], pt.full((2,), 0.5), alpha)
-    logits = beta * (Qs[:-1, 1] - Qs[:-1, 0])
-    pm.Bernoulli("choices", logit_p=logits, observed=action[1:])
-
-
 @refused(r"\bhidden\b", r"[Ss]can|in full", seed=3114)
 def hidden_markov_forward(rng):
     y = rng.normal(size=1116)
@@ -968,44 +889,6 @@ def hidden_markov_forward(rng):
     pm.Potential("hidden", pt.logsumexp(alphas[-1]))
 
 
-@refused(r"\breturns\b", seed=3115)
-def garch(rng, omega=HALF):
-    y = rng.normal(size=1117)
-    alpha = pm.Beta("alpha", 2, 8)
-    beta = pm.Beta("beta", 2, 8)
-    pm.GARCH11("returns", omega=omega, alpha_1=alpha, beta_1=beta, initial_vol=1.0, observed=y)
-
-
-@refused(r"\breturns\b", r"[Ss]can", seed=3116)
-def garch_by_scan(rng, omega=HALF):
-    y = rng.normal(size=1118)
-    a = pm.Beta("a", 2, 8)
-    b = pm.Beta("b", 2, 8)
-    var = scanned(lambda y, v, omega, a, b: omega + a * y**2 + b * v, [y[:-1]], pt.ones(()), omega, a, b)
-    pm.Normal("returns", 0, pt.sqrt(var), observed=y[1:])
-
-
-@refused(r"\by\b", r"\b([Mm]ean|[Ss]um|[Ss]td|[Vv]ar)\b", seed=3117)
-def effects_centred_over_rows(rng, sigma):
-    u = pm.Normal("u", 0, sigma, shape=1119)
-    pm.Normal("y", (u - u.mean()) / u.std(), 1, observed=rng.normal(size=1119))
-
-
-@refused(r"\by\b", r"\b([Mm]ax|[Mm]in)\b", columns=(1120, 2, 3118))
-def scaled_to_the_unit_interval(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2, initval=[1, 2])
-    eta = X @ beta
-    mu = (eta - pt.min(eta)) / (pt.max(eta) - pt.min(eta))
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1120))
-
-
-@refused(r"\brepresenter\b", r"\bDot\b|@|[Mm]atrix|[Mm]atmul|product", columns=(1500, 1, 3119))
-def kernel_regression(rng, X):
-    K = np.exp(-0.5 * (X - X.T) ** 2)
-    v = pm.Normal("v", 0, 1, shape=1500)
-    pm.Normal("representer", pm.math.dot(K, v), 1, observed=rng.normal(size=1500))
-
-
 @refused(r"\brepresenter\b", columns=(1100, 1, 3120))
 def kernel_regression_with_a_length_scale(rng, X):
     D = (X - X.T) ** 2
@@ -1013,34 +896,6 @@ def kernel_regression_with_a_length_scale(rng, X):
     v = pm.Normal("v", 0, 1, shape=1100)
     mu = pt.sum(pt.exp(-D / ell) * v[None, :], axis=1)
     pm.Normal("representer", mu, 1, observed=rng.normal(size=1100))
-
-
-@refused("Minibatch", seed=3121)
-def minibatch_of_groups(rng, theta=NORMAL[5]):
-    g, y = pm.Minibatch(rng.integers(5, size=4000), rng.normal(size=4000), batch_size=1200)
-    pm.Normal("y", theta[g], 1, observed=y, total_size=4000)
-
-
-@refused("total_size", columns=(1122, 2, 3122))
-def total_size_of_counts(rng, X, beta):
-    pm.Poisson("y", pt.exp(X @ beta), observed=rng.poisson(1, size=1122), total_size=(50_000,))
-
-
-@refused(r"\bfiltered\b", r"[Ss]can", seed=3123)
-def moving_average_errors(rng):
-    y = rng.normal(size=1123)
-    theta = pm.Uniform("theta", -1, 1)
-    err = scanned(lambda y, e, theta: y - theta * e, [y], pt.zeros(()), theta)
-    pm.Potential("filtered", pm.logp(pm.Normal.dist(0, 1), err).sum())
-
-
-@refused(r"\bsmoothed\b", seed=3124)
-def kernel_smoothing_of_latents(rng):
-    lags = np.abs(np.subtract.outer(np.arange(1124.0), np.arange(1124.0)))
-    width = pm.HalfNormal("width", 5)
-    z = pm.Normal("z", 0, 1, shape=1124)
-    K = pt.exp(-0.5 * (lags / (width + 1)) ** 2)
-    pm.Normal("smoothed", K @ z, 1, observed=rng.normal(size=1124))
 
 
 @refused(r"\bspectrum\b", r"[Ff][Ff][Tt]|[Ff]ourier", seed=3125)
@@ -1073,13 +928,6 @@ class LogLike(Op):
     def perform(self, node, inputs, outputs):
         theta, x, y = inputs
         outputs[0][0] = -0.5 * (y - theta[0] - theta[1] * x) ** 2
-
-
-@refused(r"\blikelihood\b", "LogLike", columns=(1128, 1, 3127))
-def black_box_likelihood(rng, X):
-    m, c = pm.Uniform("m", -10, 10), pm.Uniform("c", -10, 10)
-    theta = pt.as_tensor_variable([m, c])
-    pm.Potential("likelihood", LogLike()(theta, X[:, 0], rng.normal(size=1128)))
 
 
 @refused(r"\blikelihood\b", "LogLike", columns=(1129, 1, 3128))

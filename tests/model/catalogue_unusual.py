@@ -11,7 +11,6 @@ import pymc as pm
 import pymc.dims as pmd
 import pytensor
 import pytensor.tensor as pt
-from pymc.model.transform.optimization import freeze_model
 from pymc.pytensorf import collect_default_updates
 from pytensor import sparse
 from pytensor.conditional.op import ifelse
@@ -53,16 +52,8 @@ DISTRIBUTIONS = [
     ("TruncatedNormal", lambda eta, s: {"mu": eta, "sigma": s, "lower": 0}, "positive"),
     ("VonMises", lambda eta, s: {"mu": eta, "kappa": s}, "real"),
     ("Wald", lambda eta, s: {"mu": pt.exp(eta), "lam": s}, "positive"),
-    (
-        "ZeroInflatedBinomial",
-        lambda eta, s: {"psi": 0.7, "n": 30, "p": pm.math.invlogit(eta)},
-        "count",
-    ),
-    (
-        "ZeroInflatedNegativeBinomial",
-        lambda eta, s: {"psi": 0.7, "mu": pt.exp(eta), "alpha": s},
-        "count",
-    ),
+    ("ZeroInflatedBinomial", lambda eta, s: {"psi": 0.7, "n": 30, "p": pm.math.invlogit(eta)}, "count"),
+    ("ZeroInflatedNegativeBinomial", lambda eta, s: {"psi": 0.7, "mu": pt.exp(eta), "alpha": s}, "count"),
 ]
 
 
@@ -121,14 +112,6 @@ def covariance_per_row(rng, X):
 def ordered_probit(rng, X, beta):
     y = rng.integers(3, size=1324)
     pm.OrderedProbit("y", X @ beta, np.array([-0.5, 0.5]), compute_p=False, observed=y)
-
-
-@optional(columns=(1325, 2, 305))
-def custom_dist_from_random_variables(rng, X, beta):
-    def dist(mu, sigma, size):
-        return pm.math.exp(pm.Normal.dist(mu, sigma, size=size))
-
-    pm.CustomDist("y", X @ beta, 1.0, dist=dist, observed=rng.lognormal(size=1325))
 
 
 @optional(ask=["rate"], seed=306)
@@ -537,13 +520,6 @@ def labelled_tensors(rng, X):
     beta = pmd.Normal("beta", 0, 1, dims="column")
     y = pmd.Data("y_data", rng.normal(size=1410), dims="row")
     pmd.Normal("y", (X * beta).sum("column"), 1, observed=y, dims="row")
-
-
-@optional(ask=["beta"], columns=(1411, 2, 381))
-def frozen(rng, X, beta):
-    X = pm.Data("X", X)
-    pm.Normal("y", X @ beta, 1, observed=rng.normal(size=1411))
-    return freeze_model
 
 
 @optional(ask=["beta"], columns=(1412, 2, 382))

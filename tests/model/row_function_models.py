@@ -106,10 +106,10 @@ TERMS = {
         "ex_gaussian": lambda: pm.ExGaussian("y", mu=eta(), sigma=half(), nu=half("nu"), observed=REAL),
     },
     "'s_log__' enters the term 'y' through I0e, whose derivatives have no known bounds": {
-        "von_mises": lambda: pm.VonMises("y", mu=eta(), kappa=half(), observed=REAL),
+        "von_mises": lambda: pm.VonMises("y", mu=eta(), kappa=half(), observed=REAL)
     },
     "'z', which enters the term 'y', is discrete": {
-        "discrete": lambda: pm.Poisson("y", exp(eta()) + pm.Bernoulli("z", 0.5), observed=COUNTS),
+        "discrete": lambda: pm.Poisson("y", exp(eta()) + pm.Bernoulli("z", 0.5), observed=COUNTS)
     },
 }
 for p, terms in TERMS.items():

@@ -15,7 +15,7 @@ from pymc_austerity.model.structure.term_structure import TermStructure
 from tests.model.catalogue_record import MODELS
 
 # One in so many: all take five minutes.
-STRIDE = 12
+STRIDE = 24
 # Before bounds were derived from graphs: 166 of 423 models.
 BEFORE, LEAST = 166 / 423, 0.6
 N_ROWS = 200
@@ -62,7 +62,7 @@ def outcome(entry):
     return f"certificate, {most} predictor{'s' if most != 1 else ''}"
 
 
-@pytest.mark.slow("takes a twelfth of the catalogue apart")
+@pytest.mark.slow("takes one model in 24 of the catalogue apart")
 def test_most_models_have_a_certificate():
     found = Counter(filter(None, map(outcome, MODELS[::STRIDE])))
     total = sum(found.values())
@@ -70,5 +70,5 @@ def test_most_models_have_a_certificate():
     for reason, number in found.most_common():
         print(f"{number:5d}  {reason}")
     print(f"{certified} of {total} models: {certified / total:.0%}; {BEFORE:.0%} before")
-    assert total > 25
+    assert total > 12
     assert certified / total >= LEAST

@@ -17,7 +17,6 @@ CHOSEN = [
     "varying_intercepts_many_groups",
     "varying_intercepts_centred",
     "autoregression_2",
-    "random_walk",
     "normal_mixture",
 ]
 BUILD = {entry.name: entry.build for entry in MODELS}
@@ -32,7 +31,7 @@ def ravel(point, names):
 
 
 LONG = pytest.mark.slow("numba compiles this model for long")
-TAKE_LONG = ("autoregression_2", "normal_mixture", "random_walk")
+TAKE_LONG = ("autoregression_2", "normal_mixture")
 LONGER = pytest.mark.full_size("numba compiles a table of categories for minutes")
 
 

@@ -68,10 +68,7 @@ MODELS = {
         ("affine", [COUNT[0], N - COUNT[0]], 0.0),
     ),
     "poisson": (lambda: pm.Poisson("y", gamma() * X, observed=Z), ("rate", Z.sum(), X.sum())),
-    "poisson_and_a_short_term": (
-        poisson_and_a_short_term,
-        ("rate", Z.sum() + 5, X.sum() + X[:5].sum()),
-    ),
+    "poisson_and_a_short_term": (poisson_and_a_short_term, ("rate", Z.sum() + 5, X.sum() + X[:5].sum())),
     "exponential_rates": (
         lambda: pm.Exponential("x", pm.Exponential("w", 2.0, shape=K)[Z], observed=X),
         ("rate", COUNT, np.bincount(Z, X)),

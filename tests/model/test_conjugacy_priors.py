@@ -18,12 +18,7 @@ VARIABLES = {
     "gamma by moments": (lambda **kw: pm.Gamma("x", mu=2.0, sigma=1.0, **kw), Gamma, (4.0, 2.0), np.log),
     "exponential": (lambda **kw: pm.Exponential("x", 3.0, **kw), Gamma, (1.0, 3.0), np.log),
     "chi-squared": (lambda **kw: pm.ChiSquared("x", 5.0, **kw), Gamma, (2.5, 0.5), np.log),
-    "inverse gamma": (
-        lambda **kw: pm.InverseGamma("x", 2.0, 3.0, **kw),
-        InverseGamma,
-        (2.0, 3.0),
-        minus_log,
-    ),
+    "inverse gamma": (lambda **kw: pm.InverseGamma("x", 2.0, 3.0, **kw), InverseGamma, (2.0, 3.0), minus_log),
     "beta": (lambda **kw: pm.Beta("x", 2.0, 3.0, shape=(2, 2), **kw), Beta, ([2.0, 3.0], 1.0), np.log),
     "dirichlet": (
         lambda **kw: pm.Dirichlet("x", [0.1, 1.0, 2.0], **kw),

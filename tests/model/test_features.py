@@ -280,10 +280,9 @@ def test_decay(define):
 
 
 @pytest.mark.slow("compiles for long")
-@pytest.mark.parametrize("define", [simplex_with_scale, two_terms], ids=lambda define: define.__name__)
-def test_compiled(define):
+def test_compiled():
     """As functions of q, with the gradient that `Surrogate` follows."""
-    case = case_of(define)
+    case = case_of(two_terms)
     expanded = case.expanded(case.expansion())
     compiled = CompiledTarget(expanded)
     target, args = compiled.interpreted(), compiled.args(case.point)

@@ -123,20 +123,12 @@ ROWS = {
     "cell of each row": (lambda x: pt.exp(x)[np.arange(60), np.arange(60) % 3], (60, 3), 0),
     "cells with a slice between": (lambda x: pt.exp(x)[np.arange(60), :, np.arange(60) % 3], (60, 2, 3), 0),
     "rows and a column": (lambda x: pt.exp(x)[np.arange(60)[::-1], 1], (60, 3), 0),
-    "rows against columns": (
-        lambda x: pt.exp(x)[np.arange(60)[::-1, None], np.array([[2, 0]])],
-        (60, 3),
-        0,
-    ),
+    "rows against columns": (lambda x: pt.exp(x)[np.arange(60)[::-1, None], np.array([[2, 0]])], (60, 3), 0),
     "rows by negative numbers": (lambda x: pt.exp(x)[-1 - np.arange(60)], (60,), 0),
     "cells of a product": (lambda x: (x @ x.T)[np.arange(60), np.arange(60)[::-1]], (60, 3), 0),
     "masked": (lambda x: pt.exp(x)[np.arange(60) % 7 > 0], (60,), 0),
     "masked cells": (lambda x: pt.exp(x)[np.arange(180).reshape(60, 3) % 7 > 0], (60, 3), 0),
-    "assigned cells": (
-        lambda x: x[np.arange(180).reshape(60, 3) % 7 > 3].set(np.arange(76.0)),
-        (60, 3),
-        0,
-    ),
+    "assigned cells": (lambda x: x[np.arange(180).reshape(60, 3) % 7 > 3].set(np.arange(76.0)), (60, 3), 0),
     "assigned from the rows": (
         lambda x: pt.zeros((90, 2))[np.arange(180).reshape(90, 2) % 3 > 0].set(pt.exp(x)),
         (120,),

@@ -56,11 +56,7 @@ SPELLINGS = {
     "slope": (lambda: scalar("b") * T, T[:, None], NO),
     "intercept": (lambda: scalar("a"), np.ones((N, 1)), NO),
     "intercept_and_offset": (lambda: scalar("a") + pm.Data("o", T), np.ones((N, 1)), T),
-    "groups": (
-        lambda: pm.Normal("a", shape=4)[G] + X @ vector(),
-        np.c_[ONE_HOT, X],
-        NO,
-    ),
+    "groups": (lambda: pm.Normal("a", shape=4)[G] + X @ vector(), np.c_[ONE_HOT, X], NO),
     "offset": (lambda: X @ vector() + pm.Data("o", T), X, T),
     "two_vectors": (lambda: X @ vector() + ONE_HOT @ pm.Normal("c", shape=4), np.c_[X, ONE_HOT], NO),
     "sum_of_products": (lambda: (X * vector()).sum(-1), X, NO),

@@ -1,6 +1,7 @@
 """Log ratios of remainders that are written as source, beside those of the graph."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pymc as pm
@@ -61,6 +62,7 @@ def two_terms():
 MODELS = (poisson_with_levels, logistic_by_columns, censored_exponential, normal_with_free_sigma, two_terms)
 
 
+@cache
 def target_of(build):
     with pm.Model() as model:
         build()

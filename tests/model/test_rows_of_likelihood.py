@@ -43,10 +43,7 @@ ROWS_OF = {
     "two_likelihoods": (two_likelihoods, N + 20),
     "potential_by_row": (lambda: pm.Potential("p", -0.5 * (ROWS - effects()[GROUPS]) ** 2), N),
     "potential_of_some_rows": (potential_of_some_rows, N),
-    "summed_potential": (
-        lambda: pm.Potential("p", -0.5 * ((ROWS - pm.Normal("mu")) ** 2).sum() + 1.0),
-        N,
-    ),
+    "summed_potential": (lambda: pm.Potential("p", -0.5 * ((ROWS - pm.Normal("mu")) ** 2).sum() + 1.0), N),
     "potentials_that_are_priors": (potentials_that_are_priors, N),
     "one_density_for_all": (
         lambda: pm.MvNormal("y", np.zeros(50), pm.HalfNormal("s") * np.eye(50), observed=ROWS[:50]),

@@ -10,8 +10,8 @@ from pymc.model.transform.optimization import freeze_dims_and_data
 
 from pymc_austerity import FactorisationError, RowStore, factorise, stored_data
 from pymc_austerity.exceptions import RowsOnDiskError
+from pymc_austerity.model.factorise import heads
 from pymc_austerity.model.graph.rows_on_disk import on_disk
-from pymc_austerity.model.row_by_row import heads
 
 N, HEAD = 5000, 2000
 RNG = np.random.default_rng(1)

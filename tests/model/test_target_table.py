@@ -20,7 +20,7 @@ from pymc_austerity.model.compile.numba_backend import (
     places_of,
     signature_of,
 )
-from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.model.compile.protocol import constructor
 
 INDEX = np.array([4, 0, 2])
 KINDS = [("float64", 2), ("int8", 1), ("float32", 0), ("bool", 1), ("float64", 3)]

@@ -10,6 +10,7 @@ from pymc_austerity.proposals.jumps import (
     LAPLACE,
     NORMAL,
     STUDENT_T,
+    SubmodelExpansion,
     coordinates_of,
     drawn,
     drawn_from_slab,
@@ -53,7 +54,7 @@ def test_the_normal_distribution_in_place_of_a_slab():
 def expansion():
     rng = np.random.default_rng(2)
     root = rng.normal(size=(4, 6))
-    return rng.normal(size=4), root @ root.T
+    return SubmodelExpansion(NORMAL, np.ones(6), rng.normal(size=4), root @ root.T)
 
 
 def test_coordinates():
@@ -64,12 +65,11 @@ def test_coordinates():
 @pytest.mark.parametrize("gamma", [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
 def test_submodel(expansion, gamma):
     """The polynomial at coefficients that are zero where they are not in the model, plus the slab."""
-    linear, precision = expansion
-    own = submodel(linear, precision, NORMAL, SLAB, coordinates_of(np.array(gamma), 4))
+    own = submodel(expansion, SLAB, coordinates_of(np.array(gamma), 4))
     some = own.coordinates
     active = np.array([j for j in some if j < 2], dtype=int)
-    total = precision.copy()
-    right = linear.copy()
+    total = expansion.precision.copy()
+    right = expansion.linear.copy()
     for j in active:
         total[j, j] += 1 / SLAB[2 + j] ** 2
         right[j] += SLAB[j] / SLAB[2 + j] ** 2
@@ -90,16 +90,15 @@ def test_submodel(expansion, gamma):
 
 
 def test_one_coordinate_given_the_others(expansion):
-    linear, precision = expansion
     some, x = coordinates_of(np.array([1.0, 1.0]), 4), np.array([0.3, -0.2, 1.0, 0.5])
-    whole = submodel(linear, precision, NORMAL, SLAB, some)
+    whole = submodel(expansion, SLAB, some)
     total = whole.lower @ whole.lower.T
     for i in range(4):
-        own = given_the_others(linear, precision, NORMAL, SLAB, some, i, x)
+        own = given_the_others(expansion, SLAB, some, i, x)
         others = [k for k in range(4) if k != i]
         mean = whole.mean[i] - total[i, others] @ (x - whole.mean)[others] / total[i, i]
         assert own.coordinates.tolist() == [i]
         assert own.mean[0] == pytest.approx(mean)
         assert own.lower[0, 0] ** 2 == pytest.approx(total[i, i])
-    nothing = given_the_others(linear, precision, NORMAL, SLAB, some, -1, x)
+    nothing = given_the_others(expansion, SLAB, some, -1, x)
     assert log_density(nothing, np.empty(0)) == 0.0

@@ -13,7 +13,7 @@ from scipy import integrate, stats
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
 from pymc_austerity.kernels.subsample import rows_of
-from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.proposals import Surrogate, surrogate
 from pymc_austerity.proposals.base import bind, is_fitted
 from pymc_austerity.proposals.surrogate import (

@@ -183,10 +183,10 @@ def test_joint_distribution():
 def without_density(proposal, q, rng, args, target):
     """Without log q(old) - log q(new)."""
     q_new, base = jumps.jump_or_redraw(proposal, q, rng, args, target)
-    state, p = proposal.state, len(q) - len(proposal.state.linear)
+    state, p = proposal.state, len(q) - len(proposal.state.expansion.linear)
     if base == -np.inf:
         return q_new, base
-    new, old = jumps.there_and_back(state, q, q_new[:p], rng, target.slab(state.center, args))
+    new, old = jumps.there_and_back(state, q, q_new[:p], rng, target.slab(state.expansion.center, args))
     return q_new, base - log_density(old, q[p + old.coordinates]) + log_density(
         new, q_new[p + new.coordinates]
     )
@@ -197,7 +197,7 @@ def flip_for_swap(proposal, q, rng, args, target):
     q_new, base = jumps.jump_or_redraw(proposal, q, rng, args, target)
     if base > -np.inf:
         return q_new, base
-    p = len(q) - len(proposal.state.linear)
+    p = len(q) - len(proposal.state.expansion.linear)
     gamma, j = q[:p].copy(), int(rng.random() * p)
     gamma[j] = 1.0 - gamma[j]
     return jumps.redrawn(proposal.state, gamma, q, rng, args, target)
@@ -206,7 +206,7 @@ def flip_for_swap(proposal, q, rng, args, target):
 def dummies_twice(proposal, q, rng, args, target):
     """The slab of the dummies does not cancel, and is counted once more."""
     q_new, base = jumps.jump_or_redraw(proposal, q, rng, args, target)
-    family = proposal.state.numbers[0]
+    family = proposal.state.expansion.family
     new = jumps.log_slab_of_dummies(family, target.slab(q_new, args), q_new)
     return q_new, base + new - jumps.log_slab_of_dummies(family, target.slab(q, args), q)
 

@@ -9,7 +9,7 @@ import pymc as pm
 import pytest
 
 import pymc_austerity as pma
-from pymc_austerity.step_methods.configuration import plain
+from pymc_austerity.step_methods.messages import plain
 from tests.step_methods.conftest import N
 
 pytestmark = pytest.mark.usefixtures("interpreted")

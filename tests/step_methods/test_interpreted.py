@@ -96,6 +96,9 @@ def test_interpreted_and_compiled_make_the_same_draws(make, kind, options):
 
 @pytest.fixture
 def no_numba(monkeypatch):
+    with interpreted():  # another model, since some functions are compiled once for all
+        pma.AusterityMH(model=logistic.__wrapped__(), control_variate=pma.Taylor())
+
     def fails(self, *args):
         raise AssertionError(f"{self.py_func} is compiled")
 

@@ -7,7 +7,7 @@ import pytest
 
 from pymc_austerity import TunaMH, recommend
 from pymc_austerity.model.plates import limits
-from pymc_austerity.step_methods.metropolis import crossed_pilot
+from pymc_austerity.step_methods.metropolis import crossed_plan
 from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedRecipe
 from pymc_austerity.testing.steps import require_same_path
 
@@ -109,8 +109,8 @@ def test_statistics(built):
 @pytest.fixture
 def short_pilots(monkeypatch, interpreted):
     """What is found by them does not matter, and nothing is compiled for a few draws."""
-    monkeypatch.setattr(crossed_pilot, "_SETTLE", 3)
-    monkeypatch.setattr(crossed_pilot, "_COUNTED", 8)
+    monkeypatch.setattr(crossed_plan, "_SETTLE", 3)
+    monkeypatch.setattr(crossed_plan, "_COUNTED", 8)
 
 
 def test_a_worker_has_the_same_bounds(short_pilots):

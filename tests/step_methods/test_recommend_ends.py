@@ -84,7 +84,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
+TRIED_OUT = pytest.mark.slow("Python itself runs the sweeps that are tried out")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [pytest.param(f, marks=TRIED_OUT) if f is one_of_its_own_beside_groups else f for f in CASES],
+    ids=lambda make: make.__name__,
+)
 def test_a_step_and_a_reason(make):
     with pm.Model():
         make()

@@ -8,7 +8,6 @@ integrates to depends on the state before, and is a weight of that state.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -51,7 +50,6 @@ class ChainModel(CompiledTarget):
         self.backend = current_backend()
         self.found = found
         self.values = found.graph.values
-        self._orders = []
         # Sites where there are weights besides those of transitions.
         self.weighted = np.zeros(found.layout.n_sites, dtype=bool)
         for term in others:
@@ -109,11 +107,6 @@ class ChainModel(CompiledTarget):
         start, gradient, hessian = graphs.expansion(terms, self.found.layout.n_components)
         return pt.concatenate([start, *gradient, *(-second for second in hessian)])
 
-    @property
-    def function_names(self) -> list[str]:
-        """Functions of the target that are called."""
-        return list(self._outputs)
-
     def moves(self, args: tuple[np.ndarray, ...]) -> tuple[tuple[np.ndarray, np.ndarray], LinearTable, bool]:
         """Distributions of first states; transitions, if they are linear, and whether these have weights.
 
@@ -130,10 +123,6 @@ class ChainModel(CompiledTarget):
             return first, *linear_table(self.found, np.asarray(values[1]))
         vectors, matrices = np.empty((0, n)), np.empty((0, n, n))
         return first, (vectors, matrices, matrices, vectors, matrices), True
-
-    def interpreted_functions(self) -> dict[str, Any]:
-        """The functions of the target, of states, sites and arguments; nothing is compiled."""
-        return {name: function_of(self._inputs[name], [out]) for name, out in self._outputs.items()}
 
 
 def _only(terms: list[SiteTerm], among: np.ndarray, n: int) -> list[SiteTerm]:
@@ -402,10 +391,9 @@ def _log_density_of_path(chain: ChainModel, point: Mapping[str, np.ndarray], sta
     first, linear, _ = chain.moves(args)
     weighted, later = np.flatnonzero(chain.weighted), np.flatnonzero(~layout.is_first())
     total = _log_normal(states[layout.starts[:-1]], *first).sum()
-    target = chain.interpreted_functions()
     with np.errstate(all="ignore"):
         if len(weighted):
-            total += target["log_terms"](states[weighted].T.ravel(), weighted, *args)[0].sum()
+            total += chain.evaluated("log_terms", states[weighted].T.ravel(), weighted, *args).sum()
         before = states[later - 1]
         if chain.is_linear:
             mean, slope, root, weight, curvature = (part[later] for part in linear)
@@ -413,7 +401,7 @@ def _log_density_of_path(chain: ChainModel, point: Mapping[str, np.ndarray], sta
             curved = np.einsum("mab,mb->ma", curvature, before)
             total += ((weight + curved) * before).sum()
             return float(total + _log_normal(states[later], mean, root).sum())
-        found = target["transitions"](before.T.ravel(), later, *args)[0]
+        found = chain.evaluated("transitions", before.T.ravel(), later, *args)
     m = len(later)
     gradient, precision = as_tables(found[m:], m, layout.n_components)
     root = np.linalg.cholesky(precision)

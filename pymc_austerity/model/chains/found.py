@@ -13,8 +13,7 @@ the links of the chains, in whatever order the elements are stored.
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -75,8 +74,8 @@ class SelectedElements:
 class ReadingTerm:
     """A vector of terms of the log density that contain h, and what each of its rows reads."""
 
-    term: LocalTerm  # Its `index` is unused if there is one row alone, which is not lifted
-    is_single: bool  # Whether that is so: `rows` is then one number
+    # If there is one row alone it is not lifted: `rows` is then one number, and `index` unused
+    term: LocalTerm
     selections: list[SelectedElements]  # None of them, if the term does not depend on h
 
     @property
@@ -85,18 +84,16 @@ class ReadingTerm:
         return np.concatenate([each.elements for each in self.selections], axis=1)
 
 
-def reading_term(
-    term: LocalTerm, h: Variable, *, name: str, is_single: bool, leaves: dict[Variable, np.ndarray]
-) -> ReadingTerm:
+def reading_term(term: LocalTerm, h: Variable, name: str, leaves: dict[Variable, np.ndarray]) -> ReadingTerm:
     """Find the selections of h, a variable of a known shape, in the rows of a term.
 
-    `name` is that of h, for errors. With `is_single`, there is one row alone, which is not a function of an
-    index. Positions may depend on `leaves`, data with their values. `FactorisationError` is raised if h is
-    used otherwise than element by element, or which elements are read depends on parameters.
+    `name` is that of h, for errors. Positions may depend on `leaves`, data with their values.
+    `FactorisationError` is raised if h is used otherwise than element by element, or which elements are read
+    depends on parameters.
     """
     (simple,) = rewrite_graph([term.rows], include=("canonicalize", "specialize"), clone=True)
     if not depends_on([simple], [h]).get(simple, False):  # as of pm.Flat
-        return ReadingTerm(term, is_single, [])
+        return ReadingTerm(term, [])
     moved, found = {h}, []
     for node in toposort([term.rows]):
         if isinstance(node.op, _MOVES_ELEMENTS) and node.inputs[0] in moved:
@@ -107,9 +104,9 @@ def reading_term(
     if h in found:
         raise no_chain(name, f"the term {term.name!r} takes all of them in one row")
     selections = [_selection(term, var, h, name, leaves) for var in dict.fromkeys(found)]
-    if not is_single and any(each.row_axis is None for each in selections):
+    if term.size > 1 and any(each.row_axis is None for each in selections):
         raise no_chain(name, f"all rows of the term {term.name!r} read the same state")
-    return ReadingTerm(term, is_single, selections)
+    return ReadingTerm(term, selections)
 
 
 def _selection(
@@ -150,7 +147,7 @@ def replaced(reading: ReadingTerm, values: Sequence[Variable]) -> Variable:
     for selection in reading.selections:
         own = list(itertools.islice(left, selection.elements.shape[1]))
         replace[selection.var] = _shaped_as(selection, own)
-    if not reading.is_single:
+    if reading.term.size > 1:
         return rebuild([reading.term.rows], replace)[0]
     rows = vectorize_graph(reading.term.rows, replace)
     return rows.sum(axis=list(range(1, rows.type.ndim))) if rows.type.ndim > 1 else rows
@@ -280,9 +277,8 @@ def find_layout(name: str, shape: tuple[int, ...], rows: Sequence[RowsRead]) -> 
 def _of_single_elements(name: str, shape: tuple[int, ...], rows: Sequence[RowsRead]) -> ChainLayout:
     """Chains of single elements: the later of two that a row reads follows upon the earlier."""
     size = math.prod(shape)
-    after, before = np.full(size, -1), np.full(size, -1)
-    pairs = []
-    for term, elements in rows:
+    found = [np.empty((4, 0), dtype=np.int64)]  # numbers of the term and row, earlier and later element
+    for number, (term, elements) in enumerate(rows):
         # The first and last element of each row; (size, -1) if there is none.
         low, high = np.where(elements < 0, size, elements).min(axis=1), elements.max(axis=1)
         between = (elements >= 0) & (elements != low[:, None]) & (elements != high[:, None])
@@ -291,35 +287,25 @@ def _of_single_elements(name: str, shape: tuple[int, ...], rows: Sequence[RowsRe
             row = elements[bad[0]]
             read = _element(name, shape, np.unique(row[row >= 0]))
             raise NoChainError(f"row {bad[0]} of the term {term!r} contains {read}")
-        links = np.flatnonzero((low != high) & (high >= 0))
-        after[low[links]] = high[links]
-        before[high[links]] = low[links]
-        pairs.append((term, links, low[links], high[links]))
-    for name_of_term, links, low, high in pairs:  # when all are known: one that was overwritten does not fit
-        bad = np.flatnonzero((after[low] != high) | (before[high] != low))
-        if len(bad):
-            k = int(bad[0])
-            read = _element(name, shape, [low[k], high[k]])
-            if after[low[k]] != high[k]:
-                other = int(low[k]), int(after[low[k]])
-            else:
-                other = int(before[high[k]]), int(high[k])
-            raise NoChainError(
-                f"row {links[k]} of the term {name_of_term!r} contains {read}, and "
-                f"{_row_with(name, shape, other, pairs)}"
-            )
+        own = np.flatnonzero((low != high) & (high >= 0))
+        found.append(np.stack([np.full(len(own), number), own, low[own], high[own]]))
+    links = np.concatenate(found, axis=1)
+    *_, low, high = links
+    after, before = np.full(size, -1), np.full(size, -1)
+    after[low], before[high] = high, low
+    bad = np.flatnonzero(
+        (after[low] != high) | (before[high] != low)
+    )  # one that was overwritten does not fit
+    if len(bad):
+        first, last = low[bad[0]], high[bad[0]]
+        pair = (first, after[first]) if after[first] != last else (before[last], last)
+        other = np.flatnonzero((low == pair[0]) & (high == pair[1]))[0]
+        read_by = [
+            f"row {row} of the term {rows[number][0]!r} contains {_element(name, shape, both)}"
+            for number, row, *both in links[:, [bad[0], other]].T
+        ]
+        raise NoChainError(", and ".join(read_by))
     return ChainLayout(shape, *_in_order(after, before))
-
-
-def _row_with(name: str, shape: tuple[int, ...], pair: tuple[int, int], pairs: list[Any]) -> str:
-    """The row of a term that contains two elements."""
-    for name_of_term, links, low, high in pairs:
-        found = np.flatnonzero((low == pair[0]) & (high == pair[1]))
-        if len(found):
-            return (
-                f"row {links[found[0]]} of the term {name_of_term!r} contains {_element(name, shape, pair)}"
-            )
-    raise AssertionError("the pair is of some row")
 
 
 def _in_order(after: Index, before: Index) -> tuple[Index, Index]:
@@ -428,7 +414,7 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
             "has at least two times. Use pm.NUTS for it."
         )
     try:
-        terms, single = _rows_of(graph, states)
+        terms = _rows_of(graph, states)
     except FactorisationError as error:
         reason = str(error).split(" Use another step method")[0].rstrip(".")
         raise no_chain(name, reason) from error
@@ -439,19 +425,16 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
     data = leaf_values(graph, leaves)
     placeholders = [leaf.placeholder for leaf in leaves]
     named_data = dict(zip(placeholders, data, strict=True))
-    readings = []
-    for term, lifted, is_single in zip(terms, rows, single, strict=True):
-        lifted_term = LocalTerm(term.name, term.size, term.index, lifted)
-        found = reading_term(lifted_term, states, name=name, is_single=is_single, leaves=named_data)
-        if found.selections:
-            readings.append(found)
+    lifted = (replace(term, rows=own) for term, own in zip(terms, rows, strict=True))
+    found = [reading_term(term, states, name, named_data) for term in lifted]
+    readings = [reading for reading in found if reading.selections]
     read = [(reading.term.name, reading.elements) for reading in readings]
     try:
         layout = find_layout(name, shape, read)
     except FactorisationError:  # some of what is read may not matter
         inputs, numbers = [*values, *placeholders], [*jittered(graph), *data]
         for k, reading in enumerate(readings):
-            if not reading.is_single:
+            if reading.term.size > 1:
                 matters = elements_that_matter(reading, inputs, numbers)
                 read[k] = reading.term.name, np.where(matters, reading.elements, -1)
         layout = find_layout(name, shape, read)
@@ -492,21 +475,20 @@ def _by_site(own: Index, n_sites: int) -> Index:
     return table
 
 
-def _rows_of(graph: LogDensityGraph, states: Variable) -> tuple[list[LocalTerm], list[bool]]:
+def _rows_of(graph: LogDensityGraph, states: Variable) -> list[LocalTerm]:
     """The rows of all tables that contain the states, lifted; those of a single row are as they are."""
     values = list(graph.values.values())
     lifter = Lifter(graph.terms.values(), values, [states], _SHORTEST, graph.evaluate)
-    terms, single = [], []
+    terms = []
     for name, term in graph.terms.items():
         for table in tables(term):
             if states not in ancestors([table]):
                 continue
             axes = tuple(a for a, k in enumerate(table.type.shape) if k >= _SHORTEST)
-            single.append(not axes)
             if axes:
                 terms.append(lift_piece(lifter, Piece(name, table, axes, kept=True))[1])
             else:
                 index = pt.vector("index", dtype="int64")
                 terms.append(LocalTerm(name, 1, index, table.sum()))
     rows = select_early(lifter, [term.rows for term in terms])
-    return [LocalTerm(t.name, t.size, t.index, own) for t, own in zip(terms, rows, strict=True)], single
+    return [replace(term, rows=own) for term, own in zip(terms, rows, strict=True)]

@@ -15,8 +15,7 @@ import pytensor
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.model.compile.numba_backend import NumbaBackend
-from pymc_austerity.model.compile.protocol import Backend, pytensor_function
-from pymc_austerity.model.compile.records import Records
+from pymc_austerity.model.compile.protocol import Backend, Records, pytensor_function
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
 from pymc_austerity.target import Target
 

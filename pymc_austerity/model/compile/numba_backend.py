@@ -45,14 +45,15 @@ from pymc_austerity.model.compile.native import (
     interruptible,
     returns_state,
 )
-from pymc_austerity.model.compile.protocol import WrittenFunction, exact_arithmetic, pytensor_function
-from pymc_austerity.model.compile.records import (
+from pymc_austerity.model.compile.protocol import (
     Records,
+    WrittenFunction,
     call_parameters,
     constructor,
     constructor_source,
-    functions_of,
+    exact_arithmetic,
     open_fields,
+    pytensor_function,
 )
 from pymc_austerity.model.graph.functions import Kept, structure_of, with_own_constants
 from pymc_austerity.target import TARGET_PARAMETERS, Target, Vector
@@ -341,7 +342,7 @@ class NumbaBackend:
         own = {**records, "target": TARGET}
         source = engine_source(kernel, own)
         constructors = [constructor_source(record) for record in own.values()]
-        parts = [part for record in own.values() for part in (type(record), *functions_of(record))]
+        parts = [part for record in own.values() for part in (type(record), *record) if part is not ...]
         key = key_of([*constructors, source], [kernel, *parts, NativeKernel])
         environment: dict[str, Any] = {
             "__name__": kernel.__module__,

@@ -20,10 +20,10 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.model.compile.backend import current_backend, target_function
 from pymc_austerity.model.compile.native import interruptible
-from pymc_austerity.model.compile.protocol import ReadyKernel, WrittenFunction
-from pymc_austerity.model.compile.records import Records
+from pymc_austerity.model.compile.protocol import ReadyKernel, Records, WrittenFunction
 from pymc_austerity.model.compile.remainders import log_ratios_source
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import extract_given
 from pymc_austerity.model.graph.rewrite import parts_of, rebuild, stable
 from pymc_austerity.model.refusal import NO_GRADIENT
@@ -80,6 +80,8 @@ class CompiledTarget:
     random order, so that neighbours are a random sample of each term.
     """
 
+    _orders: Sequence[np.ndarray] = ()  # of the rows of each term, if they are stored at random
+
     def __init__(self, factorisation: Factorisation, *, shuffle: bool = False) -> None:
         self.backend = current_backend()  # runs the functions and kernels
         self.factorisation = factorisation
@@ -87,7 +89,6 @@ class CompiledTarget:
         terms: list[LocalTerm] = list(factorisation.locals)
         placeholders = (leaf.placeholder for leaf in factorisation.leaves)
         data = dict(zip(placeholders, factorisation.leaf_values, strict=True))
-        self._orders: list[np.ndarray] = []
         if shuffle:
             terms, stored, self._orders = _in_random_order(terms, data)
             data |= stored
@@ -200,6 +201,10 @@ class CompiledTarget:
                 "AusterityMH with proposal=RandomWalk(scale) for the variables in them."
             ) from None
 
+    def evaluated(self, name: str, *given: Any) -> np.ndarray:
+        """One of the functions at some arguments; nothing is compiled."""
+        return np.asarray(function_of(self._inputs[name], self._graph(name))(*given))
+
     def _has(self, name: str) -> bool:
         """Whether the model has this function; without features, they are the state itself."""
         return name in self._outputs or name in _GRADIENTS
@@ -219,8 +224,8 @@ class CompiledTarget:
         """Put a kernel around this target; numba compiles it when it is first called.
 
         The last parameter of `kernel` is `target`. `records` has functions that it takes, such as a proposal
-        and a decision rule; see `records`. Of the `Target`, it calls the `target_functions`: the others are
-        stubs. What is returned is the kernel as a function of what `records.call_parameters` says.
+        and a decision rule; see `protocol`. Of the `Target`, it calls the `target_functions`: the others are
+        stubs. What is returned is the kernel as a function of what `call_parameters` says.
         """
         wanted = [name for name in target_functions if self._has(name)]
         functions = {

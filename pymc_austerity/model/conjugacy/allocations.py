@@ -7,7 +7,6 @@ graph: rows of every term that contains z are computed from an index, and if the
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.factorise import build
-from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import extract_given
 from pymc_austerity.model.graph.rewrite import INTERPRETED, rebuild
 from pymc_austerity.model.self_check import check_change, jittered
@@ -84,7 +82,6 @@ class Allocations(CompiledTarget):
         self.backend = current_backend()
         self.factorisation = fact
         self.values = fact.graph.values
-        self._orders = []
         self._q = pt.vector("categories", dtype="int64")
         self._index = pt.vector("index", dtype="int64")
         own = self.values[value.name]
@@ -103,14 +100,8 @@ class Allocations(CompiledTarget):
 
     def log_terms(self, point: PointType, categories: np.ndarray, index: np.ndarray) -> np.ndarray:
         """Sum of the terms that contain z_i for rows i, with z_i as in `categories`; nothing is compiled."""
-        terms: np.ndarray = self._interpreted_terms(
-            categories.astype(np.int64), index.astype(np.int64), *self.args(point)
-        )
-        return terms
-
-    @cached_property
-    def _interpreted_terms(self) -> Any:
-        return function_of(self._inputs["log_terms"], self._outputs["log_terms"])
+        given = categories.astype(np.int64), index.astype(np.int64)
+        return self.evaluated("log_terms", *given, *self.args(point))
 
     def _as_function_of_category(self, term: LocalTerm, z: Variable) -> Variable:
         """Rows of a term with ``z[index]`` replaced by the categories; refused if z is needed otherwise."""

@@ -40,7 +40,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import BetaRV, DirichletRV, ExponentialRV, GammaRV, InvGammaRV
 from scipy.special import log_expit, logsumexp
 
-from pymc_austerity.model.graph.rewrite import INTERPRETED
+from pymc_austerity.model.graph.rewrite import INTERPRETED, Compiled
 from pymc_austerity.target import Array
 
 # See above; the attribute `forms` of a step calls them so.
@@ -443,7 +443,7 @@ def family_of(op: Any) -> type[GammaFamily] | None:
     return next((family for family in FAMILIES if isinstance(op, family.distributions)), None)
 
 
-class GammaPrior:
+class GammaPrior(Compiled):
     """A variable made of independent gamma variables.
 
     `value` is its value variable, and `point` a point of the model, for shapes. `ValueError` names the
@@ -472,10 +472,6 @@ class GammaPrior:
         self.family = family(np.shape(point[self.value_name]), transform is not None)
         self._model = model
         self._known: tuple[Array, Array] | None = None  # Parameters that are the same at all points
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Attributes without the compiled function of the parameters."""
-        return {name: value for name, value in self.__dict__.items() if name != "_function"}
 
     @property
     def parents(self) -> list[str]:

@@ -33,6 +33,7 @@ from pymc_austerity.model.graph.checks import is_elemwise
 from pymc_austerity.model.graph.leaves import extract_given
 from pymc_austerity.model.graph.rewrite import INTERPRETED, rebuild, stable
 from pymc_austerity.model.refusal import NO_GRADIENT
+from pymc_austerity.model.starting_point import dispersed_points, jittered_point
 from pymc_austerity.target import Array, Index
 
 # No vector is so long: everything is evaluated in full.
@@ -380,11 +381,7 @@ def require_prior(model: pm.Model, prior: GammaPrior, point: Mapping[str, Any]) 
     inputs = [v for v in model.value_vars if v in used]
     function = pm.compile(inputs, graph, mode=INTERPRETED)
     for distance in _PRIOR_DISTANCES:
-        at = dict(point)
-        for name in prior.parents:
-            value = np.asarray(point[name])
-            if value.dtype.kind == "f":
-                at[name] = value + rng.uniform(-distance, distance, value.shape)
+        at = jittered_point(point, rng, distance, ())
         try:
             alpha, rate = prior.parameters(at)
         except ValueError:
@@ -445,31 +442,10 @@ def _elsewhere(
 
     Discrete variables are drawn from their prior: where a chain begins they are often all alike.
     """
-    if not gradient.other_names:
+    names = gradient.other_names
+    if not names:
         return []
-    values = {name: np.asarray(point[name]) for name in gradient.other_names}
-    drawn = {n: _drawn(model, n, value, rng) for n, value in values.items() if value.dtype.kind != "f"}
-    found = []
-    for k, distance in enumerate(_DISTANCES):
-        moved = dict(point)
-        for name, value in values.items():
-            if name in drawn:
-                moved[name] = drawn[name][k]
-            else:
-                moved[name] = value + rng.uniform(-distance, distance, value.shape)
-        found.append(gradient.args(moved))
-    return found
-
-
-def _drawn(model: pm.Model, name: str, value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws from the prior of a discrete variable; small changes where there is none."""
-    variable = next(v for v in model.value_vars if v.name == name)
-    shape = (len(_DISTANCES), *value.shape)
-    try:
-        drawn = np.asarray(
-            pm.draw(model.values_to_rvs[variable], draws=shape[0], random_seed=rng, mode=INTERPRETED)
-        )
-    # A flat prior has no draws; and draws of parents may be no parameters of the distribution.
-    except (NotImplementedError, ValueError):
-        drawn = value + rng.integers(0, 2, shape)
-    return np.broadcast_to(drawn, shape).astype(value.dtype)
+    discrete = [name for name in names if np.asarray(point[name]).dtype.kind != "f"]
+    drawn = dispersed_points(model, point, discrete, len(_DISTANCES), rng)
+    moved = [jittered_point(at, rng, far, ()) for at, far in zip(drawn, _DISTANCES, strict=True)]
+    return [gradient.args(at) for at in moved]

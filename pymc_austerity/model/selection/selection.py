@@ -51,7 +51,8 @@ class Selection:
 
     def full_point(self, point: PointType) -> PointType:
         """A point with all coefficients in the model."""
-        return _with_all(point, self.factorisation.var_names[0])
+        gamma, *_ = self.factorisation.var_names
+        return {**point, gamma: np.ones_like(point[gamma])}
 
 
 def find_selection(
@@ -80,7 +81,7 @@ def find_selection(
         model,
         list(vars),
         threshold=threshold,
-        initial_point=_with_all(point, gamma),
+        initial_point={**point, gamma: np.ones_like(point[gamma])},
         check=check,
         temperature=temperature,
     )
@@ -91,10 +92,6 @@ def find_selection(
     _require_local(fact, others)
     fact = replace(fact, var_names=(gamma, beta, *others), slab=slab)
     return Selection(fact, _full_model(fact, family, slab), family, p)
-
-
-def _with_all(point: PointType, gamma: str) -> PointType:
-    return {**point, gamma: np.ones_like(point[gamma])}
 
 
 def _indicators(model: pm.Model, vars: Sequence[Variable], point: PointType) -> str:
@@ -218,7 +215,7 @@ def _slab_of(model: pm.Model, fact: Factorisation, beta: str, gamma: str) -> tup
     their indicators.
     """
     value = fact.graph.values[beta]
-    rv = model.values_to_rvs[next(var for var in model.value_vars if var.name == beta)]
+    rv = model[fact.graph.variables[beta]]
     op: Any = getattr(rv.owner, "op", None)
     kind = type(op).__name__.removesuffix("RV")
     if isinstance(op, FlatRV | HalfFlatRV):

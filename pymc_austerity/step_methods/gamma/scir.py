@@ -27,9 +27,7 @@ from pymc_austerity.model.conjugacy.recognise import (
 )
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.progress import stage
-from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, floats
-from pymc_austerity.step_methods.batch_size import batch_rows
-from pymc_austerity.step_methods.configuration import plain
+from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, batch_rows, floats
 from pymc_austerity.step_methods.gamma.variable_chain import (
     ControlVariate,
     Counter,
@@ -42,7 +40,7 @@ from pymc_austerity.step_methods.gamma.variable_chain import (
     noise_ratio,
     variance_inflation,
 )
-from pymc_austerity.step_methods.siblings import has_moved
+from pymc_austerity.step_methods.messages import plain
 from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
 from pymc_austerity.target import Array
 
@@ -312,8 +310,6 @@ class SCIR(RebuiltStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions of every variable in turn."""
-        if not self.n_transitions:
-            has_moved()
         self.require_built(point)
         self._check_counts(point)
         options = self._options
@@ -375,10 +371,7 @@ class SCIR(RebuiltStep):
 def warn_of_errors(
     conjugacy: Conjugacy, point: Mapping[str, Any], step_size: float, options: GammaOptions
 ) -> None:
-    """Warn of what gives draws another distribution than the posterior, or takes time in proportion to N.
-
-    `ValueError` is raised if a rate cannot be estimated from minibatches.
-    """
+    """Warn of what gives draws another distribution than the posterior, or takes time in proportion to N."""
     prior = conjugacy.prior
     if conjugacy.form == "frozen":
         terms = ", ".join(repr(name) for name in conjugacy.nonlinear)
@@ -447,10 +440,7 @@ def require_form(conjugacy: Conjugacy, log_theta: Array, point: Mapping[str, Any
 
 
 def require_counts(conjugacy: Conjugacy, counter: Counter, point: Mapping[str, Any]) -> None:
-    """Compare the counts of another step with the likelihood, at random allocations.
-
-    `ValueError` is raised if they are not the statistics of the variable.
-    """
+    """Refuse counts of another step that differ from the likelihood, at random allocations."""
     z = counter.vars[0].name
     reason = f"its likelihood is of the form {conjugacy.form!r}"
     if conjugacy.form == "counts" and z in conjugacy.gradient.other_names:

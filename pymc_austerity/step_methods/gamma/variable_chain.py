@@ -16,8 +16,7 @@ from pymc_austerity.model.compile.cache_key import key_of
 from pymc_austerity.model.compile.native import NativeKernel, addresses_of, from_source, generator_at
 from pymc_austerity.model.conjugacy.families import GammaFamily, GammaPrior, Totals
 from pymc_austerity.model.conjugacy.recognise import Conjugacy, Groups, Place
-from pymc_austerity.step_methods.base import checked_steps_per_draw
-from pymc_austerity.step_methods.batch_size import checked_batch_size
+from pymc_austerity.step_methods.base import checked_batch_size, checked_steps_per_draw
 from pymc_austerity.target import Array
 from pymc_austerity.validation import is_real, is_whole
 
@@ -129,11 +128,7 @@ def estimated(
     rng: np.random.Generator,
     anchor: Anchor | None,
 ) -> Estimate:
-    """Statistics where the processes are, from all rows or from a minibatch.
-
-    `anchor` is that of the last call. `ValueError` names the variable and its terms, if a derivative of a
-    minibatch is not finite.
-    """
+    """Statistics where the processes are, from all rows or a minibatch; `anchor` is that of the last call."""
     family, gradient, known = conjugacy.prior.family, conjugacy.gradient, conjugacy.totals
     if options.counts is not None:
         s = options.counts.counts(point).astype(np.float64).reshape(family.n_rows, family.n_parts)
@@ -384,15 +379,12 @@ def _compiled() -> Any:
 
 
 def exact_transitions(rng: np.random.Generator, log_theta: Array, shape: Array, step_size: Array) -> Array:
-    """Transition (3.3) of Baker et al. (2018) of a table of processes with rate one.
-
-    It takes one call unless the step sizes h differ, as they do with estimated rates.
-    """
+    """Transition (3.3) of Baker et al. (2018) of a table of processes with rate one."""
     x, a, h = log_theta.ravel(), shape.ravel(), step_size.ravel()
     moved = np.empty(x.shape[0])
     if np.all(h == h[0]):
         _compiled()(addresses_of(rng), x, a, h[0], moved)
-    else:
+    else:  # with estimated rates
         for i in range(len(x)):
             _compiled()(addresses_of(rng), x[i : i + 1], a[i : i + 1], h[i], moved[i : i + 1])
     return moved.reshape(log_theta.shape)

@@ -41,18 +41,21 @@ from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.factorise import build
-from pymc_austerity.model.graph.log_density import Fingerprint, LogDensityGraph, fingerprint
+from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.laplace import Laplace
-from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, checked_steps_per_draw, floats
-from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
-from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.messages import refuse_discrete, refuse_short, warn_of_given
-from pymc_austerity.step_methods.metropolis.options import control_variate_of
-from pymc_austerity.step_methods.metropolis.orthonormal import refuse_orthonormal
-from pymc_austerity.step_methods.siblings import has_moved
+from pymc_austerity.step_methods.base import (
+    SHARE_OF_DATA,
+    RebuiltStep,
+    batch_rows,
+    checked_batch_size,
+    checked_steps_per_draw,
+    floats,
+)
+from pymc_austerity.step_methods.messages import plain, refuse_discrete, refuse_short, warn_of_given
+from pymc_austerity.step_methods.metropolis.options import control_variate_of, refuse_orthonormal
 from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
 from pymc_austerity.target import Index, Matrix, Vector
 
@@ -252,12 +255,15 @@ class SGLD(RebuiltStep):
         self._factorisation, self._recipe, self._engine = fact, recipe, engine
 
     def _rebuild(self, point: PointType) -> bool:
-        assert self._data_seen is not None
-        plan = replan_sgld(self._options, self._recipe, self._data_seen[0], point)
-        if plan is None:
+        fact = terms = _factorised(self._options, point, check=False)
+        if [fingerprint(fact.graph)] != self._data_seen:
             return False
-        self._factorisation = plan[0]
-        self._engine = self._compiled(*plan, self._recipe, point)  # the last: it tells that the step is built
+        if self._options.control_variate is not None:
+            assert self._recipe.mode_fit is not None
+            terms = expanded_again(TermStructure(fact), point, self._recipe.mode_fit).expanded
+        self._factorisation = fact
+        # The last: it tells that the step is built.
+        self._engine = self._compiled(fact, terms, self._recipe, point)
         return True
 
     def _compiled(
@@ -327,7 +333,6 @@ class SGLD(RebuiltStep):
         if self.require_built(point):  # other data
             self._is_started = False
         if not self._is_started:
-            has_moved()
             require_finite(self.factorisation, point)
             self._is_started = True
         outcome = self._run(self._options.steps_per_draw, point)
@@ -397,10 +402,7 @@ def checked_options(asked: SgldOptions) -> SgldOptions:
 
 
 def plan_sgld(options: SgldOptions, point: PointType) -> tuple[Factorisation, Factorisation, SgldRecipe]:
-    """Find the local terms, the mode, and what is expanded and preconditioned there.
-
-    Returns the terms of the model, the same with what is expanded taken out, and the recipe.
-    """
+    """The terms of the model, the same with what is expanded at the mode taken out, and the recipe."""
     fact = _factorised(options, point, check=True)
     if not fact.n_local:
         refuse_short(fact, options.threshold, options.model)
@@ -416,19 +418,6 @@ def plan_sgld(options: SgldOptions, point: PointType) -> tuple[Factorisation, Fa
     if found is None:
         return fact, fact, SgldRecipe(dynamics, None)
     return fact, found.expanded, SgldRecipe(dynamics, found.mode_fit)
-
-
-def replan_sgld(
-    options: SgldOptions, recipe: SgldRecipe, data: Fingerprint, point: PointType
-) -> tuple[Factorisation, Factorisation] | None:
-    """The terms of the same plan in another process; None if the data are others there."""
-    fact = _factorised(options, point, check=False)
-    if fingerprint(fact.graph) != data:
-        return None
-    if options.control_variate is None:
-        return fact, fact
-    assert recipe.mode_fit is not None
-    return fact, expanded_again(TermStructure(fact), point, recipe.mode_fit).expanded
 
 
 def _factorised(options: SgldOptions, point: PointType, *, check: bool) -> Factorisation:
@@ -455,10 +444,7 @@ def _mode(options: SgldOptions, structure: TermStructure, point: PointType) -> F
 
 
 class LangevinEngine:
-    """Transitions of `kernels.stochastic_gradient`, of the terms of a model or with Taylor remainders.
-
-    It has size N. It is compiled with a state q, and the values of all variables.
-    """
+    """Transitions of `kernels.stochastic_gradient`, of the terms of a model or with Taylor remainders."""
 
     def __init__(self, terms: Factorisation, dynamics: Dynamics, q: Vector, point: PointType) -> None:
         self.target = CompiledTarget(terms)

@@ -1,7 +1,7 @@
 """Gibbs updates of discrete variables, each decided from a subsample of the terms that contain it."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -10,15 +10,16 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.acceptance.base import ExactBarker
 from pymc_austerity.acceptance.ttest import BarkerTTest, check_stages
 from pymc_austerity.model.categories import number_of_values
-from pymc_austerity.proposals.base import no_adaptation
-from pymc_austerity.proposals.elements import BoundElements, OtherCategory, other_category
+from pymc_austerity.proposals.base import BoundProposal, no_adaptation
+from pymc_austerity.proposals.elements import OtherCategory, other_category
+from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
 from pymc_austerity.step_methods.metropolis.element_plan import (
     element_terms,
     planned,
     require_elements,
 )
-from pymc_austerity.step_methods.metropolis.engine.elements import fewest_rows
+from pymc_austerity.step_methods.metropolis.engine.sequential import fewest_rows
 from pymc_austerity.step_methods.metropolis.options import GibbsOptions
 from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe
 from pymc_austerity.validation import is_real, is_whole
@@ -93,10 +94,7 @@ class AusterityGibbs(SubsampledStep):
 
     name = "austerity_gibbs"
     _discrete = True
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        **DTYPES_SHAPES,
-        "changed": (np.float64, []),
-    }
+    stats_dtypes_shapes = DTYPES_SHAPES | floats("changed")
 
     def __init__(
         self,
@@ -129,7 +127,7 @@ class AusterityGibbs(SubsampledStep):
         values = np.repeat(counts, [np.size(point[value.name]) for value in options.vars])  # of each site
         terms = element_terms(options, point, fewest, recipe)
         state = OtherCategory(np.array([np.nan]), values.astype(np.int64))
-        bound = BoundElements(state, other_category, no_adaptation)
+        bound = BoundProposal(state, other_category, no_adaptation, target_functions=())
         return planned(options, terms, bound, fewest, in_order=True)
 
     @property

@@ -27,10 +27,10 @@ from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
+from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.surrogate import Surrogate
-from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, warn_of_compile_kwargs
-from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.messages import warn_of_temperature
+from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, floats, warn_of_compile_kwargs
+from pymc_austerity.step_methods.messages import plain, warn_of_temperature
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, try_out
 from pymc_austerity.step_methods.metropolis.options import AskedOptions, MetropolisOptions, checked_options
@@ -46,26 +46,15 @@ from pymc_austerity.step_methods.metropolis.watch import (
 )
 from pymc_austerity.step_methods.metropolis.which_plan import plan
 from pymc_austerity.step_methods.recommendation import Recommendation
-from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.work import budgeted
 
 if TYPE_CHECKING:
     from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
 
-DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
-    # A float, as in pm.Metropolis: equal names must have equal types.
-    "accepted": (np.float64, []),
-    # The name that PyMC's traces show as `acceptance_rate`, of NUTS too: equal names stack.
-    "mean_tree_accept": (np.float64, []),
-    "n_used": (np.float64, []),
-    "fraction_used": (np.float64, []),
-    "n_stages": (np.float64, []),
-    "exhausted": (np.float64, []),
-    "log_ratio_mean": (np.float64, []),
-    "log_ratio_se": (np.float64, []),
-    "psi": (np.float64, []),
-    "scale": (np.float64, []),
-}
+# `accepted` is a float, as in pm.Metropolis: equal names must have equal types. PyMC's traces show
+# `mean_tree_accept` as `acceptance_rate`, of NUTS too: equal names stack.
+DTYPES_SHAPES = floats("accepted", "mean_tree_accept", "n_used", "fraction_used", "n_stages", "exhausted")
+DTYPES_SHAPES |= floats("log_ratio_mean", "log_ratio_se", "psi", "scale")
 
 
 @dataclass_state
@@ -147,7 +136,7 @@ class SubsampledStep(RebuiltStep):
         self.rng = get_random_generator(rng)
         self.tune = options.tune
         if options.acceptance.functions.clipped is not never_clipped:
-            self._also_report({"clipped": (np.float64, [])})  # takes a variance for smaller than it is
+            self._also_report(floats("clipped"))  # takes a variance for smaller than it is
 
     def _also_report(self, more: dict[str, tuple[type, list[int]]]) -> None:
         """Announce sample statistics that this step has, and not every step of its class."""
@@ -196,6 +185,8 @@ class SubsampledStep(RebuiltStep):
         # that the step is built, also after an interrupt.
         self._options, self._factorisation, self._recipe = plan.options, plan.factorisation, recipe
         self._data_seen = [recipe.data]
+        if self.plate is not None:
+            self.mixing = self.plate.prediction.mixing
         self._engine = engine
         if recipe.columns:
             self._also_report(recipe.columns)
@@ -263,16 +254,13 @@ class SubsampledStep(RebuiltStep):
 
         There is none where the plan has measured it, or where nothing is compiled: Python itself is too slow.
         """
-        recipe, steps = self._recipe, self.steps_per_draw
-        if recipe.is_plate:
-            self.mixing = recipe.mixing
-            return self.mixing
+        recipe, steps, engine = self._recipe, self.steps_per_draw, self._engine
         is_surrogate = isinstance(recipe.proposal, Surrogate)
         n_draws = draws_of_pilot(recipe.rows_a_draw, recipe.n_watched, steps, is_surrogate=is_surrogate)
-        if n_draws and recipe.is_fitted and self._engine is not None and self._engine.backend is NUMBA:
+        if n_draws and is_fitted(recipe.proposal) and engine is not None and engine.backend is NUMBA:
             self.mixing = try_out(
-                self._engine,
-                lambda rng: recipe.fitted_draw(self.factorisation, self.engine, point, rng),
+                engine,
+                lambda rng: recipe.fitted_draw(self.factorisation, engine, point, rng),
                 point,
                 recipe.proposal_state,
                 n_draws=n_draws,
@@ -289,8 +277,7 @@ class SubsampledStep(RebuiltStep):
     @property
     def _efficiency(self) -> float | None:
         """Effective draws for a draw, as they were announced."""
-        mixing = self._recipe.mixing or self.mixing
-        return None if mixing is None else mixing.efficiency
+        return None if self.mixing is None else self.mixing.efficiency
 
     # PyMC's contract ------------------------------------------------------------------------
 
@@ -308,7 +295,8 @@ class SubsampledStep(RebuiltStep):
         self.watches += later
 
     def _begin_chain(self, n_tune: int) -> None:
-        n_tune = self._recipe.tuning(n_tune)
+        if self._recipe.is_plate:  # all is fitted before a chain begins
+            n_tune = 0
         self.proposal_state: Any = deepcopy(self._recipe.proposal_state)
         self.watches: list[Watch] = []
         if n_tune and self.control_variate is not None:
@@ -326,7 +314,6 @@ class SubsampledStep(RebuiltStep):
         if self.require_built(point):  # other data: shapes and mode may differ
             self._begin_chain(n_tuning(self.watches))
         if not self.start_checked:
-            has_moved()
             with explained(self._model, point, by_start=False):
                 require_finite(self.factorisation, point)
             if self.tune and not goes_on:

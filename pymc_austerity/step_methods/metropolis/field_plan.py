@@ -1,6 +1,5 @@
 """The plan of a step on a field: expansion, bounds and proposals, tried out on a short pilot run."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +15,6 @@ from pymc_austerity.model.factorisation import (
     FEWEST_GROUPS,
     FEWEST_IF_SLOW,
     Factorisation,
-    point_of,
     row_operations,
     vector_of,
 )
@@ -37,7 +35,6 @@ from pymc_austerity.step_methods.metropolis.plate_pilot import (
     announced,
 )
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe, PlateSweeps
-from pymc_austerity.step_methods.metropolis.plate_start import start_of_plate
 from pymc_austerity.target import Vector
 
 _SEED, _SETTLE, _COUNTED = 2041, 40, 100
@@ -52,26 +49,10 @@ class FieldRecipe(PlateRecipe):
     fit: FittedField  # type: ignore[assignment]
     kappas: Vector
 
-    def start(
-        self,
-        fact: Factorisation,
-        engine: CompiledKernel,
-        point: PointType,
-        default: Callable[[], PointType],
-        rng: np.random.Generator,
-        names: str,
-    ) -> PointType:
-        """Where a chain begins that was told to begin at `point`; see `Recipe.start`."""
+    def distance(self, engine: CompiledKernel, q: Vector, point: PointType) -> tuple[float, int]:
+        """How many standard deviations theta is from its fitted distribution in a state, and its length."""
         assert isinstance(engine, FieldEngine)
-        given = vector_of(fact, point)
-        q = start_of_plate(
-            given,
-            lambda: vector_of(fact, default()),
-            lambda: engine.drawn(rng),
-            (lambda: engine.distance(given), len(self.fit.theta)),
-            names,
-        )
-        return point_of(fact, q, point)
+        return engine.distance(q), len(self.fit.theta)
 
     def fitted_draw(
         self, fact: Factorisation, engine: CompiledKernel, point: PointType, rng: np.random.Generator

@@ -11,7 +11,6 @@ from pymc_austerity.acceptance.base import AcceptanceRule, Exact
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.options import Subsample, checked_rule
-from pymc_austerity.step_methods.metropolis.plan import Recipe
 from pymc_austerity.work import DEFAULT_BUDGET
 
 _EXACT = Exact()
@@ -114,7 +113,6 @@ class MetropolisHastings(SubsampledStep):
     """
 
     name = "metropolis_hastings"
-    _recipe: Recipe
 
     def __init__(
         self,

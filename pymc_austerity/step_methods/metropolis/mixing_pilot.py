@@ -4,9 +4,9 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-import arviz_stats.base as stats_base
 import numpy as np
 import numpy.typing as npt
+from arviz_stats.base.array import array_stats
 from pymc.initial_point import PointType
 
 from pymc_austerity.exceptions import warn
@@ -14,9 +14,6 @@ from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.target import Vector
-
-# It has no types.
-_STATS: Any = stats_base
 
 _SEED = 2022
 # Chains, the draws in which each settles, and those that count: so many, or fewer where a draw takes long.
@@ -136,9 +133,7 @@ def mixing_of(draws: npt.NDArray[np.float64]) -> Mixing:
     n_chains, n_draws, _ = draws.shape
     total = n_chains * n_draws
     with np.errstate(all="ignore"):
-        sizes = np.asarray(
-            _STATS.array_stats.ess(np.moveaxis(draws, 2, 0), chain_axis=1, draw_axis=2), dtype=float
-        )
+        sizes = np.asarray(array_stats.ess(np.moveaxis(draws, 2, 0), chain_axis=1, draw_axis=2), dtype=float)
     stands = np.ptp(draws, axis=1).max(axis=0) == 0.0
     sizes[stands | ~np.isfinite(sizes)] = n_chains
     worst = int(np.argmin(sizes))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
@@ -13,16 +14,19 @@ from pytensor.graph.traversal import ancestors
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.bounds.row_constants import Curvature
 from pymc_austerity.control_variates.taylor import Taylor
+from pymc_austerity.distributions.uniform_stiefel import is_uniform_stiefel
+from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.model.factorisation import FEWEST_GROUPS
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.stored_data import refuse_evaluated, refuse_on_disk
 from pymc_austerity.model.structure.term_structure import TermStructure
+from pymc_austerity.proposals.langevin import Langevin
 from pymc_austerity.proposals.laplace import Laplace
-from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
+from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk, RandomWalk
+from pymc_austerity.proposals.stiefel_walk import StiefelWalk
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import checked_steps_per_draw
 from pymc_austerity.step_methods.messages import refuse_discrete
-from pymc_austerity.step_methods.metropolis.orthonormal import refuse_orthonormal
 from pymc_austerity.validation import is_real
 from pymc_austerity.work import DEFAULT_BUDGET, checked_budget
 
@@ -34,6 +38,8 @@ RangeOption = Callable[..., float] | str | None
 
 # Default batch size with a control variate.
 BATCH_OF_REMAINDERS = 50
+# Proposals that would leave the matrices with orthonormal columns.
+_OTHERS = AdaptiveRandomWalk | RandomWalk | Laplace | Surrogate | Langevin
 
 
 class ContractOptions(TypedDict, total=False):
@@ -65,18 +71,14 @@ class RuleOptions(ChainOptions, total=False):
     elementwise: bool
 
 
-class PlanOptions(RuleOptions, total=False):
-    """Keywords that change what a step does."""
-
-    temperature: float
-
-
 class CommonOptions(RuleOptions, ContractOptions, total=False):
     """Keywords of steps that name the temperature themselves."""
 
 
-class StepOptions(PlanOptions, ContractOptions, total=False):
+class StepOptions(CommonOptions, total=False):
     """Keywords of steps with a decision rule."""
+
+    temperature: float
 
 
 class GibbsOptions(ContractOptions, total=False):
@@ -110,9 +112,10 @@ class TunaFields(TypedDict, total=False):
     debug: bool
 
 
-class AskedOptions(PlanOptions, TunaFields, total=False):
+class AskedOptions(RuleOptions, TunaFields, total=False):
     """Fields of `MetropolisOptions` that steps hand on."""
 
+    temperature: float
     range_bound: RangeOption
     default_batch: int | None
 
@@ -227,3 +230,45 @@ def proposal_for(given: Any, taylor: Taylor | None, structure: TermStructure) ->
     if taylor.order == 1 or (all_used and structure.features is None):
         return Laplace()
     return Surrogate()
+
+
+# Variables with orthonormal columns: which proposal moves them, and what else is refused ----------
+
+
+def matrices_of(model: pm.Model, value_vars: Sequence[Variable]) -> tuple[tuple[int, int], ...]:
+    """Rows and columns of each matrix of the `UniformStiefel` variables of a block, in their order."""
+    found: list[tuple[int, int]] = []
+    for value in value_vars:
+        rv = model.values_to_rvs[value]
+        if is_uniform_stiefel(rv):
+            n, k = rv.type.shape[-2:]
+            found += [(int(n), int(k))] * int(prod(rv.shape[:-2].eval()))
+    return tuple(found)
+
+
+def refuse_orthonormal(
+    model: pm.Model, value_vars: Sequence[Variable], proposal: object, has_control_variate: bool
+) -> None:
+    """Raise `UnsuitableError` if the proposal is not for the variables, or a mode would be searched for."""
+    names = {str(model.values_to_rvs[value].name): model.values_to_rvs[value] for value in value_vars}
+    orthonormal = [name for name, rv in names.items() if is_uniform_stiefel(rv)]
+    others = [name for name in names if name not in orthonormal]
+    own = ", ".join(orthonormal)
+    step = f"AusterityMH([{own}], proposal=StiefelWalk())"
+    if isinstance(proposal, StiefelWalk) and others:
+        ours = f": {step}" if orthonormal else ""
+        raise UnsuitableError(
+            f"StiefelWalk moves UniformStiefel variables and no others, but {', '.join(others)} "
+            f"{'is' if len(others) == 1 else 'are'} not. Give each kind a step of its own{ours}."
+        )
+    if orthonormal and (proposal is None or isinstance(proposal, _OTHERS)):
+        given = "the proposal of this step" if proposal is None else type(proposal).__name__
+        raise UnsuitableError(
+            f"{own} has orthonormal columns (UniformStiefel), which {given} would not keep. Use {step}"
+            f"{', and another step for ' + ', '.join(others) if others else ''}."
+        )
+    if orthonormal and has_control_variate:
+        raise UnsuitableError(
+            f"A Taylor polynomial needs a mode and gradients, which {own} (UniformStiefel) does not have. "
+            f"Use {step}, without control_variate."
+        )

@@ -35,11 +35,14 @@ from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, is_fitted
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
-from pymc_austerity.step_methods.metropolis.engine.base import Bound, CompiledKernel, Engine
+from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel, Engine
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
-from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
-from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, ProposalOption, proposal_for
-from pymc_austerity.step_methods.metropolis.orthonormal import matrices_of
+from pymc_austerity.step_methods.metropolis.options import (
+    MetropolisOptions,
+    ProposalOption,
+    matrices_of,
+    proposal_for,
+)
 from pymc_austerity.target import Index, Vector
 
 if TYPE_CHECKING:
@@ -114,11 +117,6 @@ class Recipe:
         return share if self.rule.functions.draw is log_uniform else 0.5 * share
 
     @property
-    def is_fitted(self) -> bool:
-        """Is there a fitted distribution, from which chains of a pilot can start?"""
-        return is_fitted(self.proposal)
-
-    @property
     def rows_a_draw(self) -> float:
         """Rows that are read for a transition, roughly."""
         return float(self.n_local)
@@ -127,15 +125,6 @@ class Recipe:
     def n_watched(self) -> int:
         """So many of the first coordinates tell how well a chain mixes."""
         return self.n_dim
-
-    @property
-    def mixing(self) -> Mixing | None:
-        """How well the step mixes, if making the plan has measured it."""
-        return None
-
-    def tuning(self, n_tune: int) -> int:
-        """So many of `n_tune` draws of tuning are watched."""
-        return n_tune
 
     def tell(self, plan: Plan) -> None:
         """Warn of what a new plan means for the user."""
@@ -157,11 +146,7 @@ class Recipe:
         rng: np.random.Generator,
         names: str,
     ) -> PointType:
-        """Where a chain begins that was told to begin at `point`.
-
-        `default` returns the model's initial point, where chains begin if nobody says where; `names` are the
-        variables of the block, for warnings.
-        """
+        """Where a chain begins that was told to begin at `point`; `default` is where nobody has said so."""
         if self.mode_fit is None or not is_fitted(self.proposal):
             return point
         density = density_of_block(fact, point)
@@ -192,9 +177,9 @@ class BlockPlan[R: Recipe](Plan):
     """A step that moves a block, or elements of it, ready to be compiled. It has size N."""
 
     recipe: R
-    bound: Bound  # The proposal, ready for the block
+    bound: BoundProposal  # The proposal, ready for the block
     # ``(bound, q, point) -> Engine``: compiles the transitions of a proposal
-    engine: Callable[[Bound, Vector, PointType], Engine]
+    engine: Callable[[BoundProposal, Vector, PointType], Engine]
 
     def compile(self, point: PointType) -> CompiledKernel:
         """Compile the transitions, which takes seconds if they are not in the cache on disk."""
@@ -311,7 +296,7 @@ def block_plan[R: Recipe](
 ) -> BlockPlan[R]:
     """The plan of a decision rule on some terms: those of the model, or Taylor remainders."""
 
-    def engine(bound: Bound, q: Vector, point: PointType) -> RuleEngine:
+    def engine(bound: BoundProposal, q: Vector, point: PointType) -> RuleEngine:
         given, structure, rule = options.range_bound, surveyed.structure, recipe.rule
         range_bound = range_bound_for(rule, given, recipe.certificates, structure, q)
         return RuleEngine(bound, q, point, terms, rule, range_bound, recipe.exact_rows, options.subsample)

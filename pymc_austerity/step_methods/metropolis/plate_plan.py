@@ -1,5 +1,7 @@
 """The plan of a step on a plate: expansion, proposal and bounds, tried out on a short pilot run."""
 
+import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -9,6 +11,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import AcceptanceRule, Exact, with_batch_size
 from pymc_austerity.bounds.jets.tape import tape_of
+from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.plates.crossing import no_crossing
 from pymc_austerity.kernels.plates.cubic import no_cubic
 from pymc_austerity.kernels.plates.records import (
@@ -28,12 +31,14 @@ from pymc_austerity.mode.plates.proposal import shared_proposal
 from pymc_austerity.mode.plates.rounding import with_rounding
 from pymc_austerity.model.factorisation import FEWEST_IF_SLOW, Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.log_density import fingerprint
+from pymc_austerity.model.plates.crossed import CrossedModel
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.starting_point import density_of_block, require_finite
 from pymc_austerity.progress import stage
+from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
-from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
+from pymc_austerity.step_methods.metropolis.mixing_pilot import warn_of_poor_mixing
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe
 from pymc_austerity.step_methods.metropolis.plate_pilot import (
@@ -45,12 +50,17 @@ from pymc_austerity.step_methods.metropolis.plate_pilot import (
     starts_of,
     with_kappa,
 )
-from pymc_austerity.step_methods.metropolis.plate_start import distance_of, start_of_plate, tell_of_plate
 from pymc_austerity.target import Vector
+
+logger = logging.getLogger(__name__)
 
 _SEED = 2021
 # Numbers that a likelihood is a function of, at most, if rows are drawn: bounds in more take too long.
 MOST_BOUNDED = 2
+# States that are further out than all but very few draws of the fitted distribution.
+_FAR = 5.0
+# Below this acceptance rate chains mix badly.
+_POOR = 0.2
 
 
 @dataclass(frozen=True)
@@ -67,11 +77,9 @@ class PlateRecipe(Recipe):
     """What of the plan travels to other processes: constants of size G, none of size N."""
 
     is_plate: ClassVar[bool] = True
-    columns: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        "shared_n_used": (np.float64, []),
-        "plate_n_used": (np.float64, []),
-        "plate_acceptance": (np.float64, []),
-    }
+    columns: ClassVar[dict[str, tuple[type, list[int]]]] = floats(
+        "shared_n_used", "plate_n_used", "plate_acceptance"
+    )
 
     proposal: PlateSweeps
     fit: SharedFit
@@ -80,32 +88,27 @@ class PlateRecipe(Recipe):
     certificate: str
 
     @property
-    def is_fitted(self) -> bool:
-        """Is there a fitted distribution, from which chains of a pilot can start?"""
-        return True
-
-    @property
     def n_watched(self) -> int:
         """Coordinates that tell how well a chain mixes: the effects are drawn anew at almost every sweep."""
         return self.prediction.n_shared
 
-    @property
-    def mixing(self) -> Mixing | None:
-        """How well the step mixes, by the pilot."""
-        return self.prediction.mixing
-
-    def tuning(self, n_tune: int) -> int:
-        """Draws of tuning that are watched: none, as all is fitted before a chain begins."""
-        return 0
-
     def tell(self, plan: Plan) -> None:
-        """Warn if the shared variables will mix badly, or if all rows are read."""
-        fact = plan.factorisation
-        names = fact.graph.variables
-        switches = self.reads_all and plan.options.switch_above > 0.0
-        tell_of_plate(
-            self.prediction, self.n_local, lambda k: names[fact.coordinate(k)[0]], reads_all_instead=switches
-        )
+        """Warn if the shared variables will mix badly, or if all rows are read where few were asked for."""
+        found, mixing, fact = self.prediction, self.prediction.mixing, plan.factorisation
+        if found.shared_acceptance < _POOR:
+            warn(
+                f"Moves of what the {found.n_groups:,} groups share are accepted at a rate of about "
+                f"{found.shared_acceptance:.2f}: {found.why_few(self.n_local)}. The chain is exact, and "
+                "mixes slowly. pm.NUTS may suit the model better."
+            )
+        elif mixing is not None and mixing.is_poor:
+            name = fact.graph.variables[fact.coordinate(mixing.dimension)[0]]
+            warn_of_poor_mixing(mixing, name, is_plate=True)
+        if self.reads_all and plan.options.switch_above > 0.0:
+            warn(
+                f"TunaMH would draw many of {self.n_local:,} rows for a sweep over {found.n_groups:,} "
+                "groups: all are read instead."
+            )
 
     def fitted_draw(
         self, fact: Factorisation, engine: CompiledKernel, point: PointType, rng: np.random.Generator
@@ -123,17 +126,27 @@ class PlateRecipe(Recipe):
         rng: np.random.Generator,
         names: str,
     ) -> PointType:
-        """Where a chain begins that was told to begin at `point`; see `Recipe.start`."""
+        """A draw of the fitted distribution, or `point` if somebody has chosen it; see `Recipe.start`."""
+        q = vector_of(fact, point)
+        if np.allclose(q, vector_of(fact, default())):
+            logger.info("%s: the chain starts from a draw of the fitted distribution.", names)
+            return point_of(fact, self.fitted_draw(fact, engine, point, rng), point)
+        found, n = self.distance(engine, q, point)
+        if found**2 > n + _FAR * math.sqrt(2.0 * n):
+            warn(
+                f"The chain starts {found:.3g} standard deviations from the distribution that was fitted to "
+                f"the shared variables of {names}, at a point that is not the model's initial point and was "
+                "therefore kept. Proposals may be rejected there for long. Without initvals the chain starts "
+                "from a draw of the fitted distribution."
+            )
+        return point
+
+    def distance(self, engine: CompiledKernel, q: Vector, point: PointType) -> tuple[float, int]:
+        """How many standard deviations theta is from its fitted distribution in a state, and its length."""
         assert isinstance(engine, PlateEngine)
-        given = vector_of(fact, point)
-        q = start_of_plate(
-            given,
-            lambda: vector_of(fact, default()),
-            lambda: self.fitted_draw(fact, engine, point, rng),
-            (lambda: distance_of(self.fit, engine.theta_of(given, point)), len(self.fit.mean)),
-            names,
-        )
-        return point_of(fact, q, point)
+        fit = self.fit
+        scores = np.linalg.solve(fit.slopes @ fit.factor, engine.theta_of(q, point) - fit.theta)
+        return float(np.linalg.norm(scores)), len(scores)
 
     def statistics(self, found: dict[str, float], outcome: Any, n: int, engine: CompiledKernel) -> None:
         """Add rows and acceptance of either move to the sample statistics `found` of n sweeps."""
@@ -180,11 +193,9 @@ def once_found(options: MetropolisOptions) -> MetropolisOptions:
 def plan_plates(
     options: MetropolisOptions, point: PointType, plate: PlateModel, recipe: PlateRecipe | None = None
 ) -> PlatePlan:
-    """Fit the plate, try it out, and fit it again about the mean of the pilot.
+    """Fit the plate, try it out, and fit it again about the mean of the pilot, where remainders are smaller.
 
-    Remainders are smaller about the mean of the effects than about their mode. Where more than a share
-    `switch_above` of the rows is read for a sweep, all are, which makes decisions less noisy. With a recipe
-    nothing is fitted or tried out.
+    Where more than a share `switch_above` of the rows is read, all are, which makes decisions less noisy.
     """
     if recipe is not None:
         return _plan_again(options, point, plate, recipe)
@@ -228,7 +239,7 @@ def plan_plates(
         fit=fit,
         prediction=prediction,
         reads_all=engine.reads_all,
-        certificate=_certificate(plate, reads_all=reads_all, power=engine.plate.bounds.power),
+        certificate=certificate_of(plate, reads_all=reads_all, power=engine.plate.bounds.power),
     )
     return PlatePlan(once_found(options), fact, recipe, survey, engine)
 
@@ -246,7 +257,7 @@ def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
         plan.recipe,
         prediction=prediction,
         reads_all=True,
-        certificate=_certificate(plate, reads_all=True),
+        certificate=certificate_of(plate, reads_all=True),
     )
     return replace(plan, recipe=recipe, engine=engine)
 
@@ -274,12 +285,13 @@ def _plan_again(
     return PlatePlan(options, plate.factorisation, recipe, survey, engine)
 
 
-def _certificate(plate: PlateModel, *, reads_all: bool, power: int = 2) -> str:
+def certificate_of(plate: PlateModel | CrossedModel, *, reads_all: bool, power: int = 2) -> str:
+    """Where the bounds of a plate, or of two crossed ones, come from."""
     if plate.is_normal:
         return f"{plate.name!r}: normal, sums are sufficient and no row is read"
     if reads_all:
         return "not needed, as all rows are read"
-    n = plate.n_predictors
+    n = plate.n_predictors if isinstance(plate, PlateModel) else 1
     predictors = "1 predictor" if n == 1 else f"{n} predictors"
     which = f"{'third' if power == 2 else 'fourth'} derivatives"
     return f"{which} of {plate.name!r}, a function of {predictors} of each row, by interval arithmetic"

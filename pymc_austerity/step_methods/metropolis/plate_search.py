@@ -1,21 +1,46 @@
-"""Whether the model of a step has effects of groups that are moved as a plate."""
+"""Whether the model of a step has effects of groups that are moved as a plate or field, and the plan then."""
 
 from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity import work
 from pymc_austerity.acceptance.base import Exact
+from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.mode.fields.field_model import FieldModel
-from pymc_austerity.model.factorisation import Factorisation, row_operations, vector_of
+from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation, row_operations, vector_of
 from pymc_austerity.model.plates.any_spelling import find_plates, why_none
 from pymc_austerity.model.plates.crossed import CrossedModel, Plates
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel
-from pymc_austerity.step_methods.metropolis.field_plan import field_for
+from pymc_austerity.step_methods.metropolis.crossed_plan import (
+    CrossedPlan,
+    CrossedRecipe,
+    crossed_with_all_rows,
+    plan_crossed,
+)
+from pymc_austerity.step_methods.metropolis.field_plan import (
+    FieldPlan,
+    FieldRecipe,
+    field_for,
+    field_with_all_rows,
+    plan_field,
+)
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
+from pymc_austerity.step_methods.metropolis.plan import Recipe, factorised
+from pymc_austerity.step_methods.metropolis.plate_plan import (
+    PlatePlan,
+    PlateRecipe,
+    plan_plates,
+    with_all_rows,
+)
 
 # Effects whose scale is fixed are coefficients like others, up to so many dimensions.
 _FEW_DIMENSIONS = 500
+# Where moves of what groups share are accepted so seldom, the model is tried out as a field.
+_POOR = 0.2
+
+# A plan of sweeps over the effects of groups.
+Sweeps = PlatePlan | CrossedPlan | FieldPlan
 
 
 def plate_for(
@@ -23,9 +48,7 @@ def plate_for(
 ) -> Plates | FieldModel | NoPlate | None:
     """The plate of a model, or two crossed ones, or a field; why there is none; None if nothing was."""
     found = _plate_for(options, fact, point)
-    if not isinstance(found, NoPlate) or options.proposal is not None:
-        return found
-    if found.field is None:
+    if not isinstance(found, NoPlate) or found.field is None:
         return found
     field = field_for(options, fact, found.field)
     if isinstance(field, FieldModel):
@@ -38,37 +61,64 @@ def _plate_for(options: MetropolisOptions, fact: Factorisation, point: PointType
     is_expanded = taylor is not None and taylor.order == 2 and taylor.center == "mode"
     if not is_expanded or options.proposal is not None or not fact.n_local:
         return None
-    work.sized(fact.n_rows, len(vector_of(fact, point)), row_operations(fact))
+    n_dim = len(vector_of(fact, point))
+    work.sized(fact.n_rows, n_dim, row_operations(fact))
     try:
-        found = _plates(options, fact, fewest)
+        found = find_plates(options.model, fact, fewest)
+        if isinstance(found, CrossedModel) and not isinstance(options.acceptance, Exact):
+            raise NoPlate(
+                f"{' and '.join(map(repr, found.effects))} are crossed factors, whose moves are decided "
+                "exactly: use TunaMH(), or MetropolisHastings(control_variate=Taylor())"
+            )
     except NoPlate as reason:
         return why_none(options.model, fact, fewest, reason)
     if found is None:
         return why_none(options.model, fact, fewest, None)
-    if (
-        isinstance(found, PlateModel)
-        and not _is_hierarchical(found)
-        and len(vector_of(fact, point)) <= _FEW_DIMENSIONS
-    ):
-        return None
+    if isinstance(found, PlateModel) and n_dim <= _FEW_DIMENSIONS:
+        block = {found.shared.graph.values[name] for name in found.shared.var_names}
+        prior = [part for one in found.priors for part in (one.scale, one.location)]
+        if block.isdisjoint(ancestors(prior)):  # neither scale nor location of the effects is sampled
+            return None
     if found.is_normal and options.temperature != 1.0:
         return NoPlate("normal residuals with a free scale and a temperature are not supported together")
     return found
 
 
-def _plates(options: MetropolisOptions, fact: Factorisation, fewest: int) -> Plates | None:
-    found = find_plates(options.model, fact, fewest)
-    if isinstance(found, CrossedModel) and not isinstance(options.acceptance, Exact):
-        raise NoPlate(
-            f"{' and '.join(map(repr, found.effects))} are crossed factors, whose moves are decided exactly: "
-            "use TunaMH(), or MetropolisHastings(control_variate=Taylor())"
-        )
-    return found
+def plan_groups(
+    options: MetropolisOptions,
+    point: PointType,
+    recipe: Recipe | None = None,
+    found: Plates | FieldModel | None = None,
+) -> Sweeps:
+    """The plan of a plate that was found, of two that are crossed, or of a field; or that of a recipe."""
+    if isinstance(found, FieldModel) or isinstance(recipe, FieldRecipe):
+        return plan_field(options, point, recipe, found if isinstance(found, FieldModel) else None)
+    assert recipe is None or isinstance(recipe, PlateRecipe)
+    if recipe is not None:
+        fact, fewest = factorised(options, point, recipe), min(FEWEST_GROUPS, recipe.proposal.n_groups)
+        found = find_plates(options.model, fact, fewest)
+    assert found is not None
+    if recipe is None:
+        fact = found.factorisation
+        work.sized(fact.n_rows, len(vector_of(fact, point)), row_operations(fact))
+    if isinstance(found, CrossedModel):
+        assert recipe is None or isinstance(recipe, CrossedRecipe)
+        return plan_crossed(options, point, found, recipe)
+    plan = plan_plates(options, point, found, recipe)
+    if recipe is None and plan.recipe.prediction.shared_acceptance < _POOR:
+        field = field_for(options, found.factorisation)
+        if isinstance(field, FieldModel):
+            try:
+                other = plan_field(options, point, found=field)
+            except UnsuitableError:  # the plate stays
+                return plan
+            if other.recipe.prediction.cost < plan.recipe.prediction.cost:
+                return other
+    return plan
 
 
-def _is_hierarchical(found: PlateModel) -> bool:
-    """Are scale or location of the effects sampled?"""
-    block = {found.shared.graph.values[name] for name in found.shared.var_names}
-    return not block.isdisjoint(
-        ancestors([part for one in found.priors for part in (one.scale, one.location)])
-    )
+def with_all_rows_of_groups(plan: Sweeps, point: PointType) -> Sweeps:
+    """The same fit with decisions on all rows, tried out anew."""
+    if isinstance(plan, FieldPlan):
+        return field_with_all_rows(plan, point)
+    return crossed_with_all_rows(plan, point) if isinstance(plan, CrossedPlan) else with_all_rows(plan, point)

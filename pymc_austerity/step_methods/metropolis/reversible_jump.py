@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Sequence
-from typing import Any, ClassVar, Unpack, get_args
+from typing import Any, Unpack, get_args
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -30,9 +30,10 @@ from pymc_austerity.proposals.jumps import (
     bound_jumps,
     slab_precision,
 )
+from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
-from pymc_austerity.step_methods.metropolis.engine.base import Bound, RangeBound
+from pymc_austerity.step_methods.metropolis.engine.base import RangeBound
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
 from pymc_austerity.step_methods.metropolis.options import JumpOptions, MetropolisOptions, checked_rule
 from pymc_austerity.step_methods.metropolis.plan import (
@@ -49,9 +50,7 @@ _THRESHOLD = 100
 # Smallest eigenvalue of the precision of the likelihood, scaled to a unit diagonal.
 _FLAT = 1e-10
 # Sample statistics of births, deaths, swaps and other moves, such as "births_accepted".
-_COLUMNS: dict[str, tuple[type, list[int]]] = {
-    f"{kind}_{what}": (np.float64, []) for kind in KINDS for what in COUNTS
-}
+_COLUMNS = floats(*(f"{kind}_{what}" for kind in KINDS for what in COUNTS))
 
 
 class ReversibleJump(SubsampledStep):
@@ -161,7 +160,7 @@ class ReversibleJump(SubsampledStep):
     name = "reversible_jump"
     _reads_disk = False
     _discrete = True
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {**DTYPES_SHAPES, **_COLUMNS}
+    stats_dtypes_shapes = DTYPES_SHAPES | _COLUMNS
 
     def __init__(
         self,
@@ -249,11 +248,10 @@ def plan_jumps(
         state, fit = recipe.proposal_state, recipe.mode_fit
         assert isinstance(state, JumpState)
         assert fit is not None
-        expansion = SubmodelExpansion(int(state.numbers[0]), state.center, state.linear, state.precision)
-        bound = _bound(options, jumps, n_local, expansion, fit)
+        bound = _bound(options, jumps, n_local, state.expansion, fit)
     rule, certificates = recipe.rule, recipe.certificates
 
-    def engine(bound: Bound, q: np.ndarray, point: PointType) -> RuleEngine:
+    def engine(bound: BoundProposal, q: np.ndarray, point: PointType) -> RuleEngine:
         range_bound = range_bound_for(rule, options.range_bound, certificates, structure, q)
         if certificates is not None:  # of the full model: states have indicators
             at = range_bound.at

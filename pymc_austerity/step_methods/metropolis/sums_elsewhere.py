@@ -56,10 +56,7 @@ _BUILT: dict[str, LogLikelihood] = {}
 
 
 def sums_of_blocks(content: bytes, key: str, phi: Vector, first: int, last: int) -> list[Derivatives]:
-    """Sums over the blocks from `first` to before `last`, computed by a worker.
-
-    `content` has options and point of a step, pickled; `key` is that of this set-up.
-    """
+    """Sums over the blocks from `first` to before `last`, of options and point of a step, pickled."""
     if key not in _BUILT:
         _BUILT.clear()
         options, point = pickle.loads(content)

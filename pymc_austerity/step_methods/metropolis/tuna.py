@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy as np
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
@@ -13,7 +12,8 @@ from pymc_austerity.bounds.row_constants import Curvature
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.proposals.langevin import Langevin
 from pymc_austerity.proposals.stiefel_walk import StiefelWalk
-from pymc_austerity.step_methods.configuration import plain
+from pymc_austerity.step_methods.base import floats
+from pymc_austerity.step_methods.messages import plain
 from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
 from pymc_austerity.step_methods.metropolis.mixing_pilot import warn_of_poor_mixing
 from pymc_austerity.step_methods.metropolis.options import TunaKeywords
@@ -166,10 +166,7 @@ class TunaMH(SubsampledStep):
     """
 
     name = "tuna_mh"
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        **DTYPES_SHAPES,
-        "bound_violations": (np.float64, []),
-    }
+    stats_dtypes_shapes = DTYPES_SHAPES | floats("bound_violations")
     _recipe: TunaRecipe | PlateRecipe
     # Of a cluster, while the step is set up.
     _client: Any = None

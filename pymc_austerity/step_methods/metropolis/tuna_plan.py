@@ -44,7 +44,7 @@ from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.proposals.random_walk import OPTIMAL_SCALE
 from pymc_austerity.step_methods.messages import few_digits
-from pymc_austerity.step_methods.metropolis.engine.base import Bound, Engine
+from pymc_austerity.step_methods.metropolis.engine.base import Engine
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, TunaFields
 from pymc_austerity.step_methods.metropolis.plan import (
     BlockPlan,
@@ -238,10 +238,7 @@ class TunaRecipe(Recipe):
 def plan_exact(
     options: MetropolisOptions, point: PointType, recipe: Recipe | None = None, client: object = None
 ) -> Plan:
-    """The plan of `TunaMH`: sweeps over a plate, if the model has one; else moves of the whole block.
-
-    With a `distributed.Client` sums over all rows, which the search for the mode needs, are computed there.
-    """
+    """The plan of `TunaMH`: sweeps over a plate, if the model has one; else moves of the whole block."""
     if isinstance(recipe, TunaRecipe):
         return plan_tuna(options, point, recipe)
     if recipe is not None:
@@ -280,11 +277,7 @@ def plan_tuna(
     recipe: TunaRecipe | None = None,
     surveyed: Survey | None = None,
 ) -> BlockPlan[TunaRecipe]:
-    """Find mode and expansion, unless there is a survey, and bound what is left of each row.
-
-    With a recipe nothing is searched for; bounds, which have size N, are computed anew. Beside the errors of
-    `survey` there is `NoBoundError`, if no bound is known for the remainders of a term.
-    """
+    """Find mode and expansion, unless there is a survey, and bound what is left of each row."""
     surveyed = survey(options, point, recipe, certify=False) if surveyed is None else surveyed
     bound = bound_proposal(options, surveyed, EXACT, point)
     fact, found = surveyed.factorisation, surveyed.found
@@ -312,24 +305,21 @@ def plan_tuna(
         terms = found.expanded if bound.is_surrogate else fact
         return block_plan(options, surveyed, terms, bound, recipe)
 
-    def engine(bound: Bound, q: Vector, point: PointType) -> TunaEngine:
+    def engine(bound: BoundProposal, q: Vector, point: PointType) -> TunaEngine:
         return TunaEngine(bound, q, point, found.expanded, rows, options.chi, options.debug)
 
     return BlockPlan(options, fact, recipe, bound, engine)
 
 
 class TunaEngine(Engine):
-    """Transitions of `kernels.tuna`: the local terms are remainders.
-
-    The sample statistic `bound_violations` counts terms larger than their bounds, if `debug`.
-    """
+    """Transitions of `kernels.tuna`: the local terms are remainders."""
 
     kernel = staticmethod(tuna_transitions)
     functions = ("global_log_ratio", "log_ratios", "features")
 
     def __init__(  # type: ignore[explicit-any]
         self,
-        proposal: Bound,
+        proposal: BoundProposal,
         q: Vector,
         point: PointType,
         factorisation: Factorisation,

@@ -69,10 +69,7 @@ def look(
     tunes: bool,
     expected: Callable[[], Expected],
 ) -> None:
-    """Show a draw of `n_transitions` to the watches of its phase; where one is over, warn of what is wrong.
-
-    Watches that have seen all of their draws are taken off the list. Only then `expected` is asked.
-    """
+    """Show a draw of `n_transitions` to the watches of its phase; one that is over warns, and goes."""
     for watch in list(watches):
         if tunes and not watch.of_tuning:
             continue

@@ -61,6 +61,6 @@ def plan_sweeps(
     found: Plates | FieldModel | None = None,
 ) -> Plan:
     """The plan of sweeps over a plate or field that was found, or that a recipe was made for."""
-    from pymc_austerity.step_methods.metropolis.crossed_plan import plan_groups
+    from pymc_austerity.step_methods.metropolis.plate_search import plan_groups
 
     return plan_groups(options, point, recipe, found)

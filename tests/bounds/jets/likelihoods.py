@@ -164,11 +164,7 @@ _LIKELIHOODS = {
         (0.5,),
         _counts,
     ),
-    "gamma": (
-        multiply(constant(3), negative(add(A, multiply(POSITIVE, exp(negative(A)))))),
-        (0.5,),
-        _gamma,
-    ),
+    "gamma": (multiply(constant(3), negative(add(A, multiply(POSITIVE, exp(negative(A)))))), (0.5,), _gamma),
     "student t": (
         multiply(constant(-3), log1p(multiply(constant(0.2), square(subtract(REAL, A))))),
         (0.5,),

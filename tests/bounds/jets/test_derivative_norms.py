@@ -1,4 +1,7 @@
-"""The c_i of rows: beside closed forms, dense sampling, and remainders at the border of their range."""
+"""The c_i of rows: beside dense sampling, and remainders at the border of their range.
+
+Those of one predictor are compared with a search in many digits in `tests.bounds.test_search`.
+"""
 
 import itertools
 import math
@@ -11,14 +14,12 @@ from pymc_austerity.bounds.jets.derivative_norms import Effort, covering, deriva
 from pymc_austerity.bounds.jets.efforts import row_bounds
 from pymc_austerity.bounds.jets.tape import multi_indices, tape_of
 from pymc_austerity.bounds.row_function import RowFunction
-from tests.bounds.curvatures import curvature
 from tests.bounds.jets.likelihoods import LIKELIHOODS, rows
 from tests.bounds.jets.remainders import coefficients, distance, remainders, to_the_border
 
 D = 10
 RADIUS = math.sqrt(D) + 3.0
 SIZES = (1e4, 1e5, 1e6)
-ONE_PREDICTOR = [name for name, one in LIKELIHOODS.items() if one.n_predictors == 1]
 
 
 @pytest.fixture(autouse=True)
@@ -46,24 +47,6 @@ def bounds_of(likelihood, eta, directions, data, degree, radii=(RADIUS,)):
 
     found = row_bounds(function, degree, np.array(radii), sample)
     return found(eta, directions, data), found.looseness
-
-
-# Closed forms
-
-
-@pytest.mark.parametrize("degree", [2, 3])
-@pytest.mark.parametrize("name", ONE_PREDICTOR)
-@pytest.mark.covering(2)
-def test_one_predictor_equals_the_closed_form(name, degree):
-    likelihood, rng = LIKELIHOODS[name], np.random.default_rng(12)
-    for n in SIZES:
-        eta, directions, data = rows(likelihood, rng, 150, D, n)
-        c, _ = bounds_of(likelihood, eta, directions, data, degree)
-        length = np.linalg.norm(directions[:, 0], axis=1)
-        low, high = eta[:, 0] - RADIUS * length, eta[:, 0] + RADIUS * length
-        exact = curvature(name, data[0], low, high, degree) * length**degree
-        assert np.all(c[0] >= exact * (1.0 - 1e-9))
-        assert c[0].sum() <= 1.001 * exact.sum() + 1e-9
 
 
 def test_a_linear_term_has_no_remainder():

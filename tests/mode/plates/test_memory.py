@@ -8,7 +8,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import TunaMH
-from pymc_austerity.step_methods.metropolis import crossed_plan
+from pymc_austerity.step_methods.metropolis import plate_search
 from pymc_austerity.step_methods.metropolis.plate_plan import plan_plates
 
 P, G = 8, 100
@@ -39,7 +39,7 @@ def peak(n, monkeypatch):
             gc.enable()
         return plan
 
-    monkeypatch.setattr(crossed_plan, "plan_groups", traced)
+    monkeypatch.setattr(plate_search, "plan_groups", traced)
     TunaMH(model=model)
     return found[0]
 

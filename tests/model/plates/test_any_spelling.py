@@ -10,18 +10,7 @@ from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.plates import any_spelling
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.target import Index
-from tests.model.plates.plates import (
-    GROUPS,
-    G,
-    N,
-    X,
-    bernoulli,
-    beta,
-    built,
-    plates_of,
-    reason,
-    scale,
-)
+from tests.model.plates.plates import GROUPS, G, N, X, bernoulli, beta, built, plates_of, reason, scale
 
 DAYS, BLOCKS = np.arange(N) % 7, GROUPS % 8
 ONES = (GROUPS[:, None] == np.arange(G)).astype(float)

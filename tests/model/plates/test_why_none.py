@@ -10,19 +10,7 @@ import pytest
 from pytensor.tensor.random.basic import NormalRV
 
 from pymc_austerity.model.field import priors
-from tests.model.plates.plates import (
-    COUNTS,
-    EXPOSURE,
-    GROUPS,
-    REALS,
-    G,
-    N,
-    X,
-    bernoulli,
-    beta,
-    reason,
-    scale,
-)
+from tests.model.plates.plates import COUNTS, EXPOSURE, GROUPS, REALS, G, N, X, bernoulli, beta, reason, scale
 
 W = np.c_[np.ones(N), X[:, 0]]
 NEAR = (np.abs(np.arange(G)[:, None] - np.arange(G)) == 1).astype(int)

@@ -11,12 +11,17 @@ from pymc.initial_point import PointType
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import RangeOf, no_range
 from pymc_austerity.model.compile.backend import InterpretedKernel
-from pymc_austerity.model.compile.protocol import Backend, ReadyKernel, exact_arithmetic
-from pymc_austerity.model.compile.records import Records, has_functions, opened
+from pymc_austerity.model.compile.protocol import (
+    Backend,
+    ReadyKernel,
+    Records,
+    exact_arithmetic,
+    has_functions,
+    opened,
+)
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.base import BoundProposal
-from pymc_austerity.proposals.elements import BoundElements
-from pymc_austerity.step_methods.messages import first_line, warn_of_given
+from pymc_austerity.step_methods.messages import warn_of_given
 from pymc_austerity.target import Index
 
 
@@ -38,8 +43,6 @@ def nothing(point: PointType) -> int:
 
 
 NO_RANGE = RangeBound(no_range, nothing)
-# A proposal, ready for a block or for its elements.
-Bound = BoundProposal | BoundElements
 # Parameters that every kernel has first: how many transitions, whether it tunes, generator, state, data.
 N_COMMON = 5
 
@@ -56,25 +59,23 @@ class CompiledKernel:
     # Whether the decision rule reads all terms anyway, and whether it depends on a bound of their range.
     reads_all = False
     needs_range = False
+    # Moves of a transition, each of which may read all rows; and groups or rows that all of them could read.
+    n_moves = n_readings = 1
+    # Terms larger than their bounds, shape (1,); None where no row is compared with a bound.
+    violations: Index | None = None
     target: CompiledTarget
     _transitions: ReadyKernel
     # Names of parameters, with the places of their open fields; None for what is handed over as it is.
     _open: list[tuple[str, list[int] | None]]
     _seen_state: Any = None
 
-    @property
-    def n_moves(self) -> int:
-        """Moves of a transition, each of which may read all rows."""
-        return 1
-
-    @property
-    def n_readings(self) -> int:
-        """Groups or rows that all moves of a transition could read."""
-        return self.n_moves
-
     def take_violations(self) -> float:
         """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
-        raise NotImplementedError
+        if self.violations is None:
+            return np.nan
+        count = float(self.violations[0])
+        self.violations[0] = 0
+        return count
 
     @property
     def backend(self) -> Backend:
@@ -159,10 +160,8 @@ class Engine(CompiledKernel):
     # Functions of a user, which may not compile; and whether all but the proposal is known to compile.
     suspects, compilable = "proposal", True
     given: dict[str, Any] | None = None
-    # Terms larger than their bounds, shape (1,).
-    violations: Index | None = None
 
-    def _compile(self, proposal: Bound, q: np.ndarray, point: PointType) -> None:
+    def _compile(self, proposal: BoundProposal, q: np.ndarray, point: PointType) -> None:
         """Compile with a state, and the values of all variables."""
         self._proposal = proposal
         self._record: Any = proposal.kernel(proposal.state)
@@ -179,9 +178,10 @@ class Engine(CompiledKernel):
         except Exception as error:  # numba passes some errors of the code it compiles through
             if self.compilable and proposal.compilable:
                 raise
+            said = str(error).strip().splitlines() or [type(error).__name__]
             warn(
-                f"numba cannot compile the {self.suspects} ({first_line(error)}); it runs interpreted, "
-                "which is many times slower."
+                f"numba cannot compile the {self.suspects} ({said[0]}); it runs interpreted, which is many "
+                "times slower."
             )
             self._seen_state = None
             around = {**records, "target": self.target.interpreted()}
@@ -190,14 +190,6 @@ class Engine(CompiledKernel):
     def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
         """What the kernel is handed in a state, by the names of its parameters, but for the proposal."""
         raise NotImplementedError
-
-    def take_violations(self) -> float:
-        """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
-        if self.violations is None:
-            return np.nan
-        count = float(self.violations[0])
-        self.violations[0] = 0
-        return count
 
     def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
         given = self.given or self.at(q, point)

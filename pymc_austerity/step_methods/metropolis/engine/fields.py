@@ -16,7 +16,7 @@ from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Index, Vector
 
 
 class FieldProposalState(NamedTuple):
@@ -50,12 +50,12 @@ class FieldEngine(CompiledKernel):
         return self.arrays.has_remainders and not self.reads_all
 
     @property
-    def n_moves(self) -> int:
+    def n_moves(self) -> int:  # type: ignore[override]
         """Moves of a sweep: each is decided on up to N rows."""
         return 1 + int(self.arrays.tree.depth.max(initial=0))
 
     @property
-    def n_readings(self) -> int:
+    def n_readings(self) -> int:  # type: ignore[override]
         """Rows that all moves of a sweep would read, if all read all."""
         return self.n_moves * max(self.n_local, 1)
 
@@ -70,11 +70,10 @@ class FieldEngine(CompiledKernel):
         clone.arrays = clone.arrays._replace(room=deepcopy(clone.arrays.room))
         return clone
 
-    def take_violations(self) -> float:
-        """Terms larger than their bounds since the last call."""
-        count = float(self.arrays.violations[0])
-        self.arrays.violations[0] = 0
-        return count
+    @property
+    def violations(self) -> Index:  # type: ignore[override]
+        """Terms larger than their bounds."""
+        return self.arrays.violations
 
     def new_state(self) -> FieldProposalState:
         """The state of a chain before its first draw."""

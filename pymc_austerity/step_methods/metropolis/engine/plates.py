@@ -24,7 +24,7 @@ from pymc_austerity.model.plates.inner_effects import Scaled
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.elements import fewest_rows, tests_of
+from pymc_austerity.step_methods.metropolis.engine.sequential import fewest_rows, tests_of
 from pymc_austerity.target import Index, Vector
 
 
@@ -80,12 +80,12 @@ class PlateEngine(CompiledKernel):
         return self.plate.rule.has_remainders and bool(np.all(self.plate.bounds.reaches < 0.0))
 
     @property
-    def n_moves(self) -> int:
+    def n_moves(self) -> int:  # type: ignore[override]
         """Moves of a sweep: each is decided on up to N rows."""
         return 2 + (len(self.plate.outer.columns) > 0)
 
     @property
-    def n_readings(self) -> int:
+    def n_readings(self) -> int:  # type: ignore[override]
         """Moves of all groups that have rows, in a sweep."""
         return self.n_moves * self._n_groups_with_rows
 
@@ -97,11 +97,10 @@ class PlateEngine(CompiledKernel):
         rule = self.plate.rule._replace(violations=np.zeros(1, dtype=np.int64))
         self.plate = self.plate._replace(rule=rule)
 
-    def take_violations(self) -> float:
-        """Terms larger than their bounds since the last call."""
-        count = float(self.plate.rule.violations[0])
-        self.plate.rule.violations[0] = 0
-        return count
+    @property
+    def violations(self) -> Index:  # type: ignore[override]
+        """Terms larger than their bounds."""
+        return self.plate.rule.violations
 
     def new_state(self) -> PlateProposalState:
         """The state of a chain before its first draw."""
@@ -112,11 +111,7 @@ class PlateEngine(CompiledKernel):
     def starts(
         self, fit: SharedFit, point: PointType, log_density: Callable[[Vector], float]
     ) -> Callable[[np.random.Generator], Vector]:
-        """Draws of the fitted distribution, again where they are far less likely than the center.
-
-        `log_density` is that of the model, at a state of the block given all else in `point`; it reads all
-        rows.
-        """
+        """Draws of the fitted distribution, again where `log_density` is far lower than at the center."""
 
         def with_height(found: Drawn) -> tuple[Vector, float]:
             height = log_density(found.q) + found.log_volume

@@ -38,10 +38,7 @@ def range_bound_of(given: Any, q: np.ndarray) -> RangeBound:
 def certificates_of(
     structure: TermStructure, point: PointType, mode_fit: ModeFit | None
 ) -> RangeCertificates | RemainderCertificate:
-    """Certificates for all local terms, or those of their remainders.
-
-    What has size N is left out, so that they travel to other processes.
-    """
+    """Certificates for all local terms, or those of their remainders, without what has size N."""
     if mode_fit is not None and mode_fit.expansion is not None:
         if mode_fit.certificate is None:
             raise _unbounded("Taylor remainders", mode_fit.no_certificate)

@@ -9,6 +9,7 @@ import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import AcceptanceRule, above, all_seen
+from pymc_austerity.kernels.elements import READS_ALL
 from pymc_austerity.kernels.metropolis import (
     Current,
     Outcome,
@@ -20,9 +21,13 @@ from pymc_austerity.kernels.metropolis import (
 from pymc_austerity.kernels.subsample import in_blocks, rows_of
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.step_methods.metropolis.engine.base import NO_RANGE, Bound, Engine, RangeBound
+from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.step_methods.metropolis.engine.base import NO_RANGE, Engine, RangeBound
 from pymc_austerity.step_methods.metropolis.options import RangeOption, Subsample
 from pymc_austerity.target import Index
+
+# Where there are fewer rows than this many first batches, a test would save nothing.
+_BATCHES = 2
 
 if TYPE_CHECKING:
     from pymc_austerity.bounds.log_ratio_range import RangeCertificates
@@ -60,7 +65,7 @@ class RuleEngine(Engine):
 
     def __init__(
         self,
-        proposal: Bound,
+        proposal: BoundProposal,
         q: np.ndarray,
         point: PointType,
         factorisation: Factorisation,
@@ -132,3 +137,39 @@ class RuleEngine(Engine):
                 self._current = unknown_sum(self.n_local, q)
             return {"current": self._current, "rule": self._functions}
         return {**self._decision, "rule": self._rule._replace(bound=self._range_bound.at(point))}
+
+
+# Tests of several populations, as of the rows of elements or groups ------------------------------
+
+
+def fewest_rows(rule: AcceptanceRule, chosen: int | None = None) -> int:
+    """Rows below which all are read and nothing is tested."""
+    if rule.functions.decide is all_seen:
+        return int(np.iinfo(np.int64).max)
+    given: int | None = getattr(rule, "batch_size", None)
+    batch: int = getattr(rule, "default_batch_size", 1) if given is None else given
+    return max(2, _BATCHES * batch if chosen is None else max(chosen, batch))
+
+
+def tests_of(
+    sizes: Index, fewest: int, bound: Callable[[int], Any], rule: AcceptanceRule
+) -> tuple[Any, Index, Index]:
+    """Stages of tests of several populations as one schedule, where those of each begin, and tested sizes.
+
+    Populations smaller than `fewest` are not tested. `bound` says the stages of one of a size.
+    """
+    tested = sizes >= fewest
+    different = np.unique(sizes[tested])
+    first_stage = np.full(len(sizes), READS_ALL)
+    schedules = [bound(int(size)) for size in different]
+    if not schedules:
+        return rule.bind(int(getattr(rule, "batch_size", None) or 2)), first_stage, different
+    first = schedules[0]
+    whole = {
+        name: np.concatenate([getattr(schedule, name) for schedule in schedules])
+        for name, value in first._asdict().items()
+        if isinstance(value, np.ndarray) and value.shape == first.ends.shape
+    }
+    firsts = np.concatenate([[0], np.cumsum([len(schedule.ends) for schedule in schedules])[:-1]])
+    first_stage[tested] = firsts[np.searchsorted(different, sizes[tested])]
+    return first._replace(**whole), first_stage, different
