@@ -342,41 +342,9 @@ def transformed_latents(rng):
 # Other likelihoods
 
 
-@required("y", ask=["alpha"], columns=(1550, 2, 35))
-def negative_binomial(rng, X, beta, alpha=EXPON):
-    pm.NegativeBinomial("y", mu=pt.exp(X @ beta), alpha=alpha, observed=rng.poisson(2, size=1550))
-
-
-@required("y", ask=["nu"], columns=(1551, 2, 36))
-def student_t(rng, X, beta, sigma):
-    nu = pm.Gamma("nu", 2, 0.1)
-    pm.StudentT("y", nu, mu=X @ beta, sigma=sigma, observed=rng.standard_t(4, size=1551))
-
-
 @required("y", columns=(1552, 2, 37))
 def gamma_log_link(rng, X, beta, sigma):
     pm.Gamma("y", mu=pt.exp(X @ beta), sigma=sigma, observed=rng.gamma(2, 1, size=1552))
-
-
-@optional(columns=(1553, 2, 38))
-def exponential(rng, X, beta):
-    pm.Exponential("y", scale=pt.exp(X @ beta), observed=rng.exponential(size=1553))
-
-
-@optional(columns=(1554, 2, 39))
-def log_normal(rng, X, beta, sigma):
-    pm.LogNormal("y", X @ beta, sigma, observed=rng.lognormal(size=1554))
-
-
-@optional(columns=(1555, 2, 40))
-def binomial(rng, X, beta):
-    trials = rng.integers(1, 20, size=1555)
-    pm.Binomial("y", trials, logit_p=X @ beta, observed=rng.binomial(trials, 0.4))
-
-
-@optional(seed=41)
-def half_normal(rng, sigma):
-    pm.HalfNormal("y", sigma, observed=np.abs(rng.normal(size=1556)))
 
 
 @optional(ask=["sigma"], columns=(1557, 2, 42))
@@ -385,25 +353,6 @@ def beta_mean_and_sd(rng, X):
     sigma = pm.Uniform("sigma", 0.01, 0.2)
     y = rng.beta(5, 5, size=1557)
     pm.Beta("y", mu=pm.math.invlogit(0.3 * X @ coef), sigma=sigma, observed=y)
-
-
-@optional(columns=(1558, 2, 43))
-def weibull(rng, X, coef=NORMAL[2]):
-    alpha = pm.HalfNormal("alpha", 2)
-    pm.Weibull("y", alpha, pt.exp(X @ coef), observed=rng.weibull(1.5, size=1558))
-
-
-@optional(columns=(1559, 2, 44))
-def laplace(rng, X, beta, b=HALF):
-    pm.Laplace("y", X @ beta, b, observed=rng.laplace(size=1559))
-
-
-@optional(seed=45)
-def beta_binomial(rng):
-    trials = rng.integers(1, 20, size=1560)
-    a = pm.HalfNormal("a", 3)
-    b = pm.HalfNormal("b", 3)
-    pm.BetaBinomial("y", a, b, trials, observed=rng.binomial(trials, 0.4))
 
 
 @required("y", ask=["w"], seed=46)

@@ -54,6 +54,15 @@ DISTRIBUTIONS = [
     ("Wald", lambda eta, s: {"mu": pt.exp(eta), "lam": s}, "positive"),
     ("ZeroInflatedBinomial", lambda eta, s: {"psi": 0.7, "n": 30, "p": pm.math.invlogit(eta)}, "count"),
     ("ZeroInflatedNegativeBinomial", lambda eta, s: {"psi": 0.7, "mu": pt.exp(eta), "alpha": s}, "count"),
+    ("BetaBinomial", lambda eta, s: {"alpha": s, "beta": pt.exp(eta), "n": 30}, "count"),
+    ("Binomial", lambda eta, s: {"n": 30, "logit_p": eta}, "count"),
+    ("Exponential", lambda eta, s: {"scale": s * pt.exp(eta)}, "positive"),
+    ("HalfNormal", lambda eta, s: {"sigma": s * pt.exp(eta)}, "positive"),
+    ("Laplace", lambda eta, s: {"mu": eta, "b": s}, "real"),
+    ("LogNormal", lambda eta, s: {"mu": eta, "sigma": s}, "positive"),
+    ("NegativeBinomial", lambda eta, s: {"mu": pt.exp(eta), "alpha": s}, "count"),
+    ("StudentT", lambda eta, s: {"nu": 2 * s, "mu": eta, "sigma": s}, "real"),
+    ("Weibull", lambda eta, s: {"alpha": s, "beta": pt.exp(eta)}, "positive"),
 ]
 
 

@@ -71,7 +71,7 @@ def test_exposures_of_zero(name):
     make, step = CASES[name]
     with pm.Model():
         make()
-        idata = sampled(8000, step(), tune=500, chains=1, random_seed=3)
+        idata = sampled(4000, step(), tune=500, chains=1, random_seed=3)
     mean, sd = quadrature()
     posterior = idata.posterior.isel(chain=0)
     draws = [posterior["b"].values, *posterior["hazard"].values.T]

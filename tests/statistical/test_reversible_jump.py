@@ -14,6 +14,7 @@ from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals import jumps
 from pymc_austerity.proposals.jumps import log_density
 from pymc_austerity.testing import check_posterior
+from tests.sampling import sampled
 from tests.statistical.selection import (
     Selected,
     correlated_rows,
@@ -26,7 +27,6 @@ from tests.statistical.selection import (
     truncated_poisson,
 )
 
-QUIET = {"progressbar": False, "compute_convergence_checks": False, "quiet": True}
 P = 8
 # Inclusion probabilities by enumeration of the 256 sub-models, by 1000 draws for each.
 NORMAL = np.array([0.9997, 0.7929, 0.9635, 0.3164, 0.0989, 0.1008, 0.0338, 0.0320])
@@ -38,7 +38,7 @@ def run(model, draws, steps_per_draw=5, kind=ReversibleJump, **options):
     """Draws of the indicators, of shape (chain, draw, p)."""
     with model:
         step = kind(steps_per_draw=steps_per_draw, **options)
-        idata = pm.sample(draws, tune=100, chains=2, cores=1, step=step, random_seed=1, **QUIET)
+        idata = sampled(draws, step, tune=100, chains=2, random_seed=1)
     return idata["posterior"]["gamma"].to_numpy().astype(float)
 
 
@@ -67,7 +67,7 @@ def rows():
 
 
 def test_probabilities_of_all_coefficients(rows):
-    gamma = run(logistic_model(rows, chance=0.3), 3000)
+    gamma = run(logistic_model(rows, chance=0.3), 2000)
     assert np.abs(z_scores(gamma, NORMAL)).max() < 4
 
 
@@ -83,7 +83,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_priors_and_moves(rows, name):
     of_model, options, expected = OTHERS[name]
-    gamma = run(logistic_model(rows, **of_model), 2500, **options)
+    gamma = run(logistic_model(rows, **of_model), 1500, **options)
     assert np.abs(z_scores(gamma, expected)).max() < 4
 
 
@@ -122,7 +122,7 @@ def test_decision_rules(name):
     rule, tolerance = RULES[name]
     solved = normal_solved(normal_rows(3000, 3, effect=0.03))
     step = ReversibleJump(acceptance=rule, steps_per_draw=5, model=solved.model)
-    check_posterior(solved, step, tolerance=tolerance, draws=3000, tune=100)
+    check_posterior(solved, step, tolerance=tolerance, draws=1500, tune=100)
 
 
 def simulated(rng, n, p):

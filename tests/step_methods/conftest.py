@@ -12,6 +12,7 @@ import pytest
 
 from pymc_austerity import AusterityMH
 from pymc_austerity.model.compile import backend
+from tests.sampling import sampled
 
 N = 2000
 MODE = {"a": 1.0, "b": 2.0, "sigma": 1.0}
@@ -74,19 +75,9 @@ def near(line):
 def draw():
     """Sample quietly, without convergence checks; the draws are few."""
 
-    def sample(model, step, **kwargs):
-        options = {
-            "draws": 20,
-            "tune": 20,
-            "chains": 2,
-            "cores": 1,
-            "random_seed": 11,
-            "progressbar": False,
-            "quiet": True,
-            "compute_convergence_checks": False,
-        }
+    def sample(model, step, *, draws=20, **kwargs):
         with model:
-            return pm.sample(step=step, **{**options, **kwargs})
+            return sampled(draws, step, **{"tune": 20, "chains": 2, "random_seed": 11, **kwargs})
 
     return sample
 

@@ -11,6 +11,7 @@ import pytest
 import pymc_austerity as pma
 from pymc_austerity.step_methods.base import keywords_of
 from tests.models import as_model
+from tests.sampling import sampled
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -154,15 +155,6 @@ def test_a_step_of_another_model(other):
         assert len(step.vars) == 2
 
 
-SAMPLING = {
-    "draws": 5,
-    "tune": 5,
-    "progressbar": False,
-    "compute_convergence_checks": False,
-    "random_seed": 1,
-}
-
-
 @pytest.mark.parametrize("chains", [1, 2])
 @pytest.mark.covering(1)
 def test_one_variable_in_two_steps(chains):
@@ -172,7 +164,7 @@ def test_one_variable_in_two_steps(chains):
         model,
         pytest.raises(ValueError, match="^'slope' would be moved by two steps, TunaMH and AusterityMH"),
     ):
-        pm.sample(step=[first, second], chains=chains, cores=1, **SAMPLING)
+        sampled(5, [first, second], tune=5, chains=chains, random_seed=1)
 
 
 def test_each_variable_in_one_step():
@@ -182,9 +174,9 @@ def test_each_variable_in_one_step():
         steps = [pma.AusterityMH([name], model=model) for name in order]
         for _ in range(2):
             with model:
-                pm.sample(step=steps, chains=2, cores=1, **SAMPLING)
+                sampled(5, steps, tune=5, chains=2, random_seed=1)
         with model:
-            pm.sample(step=pma.AusterityMH(model=model), chains=1, cores=1, **SAMPLING)
+            sampled(5, pma.AusterityMH(model=model), tune=5, chains=1, random_seed=1)
 
 
 @pytest.mark.slow("builds and compiles several steps")
@@ -194,7 +186,7 @@ def test_the_same_steps_made_again():
     for _ in range(3):
         kept.append([pma.SCIR(["w"], model=model), pma.MinibatchCategoricalGibbs(["z"], model=model)])
         with model:
-            pm.sample(step=kept[-1], chains=1, cores=1, **SAMPLING)
+            sampled(5, kept[-1], tune=5, chains=1, random_seed=1)
 
 
 # Data ----------------------------------------------------------------------------------------------
@@ -283,9 +275,8 @@ def test_indices_from_the_end_are_fine():
     pma.factorise(groups(but(GROUP, 9, -1)))
 
 
-@pytest.mark.parametrize("n", [5])
-def test_few_rows(n):
-    model = poisson(X[:n], COUNTS[:n])
+def test_few_rows():
+    model = poisson(X[:5], COUNTS[:5])
     assert isinstance(pma.recommend(model), pm.NUTS)
     with pytest.raises(ValueError, match="There is nothing to subsample.*'y' with 5 rows"):
         pma.TunaMH(model=model)
