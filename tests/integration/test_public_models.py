@@ -38,7 +38,7 @@ EXPECTED = {
         "NUTS", 3_000, "has a free dispersion or the like, and 'v' and 'u' are crossed"
     ),
     models.many_slopes: ("NUTS", 3_000, "sweeps over the 61 groups would read 6,000 rows"),
-    models.disease_map: ("NUTS", 1_500, "in 'own' (64, Normal, scaled) and 'smooth' (64, ICAR, scaled)"),
+    models.disease_map: ("TunaMH", 1_500, "'smooth' are a field of 130 effects"),
     models.measurement_error: ("NUTS", 3_000, f"{OWN} 'seen' has an element of 'x' of its own"),
     models.missing_covariates: ("NUTS", 5_830, "'x_unobserved' (170, Normal, missing values)"),
     models.hurdle: ("TunaMH", 10_000, FEW),

@@ -109,14 +109,15 @@ def autoregression(n=600, n_periods=60):
     return model
 
 
-def _grid(side):
+def grid(side):
+    """Neighbours on a grid."""
     path = np.eye(side, k=1) + np.eye(side, k=-1)
     return np.kron(np.eye(side), path) + np.kron(path, np.eye(side))
 
 
 def areas(n=900, side=6):
     """Conditionally autoregressive effects of a grid of areas, about a covariate of these."""
-    n_areas, w = side * side, _grid(side)
+    n_areas, w = side * side, grid(side)
     rng, x, a, eta = _rows(n, n_areas)
     y = rng.poisson(np.exp(eta + 0.4 * rng.normal(size=n_areas)[a]))
     with pm.Model() as model:
@@ -135,7 +136,7 @@ def bym2(n=900, side=6, sum_sd=0.05):
     with pm.Model() as model:
         beta, level = pm.Normal("beta", shape=3), pm.Normal("level", -0.5, 0.5)
         sigma, share = pm.HalfNormal("sigma"), pm.Beta("share", 2.0, 2.0)
-        own, phi = pm.Normal("own", shape=side * side), pm.ICAR("phi", _grid(side), zero_sum_stdev=sum_sd)
+        own, phi = pm.Normal("own", shape=side * side), pm.ICAR("phi", grid(side), zero_sum_stdev=sum_sd)
         u = sigma * (pt.sqrt(1.0 - share) * own + pt.sqrt(share / 0.6) * phi)
         pm.Poisson("y", pm.math.exp(2.0 * level + x @ beta - u[a]), observed=pm.Data("answers", y))
     return model
@@ -148,7 +149,7 @@ def intrinsic(n=700, side=5):
     with pm.Model() as model:
         beta, level = pm.Normal("beta", shape=3), pm.Normal("level", 0.0, 0.2)
         sigma, noise = pm.HalfNormal("sigma", shape=2), pm.HalfNormal("noise")
-        phi = pm.ICAR("phi", _grid(side), sigma=sigma[0], zero_sum_stdev=0.5)
+        phi = pm.ICAR("phi", grid(side), sigma=sigma[0], zero_sum_stdev=0.5)
         pm.Normal("y", level + x @ beta + sigma[1] * phi[a], noise, observed=pm.Data("answers", y))
     return model
 
