@@ -1,11 +1,13 @@
 """Fields beside a plain plate: set-up, rows, milliseconds and effective draws a second.
 
     python -m tests.benchmarks.fields                       # all models at N = 1e5
-    python -m tests.benchmarks.fields nested_slopes walk --rows 1e6
+    python -m tests.benchmarks.fields nested_slopes walk --rows 1e6 --nutpie 300
 
 CPU seconds of one thread; what is compiled is in numba's cache before a model is timed. Each model is drawn
 from in turn with the plate, so that ratios hold on a machine that is busy. Effective draws are the smaller of
-bulk and tail, of theta and of 40 effects; the smallest is biased downwards. Prints a line of JSON a model.
+bulk and tail, of theta and of 40 effects; the smallest is biased downwards. nutpie gets CPU seconds after its
+compilation. Its rate is without its warm-up, and where it has not reached 300 effective draws by then, every
+draw counts as effective. Prints a line of JSON a model.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from arviz_stats.base import array_stats
 
 from pymc_austerity import TunaMH
 from tests.benchmarks.plate_models import Hierarchy, model_of, simulated
+from tests.benchmarks.plates import nutpie_of
 from tests.mode.fields import fields
 
 _SETTLE, _ROUNDS, _EACH, _EFFECTS = 200, 10, 150, 40
@@ -78,8 +81,8 @@ def effective(draws: np.ndarray) -> float:
     return float(min(found)) / n
 
 
-def beside(model: pm.Model, plate: Chain) -> dict[str, Any]:
-    """A model's figures, and ratios to those of the plate in the same minutes."""
+def beside(model: pm.Model, plate: Chain, nutpie: float = 0.0) -> dict[str, Any]:
+    """A model's figures, and ratios to those of the plate in the same minutes, and to those of nutpie."""
     own, seconds = chain(model)
     own.draw(_SETTLE)
     runs = [(own.draw(_EACH), plate.draw(_EACH)) for _ in range(_ROUNDS)]
@@ -90,6 +93,14 @@ def beside(model: pm.Model, plate: Chain) -> dict[str, Any]:
         rows = sum(run[k][2] for run in runs) / len(draws)
         figures.append((effective(draws), 1e3 * spent, rows))
     (ess, ms, rows), (ess_of_plate, ms_of_plate, _) = figures
+    rival: dict[str, Any] = {}
+    if nutpie:
+        found = nutpie_of(model, nutpie, 300, {})
+        if found["seconds"] is not None:
+            seconds_of_1000 = found["seconds"] - found["compilation"] - found["warm_up"]
+            names = ("draws", "leapfrogs_a_draw", "every_draw_counted_as_effective")
+            rival = {f"nutpie_{name}": found[name] for name in names}
+            rival["to_nutpie"] = round(ess / ms * seconds_of_1000, 1)
     return {
         "step": type(own.step.recipe).__name__,
         "set_up": round(seconds, 2),
@@ -100,6 +111,7 @@ def beside(model: pm.Model, plate: Chain) -> dict[str, Any]:
         "ess_a_second": round(1e3 * ess / ms, 1),
         "to_the_plate": round((ess / ms) / (ess_of_plate / ms_of_plate), 4),
         "ms_of_plate": round(ms_of_plate, 3),
+        **rival,
     }
 
 
@@ -108,13 +120,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("models", nargs="*", choices=[[], *_MODELS], default=[])
     parser.add_argument("--rows", type=float, default=1e5)
+    parser.add_argument("--nutpie", type=float, default=0.0, help="CPU seconds of nutpie; 0: without")
     options = parser.parse_args()
     n = int(options.rows)
     kind = Hierarchy("logistic", "intercepts", 100_000, 1000, 0)
     plate, _ = chain(model_of(kind, simulated(kind)))
     plate.draw(_SETTLE)
     for name in options.models or _MODELS:
-        print(json.dumps({"model": name, "rows_of_data": n, **beside(_MODELS[name](n), plate)}), flush=True)
+        print(
+            json.dumps({"model": name, "rows_of_data": n, **beside(_MODELS[name](n), plate, options.nutpie)}),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor
 import pytest
 
+from pymc_austerity.mode.fields.field_model import schedule_of
 from pymc_austerity.step_methods.metropolis.engine.fields import FieldEngine
 from pymc_austerity.testing.compare import error_of_mean
 from tests.mode.fields import fields
@@ -23,10 +24,12 @@ def functionals(draws):
 
 
 def by_field(name, n, *, seed=1, planted=lambda arrays: arrays):
-    """Draws of a chain on the field, of which rows are drawn."""
+    """Draws of a chain on the field: rows are drawn, two depths are moved together, and theta twice."""
     one = fitted(name)
     point, names = one.model.initial_point(), one.field.factorisation.var_names
-    engine = FieldEngine(one.field.values, planted(arrays_of(one, reads_all=False)), point)
+    schedule = schedule_of(one.field.layout.tree, 2)._replace(n_roots=2)
+    arrays = planted(arrays_of(one, reads_all=False)._replace(schedule=schedule))
+    engine = FieldEngine(one.field.values, arrays, point)
     rng, state, draws = np.random.default_rng(seed), engine.new_state(), []
     q = engine.drawn(rng)
     for k in range(n + n // 10):

@@ -29,8 +29,8 @@ def decide(rng, arrays, level, now, counts, result):
         result[k] = room.base
 
 
-def log_ratios(name, level, *, now=0, n=1, reads_all=True, planted=lambda arrays: arrays):
-    """Of all nodes (n, V), between two states that differ in eps of the nodes of one depth.
+def log_ratios(name, level, *, n_depths=1, now=0, n=1, reads_all=True, planted=lambda arrays: arrays):
+    """Of all nodes (n, V), between two states that differ in eps of the nodes of a group of depths.
 
     Also log densities of both, counts, and what the kernel was handed.
     """
@@ -38,7 +38,8 @@ def log_ratios(name, level, *, now=0, n=1, reads_all=True, planted=lambda arrays
     arrays = planted(arrays_of(one, reads_all=reads_all))
     room, features = arrays.room, one.field.values.features(one.fit.theta)
     eps = np.random.default_rng(4).standard_normal((2, room.eps.shape[1]))
-    kept = arrays.tree.depth[arrays.tree.node_of] != level
+    depth = arrays.tree.depth[arrays.tree.node_of]
+    kept = (depth < level) | (depth >= level + n_depths)
     eps[1, kept] = eps[0, kept]
     heights = np.empty(2)
     for side in (1, 0):
@@ -52,11 +53,11 @@ def log_ratios(name, level, *, now=0, n=1, reads_all=True, planted=lambda arrays
 
 
 @pytest.mark.parametrize("name", _OF_ROWS)
-@pytest.mark.parametrize("level", [0, 1, 2])
-def test_what_nodes_decide_on_is_the_change_of_the_density(name, level):
+@pytest.mark.parametrize(("level", "n_depths"), [(0, 1), (1, 1), (2, 1), (1, 3)])
+def test_what_nodes_decide_on_is_the_change_of_the_density(name, level, n_depths):
     """The sum over nodes of what all rows say is the difference of log densities."""
     level = min(level, int(fitted(name).field.layout.tree.depth.max()))
-    (found,), heights, _, arrays = log_ratios(name, level)
+    (found,), heights, _, arrays = log_ratios(name, level, n_depths=n_depths)
     assert not np.any(found[arrays.tree.depth != level])
     np.testing.assert_allclose(found.sum(), heights[1] - heights[0], rtol=1e-9, atol=1e-8)
 
