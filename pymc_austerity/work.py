@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from pymc_austerity.exceptions import SetUpBudgetError
+from pymc_austerity.exceptions import SetUpBudgetError, UnsuitableError
 from pymc_austerity.validation import few_digits, is_real
 
 # Units of a budget, if nobody says how many, and operations of a unit.
@@ -81,6 +81,19 @@ def require(operations: float, what: str) -> None:
     """Make sure that the budget allows for all that lies ahead, of which nothing is taken yet."""
     if ledger := _OPEN.get():
         _refuse(ledger, ledger.spent + operations, what, is_all=True)
+
+
+@contextmanager
+def on_trial() -> Iterator[None]:
+    """Give what is taken within back to the budget if it ends in `UnsuitableError`."""
+    ledger = _OPEN.get()
+    spent = 0.0 if ledger is None else ledger.spent
+    try:
+        yield
+    except UnsuitableError:
+        if ledger is not None:
+            ledger.spent = spent
+        raise
 
 
 def is_open() -> bool:

@@ -41,7 +41,8 @@ class Concentration(MetropolisRule):
         Terms read before the first look. Default: 1.
     bound : str, default "empirical-bernstein-serfling"
         Which bound on \|mean of a sample - mean of all\|: "hoeffding-serfling", "empirical-bernstein" or
-        "empirical-bernstein-serfling". See `radius`.
+        "empirical-bernstein-serfling", as in `hoeffding_serfling`, `empirical_bernstein` and
+        `empirical_bernstein_serfling` of this module.
 
     Raises
     ------

@@ -138,7 +138,7 @@ def draw_all_weighted(rng: np.random.Generator, table: BlockTable, weights: Sing
 
 def rounded_up(values: npt.NDArray[np.float64]) -> Singles:
     """The smallest numbers of single precision that are not below `values`, which are at least zero."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         nearest = values.astype(np.float32)
     nearest.view(np.int32)[...] += nearest < values  # one more in the bits is the next larger number
     return nearest

@@ -134,6 +134,20 @@ class TestPoint:
         assert point["w"].shape == (2, 3)
         np.testing.assert_allclose(point["w"], start["w"], atol=0.05)
 
+    def test_variables_outside_the_block_are_read_at_each_call(self, line, near):
+        """The decision at the same random numbers depends on the other variables."""
+        step = AusterityMH([line["b"]], model=line, batch_size=N, proposal=RandomWalk(scale=0.05))
+        ratios = []
+        for a in (1.0, 0.0):
+            step.setup_chain(np.random.default_rng(3), 0, 1)
+            ratios.append(step.step({**near, "a": np.array(a)})[1][0]["log_ratio_mean"])
+        proposed = near["b"] + 0.05 * np.random.default_rng(3).standard_normal()
+        logp = line.compile_logp()
+        prior = np.diff([float(-0.5 * (b / 10) ** 2) for b in (near["b"], proposed)])[0]
+        for a, ratio in zip((1.0, 0.0), ratios, strict=True):
+            old, new = (logp({**near, "a": np.array(a), "b": np.array(b)}) for b in (near["b"], proposed))
+            assert ratio * N == pytest.approx(new - old - prior, rel=1e-8)
+
 
 class TestState:
     def test_state_of_other_variables_is_refused(self, step, line):

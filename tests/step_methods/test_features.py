@@ -17,7 +17,7 @@ from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.term_structure import TermStructure
-from pymc_austerity.proposals import Surrogate
+from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
 from pymc_austerity.testing.steps import check_points, check_state, move
@@ -182,6 +182,15 @@ def test_it_is_recommended(model):
     step = recommend(model)
     assert isinstance(step, TunaMH)
     assert "function of 1 predictor of each row, by interval arithmetic" in step.recommendation.certificate
+
+
+@pytest.mark.slow("builds and compiles several steps")
+def test_a_scale_besides():
+    model = model_of(simplex_with_scale, N)
+    step = TunaMH(model=model, rng=1, proposal=Laplace(), switch_above=math.inf)
+    _, stats = move(fresh(step, tune=50), model.initial_point(), 100)
+    assert mean(stats, "bound_violations") == 0.0
+    assert mean(stats, "mean_tree_accept") > 0.1
 
 
 def test_many_rows_are_told():

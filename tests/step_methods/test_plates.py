@@ -11,6 +11,7 @@ import pytest
 
 from pymc_austerity import (
     AusterityMH,
+    MetropolisHastings,
     MHSubLhd,
     MinibatchBarker,
     SubsamplingWarning,
@@ -294,6 +295,13 @@ def test_odd_groups_and_covariates(short_pilots, groups, x):
     model = slopes(groups, x)
     _, found = drawn(TunaMH(model=model, rng=1), model)
     assert mean(found, "plate_acceptance") > 0.3
+
+
+@pytest.mark.slow("reads all rows, interpreted, hundreds of times")
+def test_all_rows_of_slopes(short_pilots):
+    model = slopes(correlated=True)
+    _, found = drawn(MetropolisHastings(model=model, control_variate=Taylor(), rng=1), model)
+    assert mean(found, "n_used") == 2 * N
 
 
 def test_a_covariate_of_groups_is_refused():

@@ -23,7 +23,7 @@ from pymc_austerity.bounds.remainder import plain_draws, plain_move
 from pymc_austerity.bounds.row_constants import BoundsByJets
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.proposals import Laplace, Surrogate
+from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.step_methods.messages import few_digits
@@ -607,6 +607,27 @@ def hierarchy():
     tau = pm.HalfNormal("tau", 1.0)
     beta = pm.Normal("beta", 0.0, tau, shape=4)
     pm.Bernoulli("y", logit_p=x @ beta, observed=y)
+
+
+# Others are compared in `tests/statistical/test_tuna.py`.
+@pytest.mark.compiled
+@pytest.mark.slow("builds and compiles several steps")
+def test_adaptive_walks(model, built, near):
+    """Against the exact test on all data."""
+    exact = MetropolisHastings(model=model, acceptance=Exact(), proposal=Laplace(mix=0), rng=1)
+    truth = np.array([p["beta"] for p in move(fresh(exact), mode_of(built), 6000)[0]])
+    step = TunaMH(model=model, proposal=AdaptiveRandomWalk(), steps_per_draw=20, rng=1)
+    step = fresh(step, tune=100)
+    start = move(step, near, 100)[0][-1]
+    step.tune = False
+    points, stats_ = move(step, start, 1500)
+    assert total(stats_, "bound_violations") == 0.0
+    assert 0.0 < mean(stats_, "n_used") < 3.0
+    q = np.array([p["beta"] for p in points])
+    for d in range(3):
+        error = math.hypot(error_of_mean(q[:, d]), error_of_mean(truth[:, d]))
+        assert abs(q[:, d].mean() - truth[:, d].mean()) < LIMIT * error
+    np.testing.assert_allclose(q.std(axis=0), truth.std(axis=0), rtol=0.1)
 
 
 @pytest.mark.compiled

@@ -445,7 +445,10 @@ def _elsewhere(
     names = gradient.other_names
     if not names:
         return []
-    discrete = [name for name in names if np.asarray(point[name]).dtype.kind != "f"]
-    drawn = dispersed_points(model, point, discrete, len(_DISTANCES), rng)
+    drawn = [dict(point) for _ in _DISTANCES]
+    for name in names:
+        if np.asarray(point[name]).dtype.kind != "f":
+            for at, one in zip(drawn, dispersed_points(model, point, [name], len(drawn), rng), strict=True):
+                at[name] = one[name]
     moved = [jittered_point(at, rng, far, ()) for at, far in zip(drawn, _DISTANCES, strict=True)]
     return [gradient.args(at) for at in moved]

@@ -129,7 +129,8 @@ def _field_plan(
     if not isinstance(field, FieldModel) or field.n_together > most:
         return None
     try:
-        return plan_field(options, point, found=field)
+        with work.on_trial():
+            return plan_field(options, point, found=field)
     except UnsuitableError:  # the plate stays
         return None
 

@@ -222,7 +222,7 @@ def test_counts_are_poisson_with_the_bounds_as_means(likelihood, spelling, kappa
     old, new = case.state(*case.draw(rng)), case.state(*case.draw(rng))
     few = 6 * case.plate.n_effects  # the others stay, and are compared for the change of theta alone
     old.levels[few:] = new.levels[few:]
-    n = int((1000 if likelihood in SIZES else 3000) / kappa)
+    n = int((1500 if likelihood in SIZES else 6000) / kappa)
     found, own = drawn_rows(case, old, new, n, kappa, monkeypatch)
     _, bound, which = changes_and_bounds(case, old, new, kappa)
     means = dict(zip(which.tolist(), (kappa * bound).tolist(), strict=True))
