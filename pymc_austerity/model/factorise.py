@@ -75,8 +75,8 @@ def build(
         raw = {n: term * (1.0 / temperature) if n in likelihood else term for n, term in raw.items()}
 
     # A prior of areas is a sum over pairs of neighbours, about as long as its variable.
-    nodes = {name: model[name].owner for name in raw}
-    of_areas = {n for n, one in nodes.items() if one is not None and isinstance(one.op, CARRV | ICARRV)}
+    nodes = {rv.name: rv.owner for rv in model.free_RVs if rv.name in raw}
+    of_areas = {n for n, one in nodes.items() if isinstance(one.op, CARRV | ICARRV)}
 
     def of_terms(terms: dict[str, Variable]) -> tuple[Factorisation, list[Piece]]:
         with lengths_explained(raw):

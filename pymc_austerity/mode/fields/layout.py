@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.fields.records import Elements, Prior, Sums
 from pymc_austerity.kernels.fields.tree import Tree, write_positions
-from pymc_austerity.mode.fields.maps import Entries, Maps, maps_of
+from pymc_austerity.mode.fields.maps import Coordinates, Entries, Maps, maps_of
 from pymc_austerity.mode.fields.order import find_order
 from pymc_austerity.mode.fields.rows import Columns, columns_of, used
 from pymc_austerity.model.field.find import Field
@@ -18,6 +19,8 @@ from pymc_austerity.target import Index, Matrix, Vector
 
 # Elements of factors that do not nest, at most: their levels are bounded together.
 _MOST_TOGETHER = 400
+# Numbers that differ by less, beside their size, differ by rounding.
+_SAME = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,19 +170,29 @@ def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[in
         assert innovation is not None
         one = next(c for c in maps.coordinates if c.innovation.name == innovation.name)
         assert one.shift is not None
-        if coordinate < 0:
-            coordinate, size = _intercept(columns, maps, first, one.innovation.variable)
-        is_own = (columns.columns >= first[k]) & (columns.columns < first[k + 1])
+        name = innovation.variable
+        is_own = (columns.columns >= first[k]) & (columns.columns < first[k + 1]) & (columns.values != 0.0)
         of_dense = (columns.dense >= first[k]) & (columns.dense < first[k + 1])
+        of_dense &= np.any(columns.x != 0.0, axis=0)
         shares = np.where(is_own, columns.values, 0.0).sum(axis=1) + columns.x @ of_dense
-        some = np.isin(own.rows, np.append(columns.columns[is_own], columns.dense[of_dense]) - first[k])
-        alike = own.taken(np.flatnonzero(some))
-        is_shift = len(alike.rows) == len(np.unique(alike.rows)) and np.ptp(alike.coefficients) == 0.0
-        if not is_shift or np.any(alike.factors != alike.factors[0]) or np.ptp(shares) > 0.0:
+        read = np.unique(np.append(columns.columns[is_own], columns.dense[of_dense])) - first[k]
+        alike = own.taken(np.flatnonzero(np.isin(own.rows, read)))
+        if (
+            not np.array_equal(alike.rows, read)
+            or np.any(alike.coefficients != alike.coefficients[0])
+            or np.any(alike.factors != alike.factors[0])
+            or np.ptp(shares) > _SAME * np.abs(shares).max()
+        ):
             raise NoField(
-                f"the sum of {innovation.variable!r} is nearly zero, and rows have its elements times "
-                "numbers that differ"
+                f"the sum of {name!r} is nearly zero, and rows have its elements times numbers that differ"
             )
+        table = maps.tables[k]
+        assert table is not None
+        _require_tied(one, table.columns[np.isin(table.rows, read)] - one.first)
+        if not np.any(shares):  # differences of effects, in all rows
+            continue
+        if coordinate < 0:
+            coordinate, size = _intercept(columns, maps, first, name)
         n, common = len(one.shift.rows), alike.factors[0]
         factors = np.concatenate([one.shift.factors, np.repeat(common[None], n, axis=0)], axis=1)
         coefficients = one.shift.coefficients * alike.coefficients[0] * shares[0] / size
@@ -193,7 +206,6 @@ def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[in
 
 def _intercept(columns: Columns, maps: Maps, first: Index, name: str) -> tuple[int, float]:
     """A coordinate that all rows have times one number and nothing else has: which, and the number."""
-    coupled = [c + one.first for one in maps.coordinates for c in _off_diagonal(one.precision)]
     every = np.concatenate([e.columns for e in maps.tables if e is not None])
     for x, element in zip(columns.x.T, columns.dense, strict=True):
         k = int(np.searchsorted(first, element, side="right")) - 1
@@ -202,7 +214,7 @@ def _intercept(columns: Columns, maps: Maps, first: Index, name: str) -> tuple[i
         if own is None or len(at) != 1 or np.ptp(x) > 0.0 or x[0] == 0.0:
             continue
         z = int(own.columns[at[0]])
-        if not np.any(own.factors[at]) and np.sum(every == z) == 1 and z not in coupled:
+        if not np.any(own.factors[at]) and np.sum(every == z) == 1 and _is_plain(maps, z):
             return z, float(x[0] * own.coefficients[at[0]])
     raise NoField(
         f"the sum of {name!r} is nearly zero, and the rows have no intercept with a normal prior of a fixed "
@@ -210,9 +222,31 @@ def _intercept(columns: Columns, maps: Maps, first: Index, name: str) -> tuple[i
     )
 
 
-def _off_diagonal(precision: Entries) -> Index:
-    is_off = precision.rows != precision.columns
-    return np.append(precision.rows[is_off], precision.columns[is_off])
+def _is_plain(maps: Maps, z: int) -> bool:
+    """Is a coordinate independent of others, and standard normal or without a prior?"""
+    one = next(c for c in maps.coordinates if c.first <= z < c.first + c.size)
+    own, at = one.precision, z - one.first
+    is_its = (own.rows == at) | (own.columns == at)
+    diagonal = own.coefficients[is_its]
+    is_one = len(diagonal) == 0 or (
+        len(diagonal) == 1 and diagonal[0] == 1.0 and not own.factors[is_its].any()
+    )
+    return one.shift is None and is_one and bool(np.all(own.rows[is_its] == own.columns[is_its]))
+
+
+def _require_tied(one: Coordinates, read: Index) -> None:
+    """Of areas that neighbours do not tie to the last one, rows have to look some up."""
+    own = one.precision
+    lower = sparse.csr_array((own.coefficients, (own.rows, own.columns)), (one.size, one.size))
+    whole = sparse.csr_array(lower + sparse.tril(lower, -1).T)
+    n, island = connected_components(whole, directed=False)
+    is_loose = np.bincount(island, whole.sum(axis=1), minlength=n) < _SAME
+    is_loose[island[read]] = False
+    if is_loose.any():
+        raise NoField(
+            f"{int(is_loose[island].sum()):,} elements of {one.innovation.variable!r} are in no row, and no "
+            "neighbours tie them to others"
+        )
 
 
 def _combinations(columns: np.ndarray) -> tuple[Index, Index]:

@@ -329,10 +329,10 @@ def _by_precision(
 ) -> Coordinates:
     """R = sum of phi_k M_k, in units of the first of these: w = v / sqrt(phi_0)."""
     phi, matrix = one.precision[0]
+    if any(m is not None and m.shape != (n, n) for _, m in one.precision):
+        raise NoField(f"{one.name!r} are several fields of areas")
     if any(m is None for _, m in one.precision):
         return _intrinsic(one, n, first, features)
-    if any(m.shape != (n, n) for _, m in one.precision):
-        raise NoField(f"{one.name!r} are several fields of areas")
     graph = features.graph
     location = np.zeros(one.value.type.shape) if one.location is None else one.location
     if matrix.nnz == 0:  # no prior

@@ -194,10 +194,9 @@ def _areas(drawn: Drawn) -> Innovation:
     w = np.asarray(weights.data, dtype=np.float64)
     n = len(w)
     laplacian = sparse.csr_array(np.diag(w.sum(axis=0)) - w)
-    soft = (sum_sd.flatten()[0] * n) ** -2.0
-    return Innovation(
-        drawn.value, None, (), precision=((scale.flatten()[0] ** -2.0, laplacian), (soft, None))
-    )
+    scale, sum_sd = (one.flatten()[0].astype("float64") for one in (scale, sum_sd))
+    soft = (sum_sd * n) ** -2.0
+    return Innovation(drawn.value, None, (), precision=((scale**-2.0, laplacian), (soft, None)))
 
 
 def _conditional(drawn: Drawn) -> Innovation:
@@ -213,7 +212,7 @@ def _conditional(drawn: Drawn) -> Innovation:
     degrees = sparse.csr_array(sparse.diags_array(np.asarray(w.sum(axis=0)).ravel()))
     series = sparse.eye_array(int(np.prod(drawn.value.type.shape[:-1])))
     degrees, w = (sparse.csr_array(sparse.kron(series, one)) for one in (degrees, w))
-    t, a = tau.flatten()[0], alpha.flatten()[0]
+    t, a = (one.flatten()[0].astype("float64") for one in (tau, alpha))
     return Innovation(drawn.value, location, (), precision=((t, degrees), (-t * a, w)))
 
 

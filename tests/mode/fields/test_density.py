@@ -1,12 +1,17 @@
 """The density in the coordinates of a chain on a field, against the model's own."""
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
+from pymc_austerity import factorise
 from pymc_austerity.mode.fields.draws import height_of
+from pymc_austerity.mode.fields.field_model import field_model
 from pymc_austerity.mode.fields.maps import matrix_of, value_of
 from pymc_austerity.model.factorisation import point_of
-from tests.mode.fields.fields import MODELS, arrays_of, fitted
+from pymc_austerity.model.field.priors import NoField
+from tests.mode.fields.fields import MODELS, arrays_of, fitted, grid
 
 _STATES = 4
 
@@ -96,3 +101,34 @@ def test_scales_of_zero_are_ordinary():
         heights.append(height_of(arrays, values.features(theta), eps))
         assert np.isfinite(values(theta, arrays.room.z[0])).all()
     np.testing.assert_allclose(heights[0], heights[1], rtol=1e-9)
+
+
+def _areas_in_some_rows(scale, level, phi, areas):
+    return level + (pt.stack([0.0, scale])[np.arange(25) % 2] * phi)[areas]
+
+
+def _all_rows_have_one_area(scale, level, phi, areas):
+    return scale * (phi[0] + phi[areas])
+
+
+def _an_island_without_rows(scale, level, phi, areas):
+    return level + scale * phi[np.where(areas == 7, 8, areas)]
+
+
+@pytest.mark.parametrize(
+    ("predictor", "said"),
+    [
+        (_areas_in_some_rows, "rows have its elements times numbers that differ"),
+        (_all_rows_have_one_area, "the rows have no intercept"),
+        (_an_island_without_rows, "1 elements of 'phi' are in no row"),
+    ],
+)
+def test_sums_that_no_intercept_takes_up(predictor, said):
+    rng, neighbours = np.random.default_rng(1), grid(5)
+    neighbours[7] = neighbours[:, 7] = 0.0
+    areas, y = rng.integers(25, size=1200), rng.normal(size=1200)
+    with pm.Model() as model:
+        scale, level, phi = pm.HalfNormal("scale"), pm.Normal("level"), pm.ICAR("phi", neighbours)
+        pm.Normal("y", predictor(scale, level, phi, areas), 1.0, observed=y)
+    with pytest.raises(NoField, match=said):
+        field_model(model, factorise(model), 5)
