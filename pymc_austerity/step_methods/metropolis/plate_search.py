@@ -40,7 +40,8 @@ from pymc_austerity.step_methods.metropolis.plate_plan import (
 _FEW_DIMENSIONS = 500
 # Where moves of what groups share are accepted so seldom, the model is tried out as a field.
 _POOR = 0.2
-# A plate that moves more numbers with theta is a field before, if that moves half of them, and is accepted.
+# A plate with several inner factors that moves more numbers with theta is a field before, if that moves half
+# of them, and is accepted.
 _MANY_SHARED, _GOOD = 20, 0.5
 
 # A plan of sweeps over the effects of groups.
@@ -109,7 +110,7 @@ def plan_groups(
         assert recipe is None or isinstance(recipe, CrossedRecipe)
         return plan_crossed(options, point, found, recipe)
     field = None
-    if recipe is None and found.n_shared > _MANY_SHARED:
+    if recipe is None and len(found.inner) > 1 and found.n_shared > _MANY_SHARED:
         field = _field_plan(options, point, found, found.n_shared // 2)
         if field is not None and field.recipe.prediction.shared_acceptance >= _GOOD:
             return field
