@@ -16,7 +16,7 @@ ROOT = Path(pymc_austerity.__file__).parent
 # Lines that each room may have, as `wc -l` counts them, without those of a room within it that is named, too.
 # A room that needs more says so here.
 BUDGETS = {
-    ".": 860,
+    ".": 870,
     "acceptance": 1_010,
     "bounds": 1_890,
     "bounds/expressions": 2_480,
@@ -32,7 +32,7 @@ BUDGETS = {
     "kernels/fields": 1_390,
     "kernels/plates": 2_580,
     "mode": 1_790,
-    "mode/fields": 2_770,
+    "mode/fields": 2_810,
     "mode/plates": 3_580,
     "model": 2_290,
     "model/chains": 940,
@@ -51,11 +51,11 @@ BUDGETS = {
     "step_methods": 1_450,
     "step_methods/gamma": 920,
     "step_methods/langevin": 540,
-    "step_methods/metropolis": 5_740,
+    "step_methods/metropolis": 5_750,
     "testing": 1_520,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 64_300
+WHOLE = 64_350
 MOST_FILES = 350
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700
