@@ -235,7 +235,7 @@ def _is_plain(maps: Maps, z: int) -> bool:
 
 
 def _require_tied(one: Coordinates, read: Index) -> None:
-    """Of areas that neighbours do not tie to the last one, rows have to look some up."""
+    """Refuse areas that no row looks up and no neighbours tie to the last one."""
     own = one.precision
     lower = sparse.csr_array((own.coefficients, (own.rows, own.columns)), (one.size, one.size))
     whole = sparse.csr_array(lower + sparse.tril(lower, -1).T)
