@@ -26,6 +26,16 @@ def test_what_is_spent_adds_up_to_the_budget_and_no_further():
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
+def test_a_trial_that_is_refused_costs_nothing():
+    with work.budgeted(3.0):
+        with pytest.raises(SetUpBudgetError), work.on_trial():
+            _ = work.spend(2e9, "A trial"), work.spend(2e9, "A trial")
+        with work.on_trial():
+            work.spend(2e9, "Another")
+        with pytest.raises(SetUpBudgetError):
+            work.spend(2e9, "The search")
+
+
 def test_what_lies_ahead_is_added_to_what_was_spent_and_not_taken():
     with work.budgeted(10.0):
         work.spend(6e9, "One")

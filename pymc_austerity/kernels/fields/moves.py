@@ -78,7 +78,6 @@ def move_group(rng: np.random.Generator, plan: FieldArrays, now: int, k: int, co
     if plan.has_remainders:
         add_rows(rng, plan, now, plan.schedule.kappas[k + 1], counts)
     pull = _moved_pulls(plan, now)
-    n_proposed, n_accepted = 0, 0
     for v in range(tree.first.shape[0]):
         if room.deciding[v] == v:
             base = room.base[v]
@@ -87,13 +86,7 @@ def move_group(rng: np.random.Generator, plan: FieldArrays, now: int, k: int, co
             room.accepted[v] = math.log(1.0 - rng.random()) < base
             if room.accepted[v]:
                 pull += room.moved[v]
-            n_proposed += 1
-            n_accepted += room.accepted[v]
-    room.tally[0, k] += n_proposed
-    room.tally[1, k] += n_accepted
-    counts[2] += n_proposed
-    counts[3] += n_accepted
-    _settle(plan, now)
+    _settle(plan, now, k)
 
 
 @jitable
@@ -157,12 +150,15 @@ def _write_d(plan: FieldArrays, now: int) -> None:
 
 
 @jitable
-def _settle(plan: FieldArrays, now: int) -> None:
-    """Take over what was accepted."""
+def _settle(plan: FieldArrays, now: int, k: int) -> None:
+    """Take over what was accepted, and count it: a node that never moves must show by what is below it."""
     room, tree, new = plan.room, plan.tree, 1 - now
     for v in range(tree.first.shape[0]):
         g = room.deciding[v]
+        if g >= 0:
+            room.tally[0, k] += tree.size[v]
         if g >= 0 and room.accepted[g]:
+            room.tally[1, k] += tree.size[v]
             for j in range(tree.first[v], tree.first[v] + tree.size[v]):
                 room.eps[now, j] = room.eps[new, j]
                 room.z[now, j] = room.z[new, j]

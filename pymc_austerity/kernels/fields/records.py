@@ -148,7 +148,7 @@ class Room(NamedTuple):
     deciding: Index  # (V,)
     base: Vector  # (V,)
     accepted: Mask  # (V,)
-    tally: Matrix  # (2, depth + 1): nodes that proposed, and that accepted, by groups of depths
+    tally: Matrix  # (2, depth + 1): effects that were proposed, and that moved, in a draw by groups of depths
     moved: Vector  # (V,): changes of pulls . z by the nodes that decide
     predictors: Matrix  # (1, BLOCK)
     data: Matrix  # (n_data, BLOCK)

@@ -74,8 +74,9 @@ def field_sweeps(
     write_displacements(field, features, now)
     if field.has_remainders:
         write_levels(field.bounds, room.d[now], room.levels[now])
-    n_accepted, accepted, log_ratio, depths = 0, False, math.nan, 0.0
-    of_root, of_levels = np.zeros(4), np.zeros(4)
+    n_accepted, accepted, log_ratio = 0, False, math.nan
+    of_root, of_levels = np.zeros(2), np.zeros(2)
+    room.tally[:] = 0.0
     for _ in range(n_transitions):
         for _ in range(schedule.n_roots):
             accepted = False
@@ -97,10 +98,10 @@ def field_sweeps(
     memory.z[:], memory.eps[:] = room.z[now], room.eps[now]
     room.theta[:] = theta
     room.kept[0], room.kept[1] = now, height
-    if of_levels[2] > 0.0:
-        depths = of_levels[3] / of_levels[2]
+    proposed, taken = room.tally[0].sum(), room.tally[1].sum()
+    of_effects = taken / proposed if proposed > 0.0 else 0.0
     n_root, n_levels = int(of_root[0]), int(of_levels[0])
     return SweepOutcome(
         q, n_accepted, n_root + n_levels, n_transitions, 0, 0, accepted, log_ratio, 0.0, math.nan,
-        n_root, n_levels, depths * n_transitions, int(of_root[1] + of_levels[1]),
+        n_root, n_levels, of_effects * n_transitions, int(of_root[1] + of_levels[1]),
     )  # fmt: skip

@@ -179,7 +179,7 @@ def _read_all(engine: CrossedEngine) -> None:
 
 
 def crossed_with_all_rows(plan: CrossedPlan, point: PointType) -> CrossedPlan:
-    """The same fits with decisions on all rows, tried out anew."""
+    """A plan of crossed plates with the same fits, decided on all rows; it is tried out anew."""
     engine, crossed = plan.engine.copy(), plan.rows.crossed
     _read_all(engine)
     rng, fact = np.random.default_rng(_SEED), crossed.factorisation

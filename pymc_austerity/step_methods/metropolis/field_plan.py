@@ -176,13 +176,13 @@ def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePred
     best = tried(_with_kappa(schedule_of(tree, 1), KAPPAS[0]))
     for kappa in KAPPAS[1:] if engine.draws_rows else ():
         one = tried(_with_kappa(best[1], kappa))
-        if one[0].cost >= _GAIN * best[0].cost:
+        if _slowest(one[0], 1) >= _GAIN * _slowest(best[0], 1):
             break
         best = one
     n, depth = 2, int(tree.depth.max(initial=0))
     while n < 2 * depth:
         one = tried(_with_kappa(schedule_of(tree, n), best[1].kappas[0]))
-        if _slowest(one[0], 1) >= _slowest(best[0], 1):
+        if _slowest(one[0], 1) >= _GAIN * _slowest(best[0], 1):
             break
         best, n = one, 2 * n
     prediction, schedule = best
@@ -220,18 +220,18 @@ def _tried(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePre
     stage("pilot run", f" of {_SETTLE + _COUNTED} sweeps")
     rng = np.random.default_rng(_SEED)
     state, q, counts = engine.new_state(), engine.drawn(rng), np.zeros(3)
+    tally = np.zeros_like(engine.arrays.room.tally)
     of_root, of_group = tree_nanoseconds(found)
     of_tree = of_root + of_group * (len(engine.arrays.schedule.depths) - 1)
     for k in range(_SETTLE + _COUNTED):
         outcome = engine.run(1, False, rng, q, point, state)
         rows = outcome.shared_n_used + outcome.plate_n_used
         work.spend(OF_READ * rows + of_tree, "Pilot runs on a field")
-        if k < _SETTLE:
-            engine.arrays.room.tally[:] = 0.0
-            continue
-        counts += [outcome.shared_n_used, outcome.plate_n_used, outcome.n_accepted]
+        if k >= _SETTLE:
+            counts += [outcome.shared_n_used, outcome.plate_n_used, outcome.n_accepted]
+            tally += engine.arrays.room.tally
     shared_rows, plate_rows, accepted = (counts / _COUNTED).tolist()
-    proposed, taken = engine.arrays.room.tally[:, : len(engine.arrays.schedule.depths) - 1]
+    proposed, taken = tally[:, : len(engine.arrays.schedule.depths) - 1]
     of_plate = float((taken / proposed).min(initial=1.0))
     return PlatePrediction(
         len(found.layout.tree.first), _n_watched(found), shared_rows, plate_rows, accepted, of_plate,

@@ -137,7 +137,7 @@ def _field_plan(
 
 
 def with_all_rows_of_groups(plan: Sweeps, point: PointType) -> Sweeps:
-    """The same fit with decisions on all rows, tried out anew."""
+    """A plan of sweeps with the same fit, whose decisions are made on all rows; it is tried out anew."""
     if isinstance(plan, FieldPlan):
         return field_with_all_rows(plan, point)
     return crossed_with_all_rows(plan, point) if isinstance(plan, CrossedPlan) else with_all_rows(plan, point)

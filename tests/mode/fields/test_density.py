@@ -111,6 +111,13 @@ def _all_rows_have_one_area(scale, level, phi, areas):
     return scale * (phi[0] + phi[areas])
 
 
+def _an_area_is_the_intercept(scale, level, phi, areas):
+    """It is independent of the others, but the precision of its coordinate is not one."""
+    neighbours = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+    u = pm.CAR("u", mu=np.zeros(3), W=neighbours, alpha=pm.Uniform("alpha", 0.1, 0.9), tau=2.0)
+    return u[0] + scale * phi[areas]
+
+
 def _an_island_without_rows(scale, level, phi, areas):
     return level + scale * phi[np.where(areas == 7, 8, areas)]
 
@@ -120,6 +127,7 @@ def _an_island_without_rows(scale, level, phi, areas):
     [
         (_areas_in_some_rows, "rows have its elements times numbers that differ"),
         (_all_rows_have_one_area, "the rows have no intercept"),
+        (_an_area_is_the_intercept, "the rows have no intercept"),
         (_an_island_without_rows, "1 elements of 'phi' are in no row"),
     ],
 )
