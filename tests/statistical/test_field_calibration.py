@@ -51,9 +51,9 @@ def ranks(name, *, n=_REPLICATES, seed=1, planted=lambda arrays: arrays):
         model.set_data("answers", answers[k])
         fact = factorise(model)
         field = field_model(model, fact, 5)
-        arrays = planted(field.arrays(field.fit(), reads_all=False, debug=True))
-        engine = FieldEngine(field.values, arrays, point) if engine is None else engine
-        engine.values, engine.arrays, state = field.values, arrays, engine.new_state()
+        turns = tuple(planted(one) for one in field.arrays(field.fit(), reads_all=False, debug=True))
+        engine = FieldEngine(field.values, turns, point) if engine is None else engine
+        engine.values, engine.turns, state = field.values, turns, engine.new_state()
         names = field.factorisation.var_names
         sizes = np.cumsum([np.size(point[name]) for name in names])[:-1]
         q = np.concatenate([np.ravel(values[name][k]) for name in names])  # a draw of the posterior

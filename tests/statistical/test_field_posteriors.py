@@ -9,7 +9,7 @@ from pymc_austerity.mode.fields.field_model import schedule_of
 from pymc_austerity.step_methods.metropolis.engine.fields import FieldEngine
 from pymc_austerity.testing.compare import error_of_mean
 from tests.mode.fields import fields
-from tests.mode.fields.fields import MODELS, arrays_of, fitted
+from tests.mode.fields.fields import MODELS, turns_of, fitted
 
 # What is compared: all numbers, and the first elements of each vector of effects, with their squares.
 _FEW = 4
@@ -27,9 +27,11 @@ def by_field(name, n, *, seed=1, planted=lambda arrays: arrays):
     """Draws of a chain on the field: rows are drawn, two depths are moved together, and theta twice."""
     one = fitted(name)
     point, names = one.model.initial_point(), one.field.factorisation.var_names
-    schedule = schedule_of(one.field.layout.tree, 2)._replace(n_roots=2)
-    arrays = planted(arrays_of(one, reads_all=False)._replace(schedule=schedule))
-    engine = FieldEngine(one.field.values, arrays, point)
+    turns = []
+    for arrays in turns_of(one, reads_all=False):
+        schedule = schedule_of(arrays.tree, 2)._replace(n_roots=2)
+        turns.append(planted(arrays._replace(schedule=schedule)))
+    engine = FieldEngine(one.field.values, tuple(turns), point)
     rng, state, draws = np.random.default_rng(seed), engine.new_state(), []
     q = engine.drawn(rng)
     for k in range(n + n // 10):

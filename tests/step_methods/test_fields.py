@@ -96,9 +96,10 @@ def test_another_process_makes_the_same_plan(step, model):
     assert isinstance(plan, FieldPlan)
     for name in ("hessian", "right", "hessian_change"):
         np.testing.assert_array_equal(
-            getattr(plan.engine.arrays.sums, name), getattr(step.engine.arrays.sums, name)
+            getattr(plan.engine.turns[0].sums, name), getattr(step.engine.turns[0].sums, name)
         )
-    np.testing.assert_array_equal(plan.engine.arrays.bounds.cumulative, step.engine.arrays.bounds.cumulative)
+    ours, theirs = plan.engine.turns[0].bounds, step.engine.turns[0].bounds
+    np.testing.assert_array_equal(ours.cumulative, theirs.cumulative)
 
 
 @pytest.mark.slow("two runs of thousands of draws")

@@ -11,6 +11,9 @@ The right side is a sum over blocks, so that one cumulative sum of rows for each
 these rates; a drawn row is kept with the ratio of the two. Bounds hold within a reach of all |e_f| / s_f.
 A cell with an end beyond it, or with more draws than rows, is read as a whole. All of it is the same for both
 states, so that moves are reversible.
+
+Effects that are held have Y = 0, so that no rows are drawn for them, and X that differs by row within a cell.
+For the rates it is the largest of all; a drawn row is kept by its own.
 """
 
 import math
@@ -54,7 +57,7 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
         bounds.always,
     )
     paths, totals, reaches, lengths = bounds.paths, bounds.totals, bounds.reaches, bounds.lengths
-    always = bounds.always
+    held, of_held = plan.held, plan.held.largest[0]
     n_blocks, n_tiers, reads_all = paths.shape[1], reaches.shape[0], plan.reads_all
     index, groups, limits = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK)
     n = 0
@@ -64,7 +67,7 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
         begin, end = cells[u], cells[u + 1]
         if g < 0 or base[g] == -math.inf:
             continue
-        rho, farthest, rate, tier = 0.0, 0.0, 0.0, 0
+        rho, farthest, rate, tier = of_held, of_held, 0.0, 0
         for f in range(n_blocks):
             b = paths[u, f]
             if b >= 0:
@@ -101,6 +104,11 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
                     total += tau
                     moves += tau * y[b]
                     spread += tau * x[b]
+            for k in range(held.blocks.shape[1]):
+                tau = held.lengths[i, k]
+                if tau > 0.0:
+                    total += tau
+                    spread += tau * held.sizes[held.blocks[i, k]]
             # The rate of this row is in proportion to moves (total rho)^2, and its bound to moves spread^2.
             sums = bounds.cumulative[tier, f]
             of_row = (sums[i + 1] - sums[i]) / lengths[i, f]
@@ -201,7 +209,8 @@ def _add(
     design, d, d_new = (rows.columns, rows.values, rows.dense), room.d[now], room.d[new]
     for lane in range(n):
         i = index[lane]
-        old[lane], after[lane] = moved(design, i, d), moved(design, i, d_new)
+        kept = moved_by_held(plan, i)
+        old[lane], after[lane] = kept + moved(design, i, d), kept + moved(design, i, d_new)
         for k in range(rows.data.shape[0]):
             room.data[k, lane] = rows.data[k, i]
         room.predictors[0, lane] = rows.predictors[i] + old[lane]
@@ -233,11 +242,23 @@ def _add(
 
 @jitable
 def moved(design: tuple[RowNumbers, Matrix, Matrix], i: int, d: Vector) -> float:
-    """a_i . d, how far the predictor of a row is from the center; `design` are columns, values and x."""
+    """a_i . d, how far what moves takes the predictor of a row from the center.
+
+    `design` are columns, values and x.
+    """
     (columns, values, dense), total = design, 0.0
     n_lookups = d.shape[0] - dense.shape[1]
     for f in range(columns.shape[1]):
         total += values[i, f] * d[columns[i, f]]
     for k in range(dense.shape[1]):
         total += dense[i, k] * d[n_lookups + k]
+    return total
+
+
+@jitable
+def moved_by_held(plan: FieldArrays, i: int) -> float:
+    """How far what is held takes the predictor of a row from the center."""
+    columns, values, d, total = plan.held.columns, plan.held.values, plan.held.d, 0.0
+    for f in range(columns.shape[1]):
+        total += values[i, f] * d[columns[i, f]]
     return total

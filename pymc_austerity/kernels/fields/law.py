@@ -25,18 +25,21 @@ MOST_TOGETHER = 6
 @jitable
 def propose(rng: np.random.Generator, law: Law, theta: Vector, result: Vector) -> float:
     """Write a new theta; the log of its ratio of densities, back over forth."""
-    q = theta.shape[0]
-    if q == 0:
+    result[:] = theta
+    if law.which.shape[0] == 0:
         return 0.0
-    old = theta.copy()
+    old, new = theta[law.which], theta[law.which]
     ratio = -to_zeta(law, old)
-    ratio += _propose_zeta(rng, law, old, result)
-    return ratio + to_theta(law, result)
+    ratio += _propose_zeta(rng, law, old, new)
+    ratio += to_theta(law, new)
+    for j in range(new.shape[0]):
+        result[law.which[j]] = new[j]
+    return ratio
 
 
 @jitable
 def to_zeta(law: Law, theta: Vector) -> float:
-    """Write zeta over theta; the log of the determinant of d theta / d zeta."""
+    """Write zeta over theta, of what moves; the log of the determinant of d theta / d zeta."""
     total = 0.0
     for j in range(theta.shape[0]):  # units are on their own scale, so that the order does not matter
         if law.units[j] >= 0:
@@ -78,18 +81,8 @@ def _propose_zeta(rng: np.random.Generator, law: Law, zeta: Vector, result: Vect
         old[j], slope = score(law, j, zeta[j])
         ratio -= math.log(slope)
         new[j] = old[j]
-    xi = np.empty(q)
-    if some.shape[0] == q:
-        stretch = math.sqrt(_DOF / (2.0 * rng.standard_gamma(0.5 * _DOF)))
-        for j in range(q):
-            xi[j] = stretch * rng.standard_normal()
-        for j in range(q):
-            new[j] = 0.0
-            for k in range(j + 1):
-                new[j] += law.factor[j, k] * xi[k]
-        ratio += log_t(law, old) - log_t(law, new)
-    else:
-        ratio += _conditional(rng, law, some, old, new)
+    _write_scores(rng, law, some, old, new)
+    ratio += log_t(law, old) - log_t(law, new)
     for j in range(q):
         value, slope = from_score(law, j, new[j])
         ratio += math.log(slope)
@@ -110,8 +103,8 @@ def _some(rng: np.random.Generator, q: int) -> Index:
 
 
 @jitable
-def _conditional(rng: np.random.Generator, law: Law, some: Index, old: Vector, new: Vector) -> float:
-    """New scores given the others, normal; the log ratio back over forth."""
+def _write_scores(rng: np.random.Generator, law: Law, some: Index, old: Vector, new: Vector) -> None:
+    """New scores given the others, t-distributed: the more these are from the middle, the wider."""
     m, q = some.shape[0], old.shape[0]
     precision = np.zeros((m, m))
     pull = np.zeros(m)
@@ -125,33 +118,33 @@ def _conditional(rng: np.random.Generator, law: Law, some: Index, old: Vector, n
                     precision[a, b], is_own = total, True
             if not is_own:
                 pull[a] -= total * old[k]
-    lower = np.linalg.cholesky(precision)
-    mean = np.linalg.solve(precision, pull)
-    xi = np.empty(m)
+    mean, xi = np.linalg.solve(precision, pull), np.empty(m)
     for a in range(m):
+        new[some[a]] = mean[a]
         xi[a] = rng.standard_normal()
-    move = np.linalg.solve(np.ascontiguousarray(lower.T), xi)
-    ratio = 0.0
-    before = np.empty(m)
+    dof = _DOF + q - m
+    stretch = math.sqrt((_DOF + _distance(law, new)) / (2.0 * rng.standard_gamma(0.5 * dof)))
+    move = np.linalg.solve(np.ascontiguousarray(np.linalg.cholesky(precision).T), xi)
     for a in range(m):
-        before[a] = old[some[a]] - mean[a]
-        new[some[a]] = mean[a] + move[a]
-    for a in range(m):
-        for b in range(m):
-            ratio += 0.5 * precision[a, b] * (move[a] * move[b] - before[a] * before[b])
-    return ratio
+        new[some[a]] += stretch * move[a]
+
+
+@jitable
+def _distance(law: Law, s: Vector) -> float:
+    """The squared distance of scores from the middle, in standard deviations."""
+    total = 0.0
+    for j in range(s.shape[0]):
+        w = 0.0
+        for k in range(j + 1):
+            w += law.inverse[j, k] * s[k]
+        total += w * w
+    return total
 
 
 @jitable
 def log_t(law: Law, s: Vector) -> float:
     """Log density of scores, but for a constant."""
-    q, total = s.shape[0], 0.0
-    for j in range(q):
-        w = 0.0
-        for k in range(j + 1):
-            w += law.inverse[j, k] * s[k]
-        total += w * w
-    found: float = -0.5 * (_DOF + q) * math.log1p(total / _DOF)
+    found: float = -0.5 * (_DOF + s.shape[0]) * math.log1p(_distance(law, s) / _DOF)
     return found
 
 

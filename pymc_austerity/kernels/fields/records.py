@@ -108,6 +108,47 @@ class Bounds(NamedTuple):
     always: Index  # (U,): 1 for cells that are always read
 
 
+class Held(NamedTuple):
+    """Effects that this turn leaves as they are: what rows, sums and priors have of them.
+
+    Where one tree would have too much fill, effects are moved in turns. Held elements of x come in blocks,
+    such as the intercept and slope of one group.
+    """
+
+    coordinates: Index  # (k,): which of all coordinates these elements are made of
+    map: Elements  # C of these, by rows
+    center: Vector  # (k,): x*
+    columns: RowNumbers  # (N, F): which elements a row looks up
+    values: Matrix  # (N, F): their coefficients
+    # Elements of H that held ones have with those that move (first, second), and with each other
+    first: Index
+    second: Index
+    hessian: Vector
+    one: Index
+    other: Index
+    own_hessian: Vector
+    gradient: Vector  # (k,): of the log likelihood at x*, by held elements
+    starts: Index  # (B + 1,): elements and coordinates of each block
+    is_bound: bool  # Whether theta of this turn has a part in C: held elements stay, so z changes
+    # Bounds: levels e_b = F_b' d of blocks, (F, F) each, from `places` on; typical sizes are the square roots
+    # of their lengths
+    factors: Vector
+    places: Index
+    blocks: RowNumbers  # (N, F): the block of each looked-up element; -1 for none
+    lengths: Matrix  # (N, F): tau_ib = |F_b^-1 a_ib| s_b, in the first column of each block, else 0
+    # Room: d of held elements; C and z of two thetas; sizes of levels in typical ones, and the largest (1,)
+    d: Vector
+    elements: Matrix  # (2, .)
+    z: Matrix  # (2, k)
+    sizes: Vector
+    largest: Vector
+
+    def with_room(self) -> "Held":
+        """What is held, with room of its own."""
+        own = ("d", "elements", "z", "sizes", "largest")
+        return self._replace(**{name: getattr(self, name).copy() for name in own})
+
+
 class Law(NamedTuple):
     """The proposal of zeta: normal scores with a correlation.
 
@@ -115,12 +156,13 @@ class Law(NamedTuple):
     of the diagonal one of its row.
     """
 
+    which: Index  # (q,): elements of theta that a turn moves
     mean: Vector  # (q,)
     spread: Vector  # (q,)
     knots: Matrix  # (q, K): (zeta - mean) / spread at equidistant scores
     factor: Matrix  # (q, q): Cholesky factor of the correlation of scores
     inverse: Matrix  # (q, q): its inverse
-    units: Index  # (q,): k of each j; -1 for none
+    units: Index  # (q,): k of each j, both of `which`; -1 for none
 
 
 class Schedule(NamedTuple):
@@ -148,11 +190,15 @@ class Room(NamedTuple):
     deciding: Index  # (V,)
     base: Vector  # (V,)
     accepted: Mask  # (V,)
-    tally: Matrix  # (2, depth + 1): effects that were proposed, and that moved, in a draw by groups of depths
+    # (2, depth + 1): effects that were proposed, and that moved, in a draw by groups of depths; in the last
+    # column moves of theta
+    tally: Matrix
     moved: Vector  # (V,): changes of pulls . z by the nodes that decide
     predictors: Matrix  # (1, BLOCK)
     data: Matrix  # (n_data, BLOCK)
     points: Points
+    right: Vector  # (n_x,): g + H x*, less what held effects take from it
+    squares: Vector  # (1,): the residual sum of normal rows at x = 0 of what moves
     theta: Vector  # (q,): of the side whose factor is kept from one draw to the next
     kept: Vector  # (2,): that side, or -1, and log p^ there without the prior of theta
 
@@ -160,10 +206,12 @@ class Room(NamedTuple):
 class FieldArrays(NamedTuple):
     """Numbers of a field that a kernel is handed."""
 
+    coordinates: Index  # (n,): which of all coordinates each of the tree is
     tree: Tree
     rows: FieldRows
     sums: Sums
     prior: Prior
+    held: Held
     bounds: Bounds
     law: Law
     widths: Vector  # (V,): standard deviations of the proposals for eps of each node

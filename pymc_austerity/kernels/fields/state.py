@@ -22,7 +22,7 @@ import numpy as np
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields.records import Elements, FieldArrays, Prior, Sums
 from pymc_austerity.kernels.fields.tree import backward, factorise, forward
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 
 @jitable
@@ -54,20 +54,20 @@ def write_precision(sums: Sums, prior: Prior, features: Vector, elements: Vector
 
 @jitable
 def write_location(
-    sums: Sums, prior: Prior, features: Vector, elements: Vector, right: Vector, work: Vector
+    sums: Sums, prior: Prior, features: Vector, elements: Vector, of_x: Vector, right: Vector, work: Vector
 ) -> float:
     """C' (g + H (x* - b)) in `right` (n_z,), with precision one; V at z = 0, but for a constant.
 
-    `work` (n_x,) is written over.
+    `of_x` (n_x,) is g + H x*; `work` (n_x,) is written over.
     """
-    work[:] = sums.right
+    work[:] = of_x
     total = 0.0
     if prior.given.shape[0] > 0:
         b = np.zeros(work.shape[0])
         for k in range(prior.given.shape[0]):
             b[prior.given[k]] += prior.constants[k] * features[prior.numbers[k]]
         for p in range(b.shape[0]):
-            total += b[p] * sums.right[p]
+            total += b[p] * of_x[p]
         for h in prior.with_given:
             i, j = sums.first[h], sums.second[h]
             value = sums.hessian[h]
@@ -94,16 +94,44 @@ def log_marginal(plan: FieldArrays, features: Vector, side: int) -> float:
     log_volume = factorise(tree, front, nothing)
     if math.isnan(log_volume):
         return -math.inf
+    return _height(plan, features, side, scale, room.right, room.squares[0]) - log_volume
+
+
+@jitable
+def mean_log_marginal(plan: FieldArrays, features: Vector, rights: Matrix, squares: Vector) -> float:
+    """The mean of log p^(theta) over draws of what is held: of g + H x* (k, n_x), and of residual sums (k,).
+
+    The factor goes to the first side of the room.
+    """
+    room = plan.room
+    room.right[:], room.squares[0] = rights[0], squares[0]
+    total: float = log_marginal(plan, features, 0)
+    if not math.isfinite(total):
+        return total
+    scale = math.exp(features[plan.sums.precision]) if plan.sums.precision >= 0 else 1.0
+    of_first = _height(plan, features, 0, scale, rights[0], squares[0])
+    for k in range(rights.shape[0]):
+        change = _height(plan, features, 0, scale, rights[k], squares[k]) - of_first
+        total += change / rights.shape[0]
+    return total
+
+
+@jitable
+def _height(
+    plan: FieldArrays, features: Vector, side: int, scale: float, of_x: Vector, squares: float
+) -> float:
+    """Log p^(theta) without its volume, and c of one side of the room, which has the factor."""
+    room, sums = plan.room, plan.sums
     right, work = room.work[0], np.empty(sums.center.shape[0])
-    total = scale * write_location(sums, prior, features, elements, right, work)
+    total = scale * write_location(sums, plan.prior, features, room.elements[side], of_x, right, work)
     for k in range(right.shape[0]):
         right[k] *= scale
-    forward(tree, front, right, room.shifts[side])
+    forward(plan.tree, room.fronts[side], right, room.shifts[side])
     for k in range(right.shape[0]):
         total += 0.5 * room.shifts[side, k] ** 2
     if sums.precision >= 0:
-        total += 0.5 * sums.n_normal * math.log(scale) - 0.5 * scale * sums.squares
-    return total - log_volume
+        total += 0.5 * sums.n_normal * math.log(scale) - 0.5 * scale * squares
+    return total
 
 
 @jitable

@@ -7,6 +7,7 @@ import numpy as np
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields.decisions import write_levels
+from pymc_austerity.kernels.fields.held import held_log_density, hold, take_held
 from pymc_austerity.kernels.fields.law import propose
 from pymc_austerity.kernels.fields.moves import move_group, move_root
 from pymc_austerity.kernels.fields.records import FieldArrays
@@ -20,8 +21,8 @@ class FieldMemory(NamedTuple):
 
     q: Vector  # (D,): values of the model that were returned; NaN before the first
     theta: Vector
-    z: Vector
-    eps: Vector  # That belongs to z and theta; NaN where it is not known yet
+    z: Vector  # Of all effects
+    eps: Vector  # Of the only turn, for z and theta; NaN where it is not known yet, or there are others
 
 
 @jitable
@@ -35,7 +36,7 @@ def field_sweeps(
     memory: FieldMemory,
     target: Target,
 ) -> SweepOutcome:
-    """Run sweeps from what the memory holds.
+    """Run sweeps from what the memory holds, or a turn of a sweep: other effects are held.
 
     Parameters
     ----------
@@ -58,7 +59,10 @@ def field_sweeps(
     theta, other = memory.theta, np.empty(memory.theta.shape[0])
     room, schedule = field.room, field.schedule
     features = target.features(theta, args)
-    now = int(room.kept[0])
+    n, n_held = field.coordinates.shape[0], field.held.coordinates.shape[0]
+    hold(field, features, memory.z)
+    of_held = held_log_density(field, features)
+    now = -1 if n_held > 0 else int(room.kept[0])
     for j in range(theta.shape[0]):
         if room.theta[j] != theta[j]:
             now = -1
@@ -67,9 +71,10 @@ def field_sweeps(
         room.kept[1] = log_marginal(field, features, now)
     height = room.kept[1]
     room.kept[0] = -1.0  # until the draw is whole
-    room.z[now] = memory.z
-    room.eps[now] = memory.eps
-    if memory.eps.shape[0] > 0 and math.isnan(memory.eps[0]):
+    for k in range(n):
+        room.z[now, k] = memory.z[field.coordinates[k]]
+    room.eps[now] = memory.eps[:n]
+    if n_held > 0 or (n > 0 and math.isnan(memory.eps[0])):
         write_eps(field, now)
     write_displacements(field, features, now)
     if field.has_remainders:
@@ -84,22 +89,29 @@ def field_sweeps(
             ratio += target.global_log_ratio(other, theta, args)
             if math.isfinite(ratio):
                 proposed = target.features(other, args)
-                new_height = log_marginal(field, proposed, 1 - now)
-                log_ratio = ratio + new_height - height
+                new_height, new_of_held = log_marginal(field, proposed, 1 - now), held_log_density(field, proposed)
+                log_ratio = ratio + new_height - height + new_of_held - of_held
                 if math.isfinite(log_ratio):
                     accepted = move_root(rng, field, now, proposed, log_ratio, of_root)
                     if accepted:
-                        now, height = 1 - now, new_height
+                        take_held(field)
+                        now, height, of_held = 1 - now, new_height, new_of_held
                         theta[:] = other
                         features = proposed
             n_accepted += int(accepted)
+            room.tally[0, -1] += 1.0
+            room.tally[1, -1] += int(accepted)
         for k in range(schedule.depths.shape[0] - 1):
             move_group(rng, field, now, k, of_levels)
-    memory.z[:], memory.eps[:] = room.z[now], room.eps[now]
+    for k in range(n):
+        memory.z[field.coordinates[k]] = room.z[now, k]
+    for k in range(n_held):
+        memory.z[field.held.coordinates[k]] = field.held.z[0, k]
+    memory.eps[:n] = room.eps[now]
     room.theta[:] = theta
     room.kept[0], room.kept[1] = now, height
-    proposed, taken = room.tally[0].sum(), room.tally[1].sum()
-    of_effects = taken / proposed if proposed > 0.0 else 0.0
+    n_proposed, n_moved = room.tally[0, :-1].sum(), room.tally[1, :-1].sum()
+    of_effects = n_moved / n_proposed if n_proposed > 0.0 else 0.0
     n_root, n_levels = int(of_root[0]), int(of_levels[0])
     return SweepOutcome(
         q, n_accepted, n_root + n_levels, n_transitions, 0, 0, accepted, log_ratio, 0.0, math.nan,

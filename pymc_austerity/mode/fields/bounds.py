@@ -20,7 +20,7 @@ from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
 from pymc_austerity.kernels.fields import decisions
 from pymc_austerity.kernels.fields import state as states
 from pymc_austerity.kernels.fields import tree as trees
-from pymc_austerity.kernels.fields.records import Bounds, FieldArrays
+from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, Held
 from pymc_austerity.kernels.fields.tree import Tree, tree_of, write_positions
 from pymc_austerity.mode.fields.fit import FieldFit, log_marginal
 from pymc_austerity.mode.fields.layout import Layout, add_products
@@ -33,8 +33,8 @@ write_levels = entry(decisions.write_levels)
 _REACHES, _DRAWS = np.array([3.0, 6.0]), 60
 # A pivot that is so small, beside its diagonal, is none; what is left of a row, beside its size, is none.
 _NO_PIVOT, _NOTHING = 1e-13, 1e-11
-# Weights of rows are at least this share of their mean.
-_LEAST = 0.05
+# Weights of rows are at least this share of their mean; what is added to the diagonal of a held block.
+_LEAST, _RIDGE = 0.05, 1e-6
 _INFLATION, _ROUNDING, _TINY = 1.0 + 1e-9, 1e-12, 1e-150
 _CHUNK, _OF_ROW, _SEED = 8192, 200.0, 2026
 # Rows at which rounding is measured, how far they move, as a share of tau_i, and what may be met beyond that.
@@ -51,8 +51,8 @@ class _Levels(NamedTuple):
     block: Index  # (V,): number of each node with a pivot; -1 for others
 
 
-def field_bounds(fit: FieldFit) -> Bounds:
-    """Bounds at the fitted center."""
+def field_bounds(fit: FieldFit) -> tuple[Bounds, Held]:
+    """Bounds at the fitted center, and what is held with its own."""
     layout, plan = fit.layout, fit.plan
     n = len(layout.rows)
     work.spend(_OF_ROW * n, "Bounds of a field")
@@ -74,12 +74,106 @@ def field_bounds(fit: FieldFit) -> Bounds:
     sizes = _typical(fit, bounds)
     tau = np.maximum(lengths * sizes[np.maximum(paths, 0)] * _INFLATION, _TINY)
     tau[paths < 0] = 0.0
-    totals, cumulative, is_infinite, rounding = _rates(layout, plan, tau)
+    held = _held(layout, plan)
+    totals, cumulative, is_infinite, rounding = _rates(layout, plan, tau, held.lengths.sum(axis=1))
     always = np.maximum(bounds.always, np.maximum.reduceat(is_infinite.astype(np.int64), cells[:-1]))
-    return bounds._replace(
+    bounds = bounds._replace(
         always=always, sizes=sizes, lengths=tau, reaches=_REACHES, cumulative=cumulative, totals=totals,
         rounding=rounding,
     )  # fmt: skip
+    return bounds, held
+
+
+def _weights(plan: FieldArrays) -> Vector:
+    """Weights of rows for factors: above zero in every row."""
+    weights = plan.rows.weights
+    return np.maximum(weights, _LEAST * max(float(np.abs(weights).mean()), 1e-300))
+
+
+def _held(layout: Layout, plan: FieldArrays) -> Held:
+    """Levels of what is held, by blocks: F_b F_b' is what rows say of a block alone, with a ridge."""
+    own = plan.held
+    sizes = np.diff(own.starts)
+    places = np.concatenate([[0], np.cumsum(sizes**2)])
+    block = np.repeat(np.arange(len(sizes)), sizes)
+    blocks = block[own.columns].astype(np.int32)
+    factors, lengths = np.zeros(places[-1]), np.zeros(own.columns.shape)
+    if len(sizes):
+        _factorise_blocks(own.starts, places, own.columns, own.values, blocks, _weights(plan), factors)
+        _write_held_lengths(own.starts, places, own.columns, own.values, blocks, factors, lengths)
+    return own._replace(
+        factors=factors, places=places[:-1], blocks=blocks, lengths=lengths * _INFLATION,
+        sizes=np.zeros(len(sizes)),
+    )  # fmt: skip
+
+
+@entry
+def _factorise_blocks(
+    starts: Index,
+    places: Index,
+    columns: np.ndarray,
+    values: Matrix,
+    blocks: np.ndarray,
+    weights: Vector,
+    factors: Vector,
+) -> None:
+    for i in range(columns.shape[0]):
+        for f in range(columns.shape[1]):
+            b = blocks[i, f]
+            q = starts[b + 1] - starts[b]
+            for g in range(columns.shape[1]):
+                if blocks[i, g] == b:
+                    at = places[b] + (columns[i, f] - starts[b]) * q + columns[i, g] - starts[b]
+                    factors[at] += weights[i] * values[i, f] * values[i, g]
+    for b in range(starts.shape[0] - 1):
+        q, at = starts[b + 1] - starts[b], places[b]
+        for j in range(q):
+            own = factors[at + j * q + j]
+            factors[at + j * q + j] = own * (1.0 + _RIDGE) if own > 0.0 else 1.0
+        for j in range(q):
+            pivot = factors[at + j * q + j]
+            for k in range(j):
+                pivot -= factors[at + j * q + k] ** 2
+            root = np.sqrt(max(pivot, 0.5 * _RIDGE * factors[at + j * q + j]))
+            for k in range(j + 1, q):
+                factors[at + j * q + k] = 0.0
+            for i in range(j + 1, q):
+                t = factors[at + i * q + j]
+                for k in range(j):
+                    t -= factors[at + i * q + k] * factors[at + j * q + k]
+                factors[at + i * q + j] = t / root
+            factors[at + j * q + j] = root
+
+
+@entry
+def _write_held_lengths(
+    starts: Index,
+    places: Index,
+    columns: np.ndarray,
+    values: Matrix,
+    blocks: np.ndarray,
+    factors: Vector,
+    lengths: Matrix,
+) -> None:
+    """|F_b^-1 a_ib| sqrt(q_b), in the first column with the block."""
+    for i in range(columns.shape[0]):
+        for f in range(columns.shape[1]):
+            b, is_first = blocks[i, f], True
+            for g in range(f):
+                is_first = is_first and blocks[i, g] != b
+            if not is_first:
+                continue
+            q, at = starts[b + 1] - starts[b], places[b]
+            z, total = np.zeros(q), 0.0
+            for g in range(f, columns.shape[1]):
+                if blocks[i, g] == b:
+                    z[columns[i, g] - starts[b]] += values[i, g]
+            for j in range(q):
+                for k in range(j):
+                    z[j] -= factors[at + j * q + k] * z[k]
+                z[j] /= factors[at + j * q + j]
+                total += z[j] ** 2
+            lengths[i, f] = np.sqrt(total * q)
 
 
 def _levels(layout: Layout, plan: FieldArrays) -> _Levels:
@@ -97,10 +191,7 @@ def _levels(layout: Layout, plan: FieldArrays) -> _Levels:
     pattern = sparse.csr_array((np.ones(len(first)), (first, second)), (n_x, n_x))
     pattern = sparse.csr_array(pattern + pattern.T)
     tree = tree_of(pattern.indptr, pattern.indices, np.array([*sizes, len(rest)]))
-    weights = plan.rows.weights
-    least = _LEAST * max(float(np.abs(weights).mean()), 1e-300)
-    hessian, unused = np.zeros(len(layout.first)), np.zeros(n_x)
-    weights = np.maximum(weights, least)
+    hessian, unused, weights = np.zeros(len(layout.first)), np.zeros(n_x), _weights(plan)
     add_products(
         (layout.combinations, layout.pairs, layout.n_lookups),
         (layout.columns.x, layout.lookups, layout.columns.values), weights, weights, unused, hessian,
@@ -301,14 +392,15 @@ def _typical(fit: FieldFit, bounds: Bounds) -> Vector:
 
 
 def _rates(
-    layout: Layout, plan: FieldArrays, tau: Matrix
+    layout: Layout, plan: FieldArrays, tau: Matrix, of_held: Vector
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """Totals of cells, and cumulative sums, of K_i tau_if tau_i^2 / 2 by tiers.
 
-    Also which rows have no bound, and what rounding may add to the change of a remainder.
+    Also which rows have no bound, and what rounding may add to the change of a remainder. `of_held` is what
+    tau_i has of held blocks.
     """
     n, depth = tau.shape
-    own = np.maximum(tau.sum(axis=1), _TINY)
+    own = np.maximum(tau.sum(axis=1) + of_held, _TINY)
     is_infinite = np.zeros(n, np.bool_)
     data = layout.columns.data
     function = RowFunction(

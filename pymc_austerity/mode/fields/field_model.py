@@ -5,21 +5,30 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pymc as pm
 from pymc.distributions.transforms import CholeskyCovPacked
+from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.bounds.jets.tape import tape_of
 from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
 from pymc_austerity.kernels.fields.tree import Tree
 from pymc_austerity.mode.fields.bounds import field_bounds
-from pymc_austerity.mode.fields.draws import height_of
-from pymc_austerity.mode.fields.fit import FieldFit, FittedField, fit_again, fit_field, room_for, with_scale
-from pymc_austerity.mode.fields.layout import Layout, layout_of
+from pymc_austerity.mode.fields.draws import centered
+from pymc_austerity.mode.fields.fit import (
+    FieldFit,
+    FittedField,
+    Parameters,
+    fit_again,
+    fit_field,
+    room_for,
+    with_scale,
+)
+from pymc_austerity.mode.fields.layout import Layout, layouts_of
 from pymc_austerity.mode.fields.values import FieldValues, values_of
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.field.find import Field, find_field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.effects_prior import is_positive
 from pymc_austerity.model.plates.plate_model import normal_precision
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.target import Index, Mask, Vector
 
 # Standard deviations of proposals for eps of small nodes, which are skewed; others are drawn as they are.
 _WIDE, _SMALL = 1.05, 4
@@ -33,65 +42,74 @@ class FieldModel:
     """A field with its rows in order. It has size N."""
 
     factorisation: Factorisation  # Its block are numbers, then effects from the shortest vector on
-    layout: Layout
+    layouts: tuple[Layout, ...]  # Of each turn
     values: FieldValues
-    precision: int  # Which feature the logarithm of the precision of normal rows is; else -1
-    unit: float  # The precision of normal rows that the layout has; 1 for others
-    units: Index  # (q,): of the proposal of theta, see `kernels.fields.records.Law`
+    parameters: Parameters
 
     @property
     def effects(self) -> tuple[str, ...]:
         """Names of the value variables of the effects."""
-        return tuple(one.innovation.name for one in self.layout.maps.coordinates)
+        return tuple(one.innovation.name for one in self.values.maps.coordinates)
 
     @property
     def n_effects(self) -> int:
         """Effects in all."""
-        return self.layout.maps.n_coordinates
+        return self.values.maps.n_coordinates
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes of all trees."""
+        return sum(len(one.tree.first) for one in self.layouts)
 
     @property
     def n_together(self) -> int:
-        """What is moved with theta: its numbers, and the effects of the root."""
-        return len(self.units) + int(self.layout.tree.size[-1])
+        """What is moved with theta: its numbers, and the effects of the largest root."""
+        n = max(int(one.tree.size[-1]) for one in self.layouts)
+        return max(len(which) for which in self.parameters.which) + n
 
     @property
     def is_normal(self) -> bool:
         """Whether sums are sufficient, so that no row is read."""
-        return self.precision >= 0
+        return self.parameters.precision >= 0
 
-    def fit(self) -> FieldFit:
-        """Fit the field."""
+    def fit(self) -> tuple[FieldFit, ...]:
+        """Fit the field, for every turn."""
         shared = self.values.shared
         start = vector_of(shared, shared.graph.point) if shared.var_names else np.zeros(0)
-        values = self.values
-        return fit_field(
-            self.layout, values.features, values.log_prior, start, self.precision, self.unit, self.units
-        )
+        return fit_field(self.layouts, self.parameters, start)
 
     def center(self) -> Vector:
         """The vector of the block at the fitted theta, and at the mean of the effects given it."""
-        fit, n = self.fit(), len(self.layout.tree.node_of)
-        arrays = self.arrays(fit, reads_all=True, debug=False)
-        height_of(arrays, self.values.features(fit.theta), np.zeros(n))
-        return self.values(fit.theta, arrays.room.z[0])
+        fits = self.fit()
+        arrays = self.arrays(fits, reads_all=True, debug=False)
+        return self.values(fits[0].theta, centered(arrays, self.values.features(fits[0].theta)))
 
-    def fit_again(self, fitted: FittedField) -> FieldFit:
-        """A `FieldFit` from what another process has fitted."""
-        values = self.values
-        return fit_again(self.layout, values.features, values.log_prior, fitted, self.precision, self.unit)
+    def fit_again(self, fitted: tuple[FittedField, ...]) -> tuple[FieldFit, ...]:
+        """What `fit` returns, from what another process has fitted."""
+        return fit_again(self.layouts, self.parameters, fitted)
 
-    def arrays(self, fit: FieldFit, *, reads_all: bool, debug: bool) -> FieldArrays:
-        """All that the kernel needs."""
-        plan, tree = fit.plan, self.layout.tree
-        bounds = plan.bounds
+    def arrays(
+        self, fits: tuple[FieldFit, ...], *, reads_all: bool, debug: bool
+    ) -> tuple[FieldArrays, ...]:
+        """All that the kernel needs, by turns."""
+        return tuple(self._arrays(fit, reads_all=reads_all, debug=debug) for fit in fits)
+
+    def _arrays(self, fit: FieldFit, *, reads_all: bool, debug: bool) -> FieldArrays:
+        plan, tree = fit.plan, fit.layout.tree
+        bounds, held = plan.bounds, plan.held
         if not (self.is_normal or reads_all):
-            bounds = field_bounds(fit)
+            bounds, held = field_bounds(fit)
         program = tape_of(fit.layout.columns.expression, 1, 0)
-        room = room_for(self.layout, program, int(bounds.blocks[-1]), len(bounds.nodes))
+        room = room_for(fit.layout, program, int(bounds.blocks[-1]), len(bounds.nodes))
         return plan._replace(
             bounds=bounds,
+            held=held,
             rows=plan.rows._replace(program=program),
-            room=room._replace(theta=np.zeros(len(fit.theta))),
+            room=room._replace(
+                theta=np.zeros(len(fit.theta)),
+                right=plan.sums.right.copy(),
+                squares=np.full(1, plan.sums.squares),
+            ),
             widths=np.where(tree.size <= _SMALL, _WIDE, 1.0),
             schedule=schedule_of(tree, 1),
             reads_all=reads_all,
@@ -130,18 +148,85 @@ def field_model(model: pm.Model, fact: Factorisation, fewest: int, found: Field 
                 raise NoField(f"the scale of {one.name!r} may be negative")
     names = sorted(fact.var_names, key=lambda name: sizes.get(name, 0))
     fact = replace(fact, var_names=tuple(names))
-    layout = layout_of(found, fact.graph)
+    layouts = layouts_of(found, fact.graph)
     term = found.likelihoods[0].term.name
     precision = None
-    if layout.scale is not None:
+    if layouts[0].scale is not None:
         precision = normal_precision(model, fact, term)
         if precision is None:
             raise NoField(f"rows of {term!r} share a number beside their predictor, as a dispersion")
-    values, number = values_of(found, fact, layout, precision)
+    values, number = values_of(found, fact, layouts[0], precision)
     shared, unit = values.shared, 1.0
     if number >= 0:
-        layout, unit = with_scale(layout, values.features, vector_of(shared, shared.graph.point), number)
-    return FieldModel(fact, layout, values, number, unit, _units(model, shared))
+        layouts, unit = with_scale(layouts, values.features, vector_of(shared, shared.graph.point), number)
+    which, is_bound = _moved(layouts, shared)
+    units = _units(model, shared)
+    parameters = Parameters(
+        values.features, values.log_prior, number, unit, which, tuple(_within(units, own) for own in which),
+        is_bound,
+    )  # fmt: skip
+    return FieldModel(fact, layouts, values, parameters)
+
+
+def _moved(
+    layouts: tuple[Layout, ...], shared: Factorisation
+) -> tuple[tuple[Index, ...], tuple[bool, ...]]:
+    """Which elements of theta each turn moves, and whether they have a part in what it holds.
+
+    A variable is moved in the turn that moves most of the effects it has a part in; one that has a part in
+    none is moved in every turn.
+    """
+    names = shared.var_names
+    sizes = [int(np.prod(shared.graph.values[name].type.shape)) for name in names]
+    ends = np.cumsum(sizes)
+    if len(layouts) == 1:
+        return (np.arange(sum(sizes)),), (False,)
+    maps = layouts[0].maps
+    has_part = np.zeros((len(maps.features.elements) + 1, len(names)), bool)
+    for k, (graph, _) in enumerate(maps.features.elements):
+        above = set(ancestors([graph]))
+        has_part[k + 1] = [shared.graph.values[name] in above for name in names]
+    parts = np.zeros((maps.n_coordinates, len(names)), bool)
+    every = [(one.own, one.first) for one in maps.coordinates]
+    every += [(one.precision, one.first) for one in maps.coordinates]
+    every += [(entries, 0) for entries in maps.tables if entries is not None]
+    for entries, first in every:
+        for column in entries.factors.T:
+            np.logical_or.at(parts, entries.columns + first, has_part[column])
+    counts = np.array([parts[one.order].sum(axis=0) for one in layouts])
+    counts_of_held = np.array([parts[one.held.coordinates].sum(axis=0) for one in layouts])
+    own = np.argmax(counts, axis=0)
+    which, is_bound = [], []
+    for k, layout in enumerate(layouts):
+        mine = (own == k) | (counts.sum(axis=0) == 0)
+        which.append(np.concatenate([np.zeros(0, np.int64)] + [
+            np.arange(end - size, end) for end, size, is_mine in zip(ends, sizes, mine, strict=True) if is_mine
+        ]))  # fmt: skip
+        is_bound.append(bool(np.any(counts_of_held[k] * mine)))
+        if is_bound[k] and not (layout.held.is_square and _is_white(layout, parts[:, mine].any(axis=1))):
+            raise NoField("factors that have to be moved in turns share scales in a way that has no rule")
+    return tuple(which), tuple(is_bound)
+
+
+def _is_white(layout: Layout, some: Mask) -> bool:
+    """Are those coordinates that a turn holds independent, with a variance of one?"""
+    is_held = np.zeros(len(some), bool)
+    is_held[layout.held.coordinates] = True
+    for one in layout.maps.coordinates:
+        own = one.precision
+        its = is_held[own.rows + one.first] & some[own.rows + one.first]
+        if np.any(own.factors[its]) or np.any(own.rows[its] != own.columns[its]):
+            return False
+        if np.any(own.coefficients[its] != 1.0):
+            return False
+    return True
+
+
+def _within(units: Index, own: Index) -> Index:
+    """Units of some elements of theta, by their places among these."""
+    place = np.full(len(units) + 1, -1)
+    place[own] = np.arange(len(own))
+    return place[units[own]]
 
 
 def _units(model: pm.Model, shared: Factorisation) -> Index:

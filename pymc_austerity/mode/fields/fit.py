@@ -4,6 +4,9 @@ Any quadratic V may stand for the likelihood. The one whose slopes and curvature
 predictors' own distribution, t_i ~ N(0, v_i) with v_i = a_i' C P^-1 C' a_i, has no drift: by Stein's lemma
 the remainders' mean slope by theta and by every eps is zero at the fixed point. Passes over the rows
 alternate with the maximum of log p^(theta), which reads none.
+
+A field that is moved in turns has an expansion for each. They share the center x*, which is found by turns,
+and the v_i, to which each adds what its own effects have, as if the others stayed.
 """
 
 import math
@@ -12,7 +15,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import sparse, stats
+from scipy.sparse import linalg
 
 from pymc_austerity import work
 from pymc_austerity.bounds.expressions.evaluate import evaluate
@@ -22,11 +26,23 @@ from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.exceptions import NoNormalApproximationError
+from pymc_austerity.kernels.fields import held as holding
 from pymc_austerity.kernels.fields import state as states
 from pymc_austerity.kernels.fields import tree as trees
 from pymc_austerity.kernels.fields.law import LAST, N_KNOTS
-from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, FieldRows, Law, Room, Schedule, Sums
+from pymc_austerity.kernels.fields.records import (
+    Bounds,
+    Elements,
+    FieldArrays,
+    FieldRows,
+    Held,
+    Law,
+    Room,
+    Schedule,
+    Sums,
+)
 from pymc_austerity.mode.fields.layout import Layout, add_products, write_covariances, write_variances
+from pymc_austerity.mode.fields.maps import matrix_of
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.plate_model import by_powers
 from pymc_austerity.model.structure.affine_expressions import leaves
@@ -35,6 +51,9 @@ from pymc_austerity.target import Index, Matrix, Vector
 # Functions of kernels, to be called from Python.
 log_marginal, write_displacements = entry(states.log_marginal), entry(states.write_displacements)
 backward, selected_inverse = entry(trees.backward), entry(trees.selected_inverse)
+held_log_density, write_right = entry(holding.held_log_density), entry(holding.write_right)
+mean_log_marginal, write_elements = entry(states.mean_log_marginal), entry(states.write_elements)
+write_state = entry(states.write_state)
 
 # Nodes of the quadrature for averages; passes at most, and when they end, in posterior standard deviations.
 _NODES, _MOST, _NEAR = 7, 40, 0.02
@@ -45,6 +64,8 @@ _SHIFT = 0.3
 # Newton steps for theta, after each pass over the rows.
 _STEPS = 12
 _OF_ROW, _OF_FILL = 30.0, 3.0
+# Draws of what is held.
+_DRAWS, _SEED = 16, 2027
 
 
 class FittedField(NamedTuple):
@@ -52,6 +73,7 @@ class FittedField(NamedTuple):
 
     theta: Vector
     law: Law
+    everywhere: Vector  # x* of all elements of rows, held or not
     center: Vector
     hessian: Vector
     right: Vector
@@ -61,44 +83,74 @@ class FittedField(NamedTuple):
     squares: float
 
 
+class Parameters(NamedTuple):
+    """Theta of a field, and what a turn moves of it."""
+
+    features: Callable[[Vector], Vector]
+    log_prior: Callable[[Vector], float]
+    precision: int  # Which feature the logarithm of the precision of normal rows is; -1 for other rows
+    unit: float  # The precision of normal rows that the layout has; 1 for others
+    which: tuple[Index, ...]  # By turns: elements of theta that it moves
+    units: tuple[Index, ...]  # By turns: of the proposal, see `Law`
+    is_bound: tuple[bool, ...]  # By turns: whether these have a part in C of what it holds
+
+
+class HeldDraws(NamedTuple):
+    """What a turn holds, in some draws: with its mean alone the rows would seem to be explained better."""
+
+    z: Matrix  # (k, m): coordinates, where theta has a part in their prior; else (0, 0)
+    rights: Matrix  # (k, n_x): g + H x* less what held effects take
+    squares: Vector  # (k,): residual sums of normal rows
+
+
 @dataclass(eq=False)
 class FieldFit:
-    """What passes over the rows have found; `theta` is the maximum of log p^."""
+    """What passes over the rows have found for a turn; `theta` is the maximum of log p^."""
 
     layout: Layout
     features: Callable[[Vector], Vector]
     log_prior: Callable[[Vector], float]
     theta: Vector
-    x: Vector
+    everywhere: Vector  # The center of all elements of rows; all turns share it
     plan: FieldArrays
-    unit: float  # The precision of normal rows that `layout` has; 1 for others
-    units: Index  # (q,): of the proposal, see `Law`
+    unit: float
+    which: Index
+    units: Index
     covariance: Matrix | None = None  # Of zeta
+    draws: "HeldDraws | None" = None
+
+    @property
+    def x(self) -> Vector:
+        """The center of what the turn moves."""
+        own = self.layout.elements
+        return np.where(own >= 0, self.everywhere[own], 0.0)
 
     @property
     def fitted(self) -> FittedField:
         """What `fit_again` needs."""
         sums = self.plan.sums
         return FittedField(
-            self.theta, self.plan.law, sums.center, sums.hessian, sums.right, sums.hessian_change,
-            sums.gradient_change, sums.n_normal, sums.squares,
+            self.theta, self.plan.law, self.everywhere, sums.center, sums.hessian, sums.right,
+            sums.hessian_change, sums.gradient_change, sums.n_normal, sums.squares,
         )  # fmt: skip
 
     def at_zeta(self, zeta: Vector) -> float:
         """Log p^ of zeta, with the determinant of theta by zeta."""
         theta = self.theta_of(zeta)
-        return self.log_density(theta) + float(theta[self.units[self.units >= 0]].sum())
+        return self.log_density(theta) + float(theta[self.which][self.units[self.units >= 0]].sum())
 
     def theta_of(self, zeta: Vector) -> Vector:
-        """Theta of zeta."""
+        """All of theta, with zeta of what the turn moves."""
         scale = np.where(self.units >= 0, zeta[np.maximum(self.units, 0)], 0.0)
-        return zeta * np.exp(scale)
+        theta = self.theta.copy()
+        theta[self.which] = zeta * np.exp(scale)
+        return theta
 
     @property
     def zeta(self) -> Vector:
-        """The present theta as zeta."""
-        scale = np.where(self.units >= 0, self.theta[np.maximum(self.units, 0)], 0.0)
-        return self.theta * np.exp(-scale)
+        """Zeta of the present theta, of what the turn moves."""
+        own = self.theta[self.which]
+        return own * np.exp(-np.where(self.units >= 0, own[np.maximum(self.units, 0)], 0.0))
 
     def log_density(self, theta: Vector) -> float:
         """Log p^(theta); minus infinity where it is no number."""
@@ -106,42 +158,45 @@ class FieldFit:
         if not np.isfinite(value):
             return -np.inf
         work.spend(_OF_FILL * self.layout.tree.fronts[-1], "The fit of a field")
-        found = value + log_marginal(self.plan, self.features(theta), 0)
+        features, held = self.features(theta), self.plan.held
+        draws = self.draws
+        if draws is None or not len(draws.rights):
+            found = value + log_marginal(self.plan, features, 0)
+        else:
+            found = value + mean_log_marginal(self.plan, features, draws.rights, draws.squares)
+        for z in draws.z if draws is not None else ():
+            held.z[0] = z
+            found += held_log_density(self.plan, features) / len(draws.z)  # type: ignore[union-attr]
         return found if np.isfinite(found) else -np.inf
 
 
 def fit_field(
-    layout: Layout,
-    features: Callable[[Vector], Vector],
-    log_prior: Callable[[Vector], float],
-    theta: Vector,
-    precision: int = -1,
-    unit: float = 1.0,
-    units: Index | None = None,
-) -> FieldFit:
-    """Fit from `theta` on.
+    layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
+) -> tuple[FieldFit, ...]:
+    """Fit all turns from `theta` on.
 
     Raises
     ------
     NoNormalApproximationError
         If there is no maximum.
     """
-    program = tape_of(layout.columns.expression, 1, 2)
-    plan = _empty(layout, program, precision)
-    theta = np.array(theta, dtype=np.float64)
-    units = np.full(len(theta), -1) if units is None else units
-    fit = FieldFit(layout, features, log_prior, theta, np.zeros(len(layout.elements)), plan, unit, units)
-    nothing = np.zeros(0)
-    if precision >= 0:
-        _expand(fit, program, nothing)
-        _maximise(fit)
-        return _finished(fit)
+    program, nothing = tape_of(layouts[0].columns.expression, 1, 2), np.zeros(0)
+    x = np.zeros(sum(int(np.sum(one.elements >= 0)) for one in layouts[:1]) + len(layouts[0].held.elements))
+    fits = _begun(layouts, parameters, program, np.array(theta, dtype=np.float64), x)
+    if parameters.precision >= 0 and len(fits) == 1:
+        _expand(fits[0], program, nothing)
+        _maximise(fits[0])
+        return _finished(fits)
     for k in range(_MOST):
-        _expand(fit, program, nothing)
-        step = _center(fit)
-        if k in (3, 5, 7):
-            _maximise(fit)
+        step = 0.0
+        for fit in fits:
+            _expand(fit, program, nothing)
             step = max(step, _center(fit))
+            if k in (3, 5, 7):
+                _draw_held(fits, fit)
+                _maximise(fit)
+                step = max(step, _center(fit))
+                _share(fits, fit.theta)
         if step < _NEAR_MODE and k > 7:
             break
     else:
@@ -149,52 +204,83 @@ def fit_field(
             "The effects of a field have no mode that is found: the data may separate responses perfectly "
             "where priors are improper. Give proper priors."
         )
+    is_normal = parameters.precision >= 0
     for _ in range(_AVERAGED):
-        _expand(fit, program, _variances(fit))
-        before = fit.theta
-        _maximise(fit)
-        step = _center(fit)
-        sds = np.ones(0) if fit.covariance is None else np.sqrt(np.diag(fit.covariance))
-        if step < _NEAR and np.all(np.abs(fit.theta - before) < _NEAR * sds + 1e-4):
+        variances, step, moved = _variances(fits), 0.0, 0.0
+        for fit in fits:
+            _expand(fit, program, nothing if is_normal else variances[fit.layout.rows])
+            before = fit.zeta
+            _draw_held(fits, fit)
+            _maximise(fit)
+            step = max(step, _center(fit))
+            if fit.covariance is not None:
+                near = np.abs(fit.zeta - before) / (_NEAR * np.sqrt(np.diag(fit.covariance)) + 1e-4)
+                moved = max(moved, float(near.max()))
+            _share(fits, fit.theta)
+        if step < _NEAR and moved < 1.0:
             break
-    _expand(fit, program, _variances(fit))
-    _maximise(fit)
-    return _finished(fit)
+    variances = _variances(fits)
+    for fit in fits:
+        _expand(fit, program, nothing if is_normal else variances[fit.layout.rows])
+        _meet(fit)
+    for fit in fits:
+        _draw_held(fits, fit)
+        _maximise(fit)
+        _share(fits, fit.theta)
+    return _finished(fits)
+
+
+def _begun(
+    layouts: tuple[Layout, ...], parameters: Parameters, program: Tape, theta: Vector, x: Vector
+) -> tuple[FieldFit, ...]:
+    """Fits that share a center."""
+    return tuple(
+        FieldFit(
+            layout, parameters.features, parameters.log_prior, theta, x,
+            _empty(layout, program, parameters.precision, is_bound=is_bound), parameters.unit, which, units,
+        )
+        for layout, which, units, is_bound in zip(
+            layouts, parameters.which, parameters.units, parameters.is_bound, strict=True
+        )
+    )  # fmt: skip
+
+
+def _share(fits: tuple[FieldFit, ...], theta: Vector) -> None:
+    """Tell all turns theta that one has found."""
+    for fit in fits:
+        fit.theta = theta
 
 
 def fit_again(
-    layout: Layout,
-    features: Callable[[Vector], Vector],
-    log_prior: Callable[[Vector], float],
-    fitted: FittedField,
-    precision: int = -1,
-    unit: float = 1.0,
-) -> FieldFit:
-    """A `FieldFit` from what another process has fitted, in one pass over the rows."""
-    theta = fitted.theta
-    program = tape_of(layout.columns.expression, 1, 2)
-    plan = _empty(layout, program, precision)
-    fit = FieldFit(layout, features, log_prior, theta, fitted.center, plan, unit, fitted.law.units)
-    _write_taylor(fit, program)
-    own = fitted._asdict()
-    sums = fit.plan.sums._replace(**{name: own[name] for name in fitted._fields[2:]})
-    fit.plan = fit.plan._replace(sums=sums, law=fitted.law)
-    return fit
+    layouts: tuple[Layout, ...], parameters: Parameters, fitted: tuple[FittedField, ...]
+) -> tuple[FieldFit, ...]:
+    """What another process has fitted, in one pass over the rows."""
+    program = tape_of(layouts[0].columns.expression, 1, 2)
+    fits = _begun(layouts, parameters, program, fitted[0].theta, fitted[0].everywhere)
+    for fit, found in zip(fits, fitted, strict=True):
+        _write_taylor(fit, program)
+        own = found._asdict()
+        sums = fit.plan.sums._replace(**{name: own[name] for name in found._fields[3:]})
+        fit.plan = fit.plan._replace(sums=sums, law=found.law)
+        _meet(fit)
+        _begin_turn(fit)
+    return fits
 
 
 def with_scale(
-    layout: Layout, features: Callable[[Vector], Vector], theta: Vector, precision: int
-) -> tuple[Layout, float]:
-    """The layout with the free scale of normal rows at a number, and the precision there.
+    layouts: tuple[Layout, ...], features: Callable[[Vector], Vector], theta: Vector, precision: int
+) -> tuple[tuple[Layout, ...], float]:
+    """The layouts with the free scale of normal rows at a number, and the precision there.
 
     Raises
     ------
     NoField
         If the curvature of rows is not the precision.
     """
-    assert layout.scale is not None
-    number, factor, offset = layout.scale
-    powers = by_powers(layout.columns.expression)
+    own = layouts[0]
+    assert own.scale is not None
+    number, factor, offset = own.scale
+    powers = by_powers(own.columns.expression)
     if powers is None or leaves(powers[2], "data"):
         raise NoField("the mean of normal rows is no linear function of effects")
     for at in (theta + _SHIFT, theta):
@@ -202,8 +288,8 @@ def with_scale(
         unit, scale = math.exp(found[precision]), factor * found[number] + offset
         if not np.isclose(-2.0 * float(evaluate(powers[2], {1: scale}, {})), unit, rtol=1e-8, atol=0.0):
             raise NoField("the free scale of normal rows is not their standard deviation")
-    expression = _with_number(layout.columns.expression, scale)
-    return replace(layout, columns=layout.columns._replace(expression=expression)), unit
+    expression = _with_number(own.columns.expression, scale)
+    return tuple(replace(one, columns=one.columns._replace(expression=expression)) for one in layouts), unit
 
 
 def _with_number(expression: Expression, number: float) -> Expression:
@@ -212,7 +298,7 @@ def _with_number(expression: Expression, number: float) -> Expression:
     return rebuilt(expression, lambda one: value if one.op == "predictor" and one.value == 1 else None)
 
 
-def _empty(layout: Layout, program: Tape, precision: int) -> FieldArrays:
+def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> FieldArrays:
     """A plan without bounds or proposals."""
     tree, n_x = layout.tree, len(layout.elements)
     n_h, n_v = len(layout.first), len(tree.first)
@@ -233,15 +319,28 @@ def _empty(layout: Layout, program: Tape, precision: int) -> FieldArrays:
     )  # fmt: skip
     room, unknown = room_for(layout, program, 0, 0), Schedule(1, np.ones(1, np.int64), np.ones(1))
     return FieldArrays(
-        tree, rows, sums, layout.prior, bounds, no_law(), np.ones(n_v), unknown, True, precision < 0, False,
-        np.zeros(1, np.int64), room,
+        layout.order, tree, rows, sums, layout.prior, _empty_held(layout, is_bound=is_bound), bounds, no_law(),
+        np.ones(n_v), unknown, True, precision < 0, False, np.zeros(1, np.int64), room,
+    )  # fmt: skip
+
+
+def _empty_held(layout: Layout, *, is_bound: bool) -> Held:
+    """What is held, at a center of zero and without sums or bounds."""
+    own = layout.held
+    n, nothing, none = len(own.elements), np.zeros(0), np.zeros(0, np.int64)
+    return Held(
+        own.coordinates, Elements(*own.map), np.zeros(n), own.columns, own.values,
+        none, none, nothing, none, none, nothing, nothing, own.starts, is_bound, nothing, none,
+        np.full(own.columns.shape, -1, np.int32), np.zeros(own.columns.shape),
+        np.zeros(n), np.zeros((2, len(own.map.rows))), np.zeros((2, len(own.coordinates))), nothing, np.zeros(1),
     )  # fmt: skip
 
 
 def no_law() -> Law:
     """The law of no numbers."""
     nothing = np.zeros((0, 0))
-    return Law(np.zeros(0), np.zeros(0), np.zeros((0, N_KNOTS)), nothing, nothing, np.zeros(0, np.int64))
+    none = np.zeros(0, np.int64)
+    return Law(none, np.zeros(0), np.zeros(0), np.zeros((0, N_KNOTS)), nothing, nothing, none)
 
 
 def room_for(layout: Layout, program: Tape, n_levels: int, n_blocks: int) -> Room:
@@ -254,7 +353,8 @@ def room_for(layout: Layout, program: Tape, n_levels: int, n_blocks: int) -> Roo
         np.zeros((2, len(layout.prior.pulls.columns))), np.zeros((2, n)), np.zeros((3, n_blocks)),
         np.zeros(n_v, np.int64), np.zeros(n_v), np.zeros(n_v, np.bool_),
         np.zeros((2, int(tree.depth.max(initial=0)) + 1)), np.zeros(n_v), np.zeros((1, BLOCK)),
-        np.zeros((len(layout.columns.data), BLOCK)), points_for(program), np.zeros(0), np.full(2, -1.0),
+        np.zeros((len(layout.columns.data), BLOCK)), points_for(program), np.zeros(n_x), np.zeros(1), np.zeros(0),
+        np.full(2, -1.0),
     )  # fmt: skip
 
 
@@ -266,11 +366,13 @@ def _design(layout: Layout) -> tuple[Matrix, np.ndarray, Matrix]:
     return layout.columns.x, layout.lookups, layout.columns.values
 
 
-def predictors_at(layout: Layout, x: Vector) -> Vector:
-    """eta_i at x."""
+def predictors_at(layout: Layout, x: Vector, of_held: Vector) -> Vector:
+    """eta_i at x, and at x of what is held."""
     result = layout.columns.offsets + layout.columns.x @ x[layout.n_lookups :]
     for f in range(layout.lookups.shape[1]):
         result += layout.columns.values[:, f] * x[layout.lookups[:, f]]
+    for f in range(layout.held.columns.shape[1]):
+        result += layout.held.values[:, f] * of_held[layout.held.columns[:, f]]
     return result
 
 
@@ -278,7 +380,7 @@ def _write_taylor(fit: FieldFit, program: Tape) -> None:
     """Predictors, slopes and curvatures of all rows at fit.x."""
     rows, nodes = fit.plan.rows, np.zeros(1)
     work.spend(_OF_ROW * len(fit.layout.rows), "The fit of a field")
-    rows.predictors[:] = predictors_at(fit.layout, fit.x)
+    rows.predictors[:] = predictors_at(fit.layout, fit.x, fit.everywhere[fit.layout.held.elements])
     points = points_for(program)
     eta = rows.predictors
     _write_slopes(program, rows.data, eta, nodes[:0], nodes, nodes, points, rows.slopes, rows.weights)
@@ -331,6 +433,95 @@ def _take(fit: FieldFit, gradient: Vector, hessian: Vector, taylor_gradient: Vec
             squares=squares,
         )
     )
+    _begin_turn(fit)
+
+
+def _begin_turn(fit: FieldFit) -> None:
+    """Hold what the turn does not move at the center."""
+    plan, layout = fit.plan, fit.layout
+    center = fit.everywhere[layout.held.elements]
+    fit.plan = plan._replace(held=plan.held._replace(center=center))
+    plan.room.right[:], plan.room.squares[0] = plan.sums.right, plan.sums.squares
+    held = fit.plan.held
+    held.d[:] = 0.0
+
+
+def _draw_held(fits: tuple[FieldFit, ...], fit: FieldFit) -> None:
+    """Draw what a turn holds."""
+    held = fit.plan.held
+    if len(fits) == 1:
+        return
+    rng, features = np.random.default_rng(_SEED), fit.features(fit.theta)
+    draws = np.repeat(fit.everywhere[None], _DRAWS, axis=0)
+    for one in fits:
+        if one is fit:
+            continue
+        room, own = one.plan.room, one.layout.elements
+        log_marginal(one.plan, features, 0)
+        for draw in draws:
+            room.eps[0] = rng.standard_normal(room.eps.shape[1])
+            write_state(one.plan, features, 0)
+            draw[own[own >= 0]] += room.d[0][own >= 0]
+    draws = draws[:, fit.layout.held.elements]
+    z, rights, squares = np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0)
+    if held.is_bound:
+        write_elements(held.map, features, held.elements[0])
+        n = len(held.coordinates)
+        matrix = sparse.csc_array(matrix_of(fit.layout.held.map, features, (n, n)))
+        z = np.reshape(linalg.spsolve(matrix, draws.T), (n, -1)).T
+    if len(held.first):
+        rights, squares = np.empty((_DRAWS, len(fit.layout.elements))), np.empty(_DRAWS)
+        for k, draw in enumerate(draws):
+            held.d[:] = draw - held.center
+            write_right(fit.plan)
+            rights[k], squares[k] = fit.plan.room.right, fit.plan.room.squares[0]
+        held.d[:] = 0.0
+        write_right(fit.plan)
+    fit.draws = HeldDraws(z, rights, squares)
+
+
+def _meet(fit: FieldFit) -> None:
+    """Elements of H that held elements have with those that move; for normal rows with each other, too.
+
+    Their weights are Taylor's, so that what these differ by from V has no such elements.
+    """
+    layout, rows = fit.layout, fit.plan.rows
+    held, weights, n_lookups = layout.held, rows.weights, layout.n_lookups
+    n = max(len(held.elements), 1)
+    if not len(held.elements):
+        return
+    codes, products = [], []
+    for f, g in np.ndindex(layout.lookups.shape[1], held.columns.shape[1]):
+        codes.append(layout.lookups[:, f].astype(np.int64) * n + held.columns[:, g])
+        products.append(weights * layout.columns.values[:, f] * held.values[:, g])
+    for k, g in np.ndindex(layout.columns.x.shape[1], held.columns.shape[1]):
+        codes.append((n_lookups + k) * n + held.columns[:, g])
+        products.append(weights * layout.columns.x[:, k] * held.values[:, g])
+    first, hessian = _added(codes, products)
+    one, own, gradient = first[:0], hessian[:0], np.zeros(n)
+    if fit.plan.sums.precision >= 0:
+        codes, products = [], []
+        for f, g in np.ndindex(held.columns.shape[1], held.columns.shape[1]):
+            a, b = held.columns[:, f].astype(np.int64), held.columns[:, g]
+            codes.append(np.minimum(a, b) * n + np.maximum(a, b))
+            products.append(np.where(a == b, 1.0, 0.5) * weights * held.values[:, f] * held.values[:, g])
+        one, own = _added(codes, products)
+        for f in range(held.columns.shape[1]):
+            gradient += np.bincount(held.columns[:, f], rows.slopes * held.values[:, f], minlength=n)
+    fit.plan = fit.plan._replace(
+        held=fit.plan.held._replace(
+            first=first // n, second=first % n, hessian=hessian, one=one // n, other=one % n, own_hessian=own,
+            gradient=gradient,
+        )
+    )  # fmt: skip
+
+
+def _added(codes: list[Index], values: list[Vector]) -> tuple[Index, Vector]:
+    """Sums of values with the same code."""
+    found, place = np.unique(np.concatenate(codes), return_inverse=True)
+    sums = np.bincount(place, np.concatenate(values), minlength=len(found))
+    kept = sums != 0.0
+    return found[kept], sums[kept]
 
 
 def product(sums: Sums, hessian: Vector, x: Vector) -> Vector:
@@ -385,26 +576,32 @@ def _center(fit: FieldFit) -> float:
     write_displacements(plan, features, 0)
     d = room.d[0]
     step = float(np.sqrt(max(d @ product(plan.sums, plan.sums.hessian, d), 0.0)))
-    fit.x = fit.x + d
+    own = fit.layout.elements
+    fit.everywhere[own[own >= 0]] += d[own >= 0]
     return step
 
 
-def _variances(fit: FieldFit) -> Vector:
-    """a_i' C P^-1 C' a_i of all rows at theta."""
-    plan, layout = fit.plan, fit.layout
-    log_marginal(plan, fit.features(fit.theta), 0)
-    inverse = np.zeros(layout.tree.fronts[-1])
-    selected_inverse(layout.tree, plan.room.fronts[0], inverse)
-    covariance = np.empty(len(plan.sums.first))
-    write_covariances(plan.prior, plan.sums, plan.room.elements[0], inverse, covariance)
-    result = np.empty(len(layout.rows))
-    write_variances(_where(layout), _design(layout), covariance, result)
-    return result
+def _variances(fits: tuple[FieldFit, ...]) -> Vector:
+    """a_i' C P^-1 C' a_i of all rows at theta; what all turns move counts once."""
+    total = np.zeros(max(int(fit.layout.rows.max(initial=-1)) + 1 for fit in fits))
+    for k, fit in enumerate(fits):
+        plan, layout = fit.plan, fit.layout
+        log_marginal(plan, fit.features(fit.theta), 0)
+        inverse = np.zeros(layout.tree.fronts[-1])
+        selected_inverse(layout.tree, plan.room.fronts[0], inverse)
+        covariance = np.empty(len(plan.sums.first))
+        write_covariances(plan.prior, plan.sums, plan.room.elements[0], inverse, covariance)
+        result = np.empty(len(layout.rows))
+        dense, lookups, values = _design(layout)
+        design = (dense if k == 0 else np.zeros_like(dense), lookups, values)
+        write_variances(_where(layout), design, covariance, result)
+        total[layout.rows] += result
+    return total
 
 
 def _maximise(fit: FieldFit) -> None:
-    """Move theta to the maximum of log p^."""
-    q = len(fit.theta)
+    """Move theta to the maximum of log p^, as far as the turn moves it."""
+    q = len(fit.which)
     if q == 0:
         return
     steps = np.eye(q) * _STEP
@@ -444,14 +641,16 @@ def _maximise(fit: FieldFit) -> None:
     fit.covariance = (vectors / lam) @ vectors.T
 
 
-def _finished(fit: FieldFit) -> FieldFit:
-    fit.plan = fit.plan._replace(law=_law(fit))
-    return fit
+def _finished(fits: tuple[FieldFit, ...]) -> tuple[FieldFit, ...]:
+    for fit in fits:
+        fit.plan = fit.plan._replace(law=_law(fit))
+        _begin_turn(fit)
+    return fits
 
 
 def _law(fit: FieldFit) -> Law:
     """Scores of each coordinate: its density along the mean of the others given it."""
-    q = len(fit.theta)
+    q = len(fit.which)
     if q == 0:
         return no_law()
     assert fit.covariance is not None
@@ -468,7 +667,7 @@ def _law(fit: FieldFit) -> Law:
         knots[j] = _table(grid, log_density, scores)
     correlation = fit.covariance / np.outer(sds, sds)
     factor = np.linalg.cholesky(correlation)
-    return Law(fit.zeta, sds, knots, factor, np.linalg.inv(factor), fit.units)
+    return Law(fit.which, fit.zeta, sds, knots, factor, np.linalg.inv(factor), fit.units)
 
 
 def _table(grid: Vector, log_density: Vector, scores: Vector) -> Vector:

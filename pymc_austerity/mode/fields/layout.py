@@ -1,6 +1,7 @@
 """A field as a kernel has it: the tree, rows in the order of their cells, and where sums are kept."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -10,12 +11,13 @@ from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.fields.records import Elements, Prior, Sums
 from pymc_austerity.kernels.fields.tree import Tree, write_positions
 from pymc_austerity.mode.fields.maps import Coordinates, Entries, Maps, maps_of
-from pymc_austerity.mode.fields.order import find_order
-from pymc_austerity.mode.fields.rows import Columns, columns_of, used
+from pymc_austerity.mode.fields.order import Order
+from pymc_austerity.mode.fields.rows import Columns, Used, columns_of, used
+from pymc_austerity.mode.fields.turns import find_turns
 from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.graph.log_density import LogDensityGraph
-from pymc_austerity.target import Index, Matrix, Vector
+from pymc_austerity.target import Index, Mask, Matrix, Vector
 
 # Elements of factors that do not nest, at most: their levels are bounded together.
 _MOST_TOGETHER = 400
@@ -23,16 +25,28 @@ _MOST_TOGETHER = 400
 _SAME = 1e-12
 
 
+class HeldLayout(NamedTuple):
+    """What a turn does not move: elements of x in blocks, and which of them rows look up."""
+
+    elements: Index  # (k,): which element of rows each is
+    coordinates: Index  # (m,): which coordinates these are made of, by blocks
+    map: Entries  # C, by rows
+    starts: Index  # (B + 1,): elements of each block
+    is_square: bool  # Whether every block has as many coordinates as elements
+    columns: np.ndarray  # (N, F)
+    values: Matrix  # (N, F)
+
+
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Rows, elements x and coordinates z of a field, in the order of a kernel. It has size N."""
+    """Rows, elements x and coordinates z that a turn moves, in the order of a kernel. It has size N."""
 
     maps: Maps
     tree: Tree
     order: Index  # (n_z,): which coordinate of the maps comes first, second, ...
-    elements: Index  # (n_x,): which element over all tables each is
+    elements: Index  # (n_x,): which element of rows each is; -1 for one that is always 0
     n_lookups: int
-    rows: Index  # (N,): which row comes first, second, ...
+    rows: Index  # (N,): which row comes first, second, ...; without those that see nothing of the turn
     columns: Columns  # In this order; columns of x by numbers over all tables are gone
     lookups: np.ndarray  # (N, F)
     prior: Prior
@@ -47,14 +61,27 @@ class Layout:
     cells: Index
     of_cells: Index
     factors: tuple[tuple[int, ...], ...]
+    held: HeldLayout
     # Of normal rows with a free scale, predictor 1: feature, factor and offset
     scale: tuple[int, float, float] | None = None
     # The coordinate of an intercept that shifts of effects are left to, and how much of it these are, by z
     left: tuple[int, Entries] | None = None
 
 
-def layout_of(found: Field, graph: LogDensityGraph) -> Layout:
-    """Read the rows of a field and put them in order.
+class _Reading(NamedTuple):
+    """A field as its rows and maps have it, before any order."""
+
+    maps: Maps
+    columns: Columns
+    use: Used
+    entries: Entries  # C, by elements of rows and coordinates of the maps
+    given: tuple[Index, Index, Vector]
+    scale: tuple[int, float, float] | None
+    left: tuple[int, Entries] | None
+
+
+def layouts_of(found: Field, graph: LogDensityGraph) -> tuple[Layout, ...]:
+    """Read the rows of a field and put them in order, once for every turn.
 
     Raises
     ------
@@ -63,9 +90,9 @@ def layout_of(found: Field, graph: LogDensityGraph) -> Layout:
     """
     columns, maps = columns_of(found), maps_of(found, graph)
     use = used(columns)
-    n_x, n_z, n_dense = len(use.elements), maps.n_coordinates, len(columns.dense)
+    n_x, n_z = len(use.elements), maps.n_coordinates
     entries, given = _map(maps, use.elements, found)
-    combos, combo = _combinations(use.columns)
+    combos, _ = _combinations(use.columns)
     # Which coordinates meet in rows.
     of_x = sparse.csr_array((np.ones(len(entries.rows)), (entries.rows, entries.columns)), (n_x, n_z))
     m, n_f = combos.shape
@@ -76,38 +103,123 @@ def layout_of(found: Field, graph: LogDensityGraph) -> Layout:
     widely = np.asarray((of_x[: use.n_lookups] != 0).sum(axis=0)).ravel()
     dense |= widely > 0.5 * max(use.n_lookups, 4)  # as the start of a series, or a mean of all
     kinds = np.repeat(np.arange(len(maps.coordinates)), [one.size for one in maps.coordinates])
-    together = together @ sparse.diags_array((~dense).astype(float))
-    coupled = _coupled(maps, n_z)
-    order = find_order(sparse.csr_array(together), coupled, dense, kinds)
+    together = sparse.csr_array(together @ sparse.diags_array((~dense).astype(float)))
+    left = left_to_an_intercept(columns, maps, found)
+    read = _Reading(maps, columns, use, entries, given, _scale(columns, maps, found), left)
+    turns = find_turns(together, _coupled(maps, n_z), of_x, dense, kinds)
+    if len(turns) > 1 and maps.shifts:
+        raise NoField("effects whose sum is nearly zero are beside factors that have to be moved in turns")
+    return tuple(_layout(read, moves, order) for moves, order in turns)
+
+
+def _layout(read: _Reading, moves: Mask, order: Order) -> Layout:
+    """The layout of a turn that moves some coordinates."""
+    maps, columns, use, entries = read.maps, read.columns, read.use, read.entries
     tree = order.tree
-    place = np.empty(n_z, np.int64)
-    place[order.variables] = np.arange(n_z)
-    entries = Entries(entries.rows, place[entries.columns], *entries[2:]).by_rows()
+    place = np.full(len(moves), -1)
+    place[order.variables] = np.arange(len(order.variables))
+    is_held = np.zeros(len(use.elements), bool)
+    is_held[entries.rows[~moves[entries.columns]]] = True
+    if np.any(is_held[entries.rows] & moves[entries.columns]):
+        raise NoField("factors that have to be moved in turns share a mean, or a term of their own")
+    lookups, values, own, some = _own_lookups(read, is_held)
+    n_dense = len(columns.dense)
+    n_x, n_lookups = len(own), len(own) - n_dense
+    number = np.full(len(use.elements), -1)
+    number[own[own >= 0]] = np.flatnonzero(own >= 0)
+    held = _held(read, moves, is_held)
+    is_own = moves[entries.columns]
+    entries = entries.taken(np.flatnonzero(is_own))
+    entries = Entries(number[entries.rows], place[entries.columns], *entries[2:]).by_rows()
     root = len(tree.first) - 1
     of_elements = np.full(n_x, root)
     np.minimum.at(of_elements, entries.rows, tree.node_of[entries.columns])
-    factors = _separate(use.columns)
+    combos, combo = _combinations(lookups)
+    factors = _separate(lookups, np.flatnonzero(own < 0))
     rows, cells, of_cells, combo_order = _cells(combos, combo, factors, of_elements, root)
     combos = combos[combo_order]
     rank = np.empty(len(combo_order), np.int64)
     rank[combo_order] = np.arange(len(combo_order))
-    counts = np.bincount(rank[combo], minlength=len(combos)) if n_f else np.array([len(rows)])
-    first, second, pairs = _pairs(combos, use.n_lookups, n_dense)
+    counts = np.bincount(rank[combo], minlength=len(combos)) if combos.shape[1] else np.array([len(rows)])
+    first, second, pairs = _pairs(combos, n_lookups, n_dense)
     of_pairs = np.minimum(of_elements[first], of_elements[second])
-    left = left_to_an_intercept(columns, maps, found)
-    prior = _prior(maps, entries, place, given, tree, (first, second), left)
+    given = (number[read.given[0]], *read.given[1:])
+    prior = _prior(maps, entries, place, given, tree, (first, second), read.left)
+    kept = some[rows]
     sorted_columns = columns._replace(
-        offsets=columns.offsets[rows],
-        x=np.ascontiguousarray(columns.x[rows]),
-        values=np.ascontiguousarray(columns.values[rows]),
-        data=np.ascontiguousarray(columns.data[:, rows]),
+        offsets=columns.offsets[kept],
+        x=np.ascontiguousarray(columns.x[kept]),
+        values=np.ascontiguousarray(values[rows]),
+        data=np.ascontiguousarray(columns.data[:, kept]),
         columns=np.zeros((0, 0), np.int64),
     )
+    held = held._replace(columns=held.columns[kept], values=np.ascontiguousarray(held.values[kept]))
     return Layout(
-        maps, tree, order.variables, use.elements, use.n_lookups, rows, sorted_columns,
-        np.ascontiguousarray(use.columns[rows]), prior, first, second, of_elements, of_pairs,
-        np.concatenate([[0], np.cumsum(counts)]), pairs, cells, of_cells, factors,
-        _scale(columns, maps, found), left,
+        maps, tree, order.variables, own, n_lookups, kept, sorted_columns,
+        np.ascontiguousarray(lookups[rows]), prior, first, second, of_elements, of_pairs,
+        np.concatenate([[0], np.cumsum(counts)]), pairs, cells, of_cells, factors, held, read.scale, read.left,
+    )  # fmt: skip
+
+
+def _own_lookups(read: _Reading, is_held: Mask) -> tuple[np.ndarray, Matrix, Index, Index]:
+    """What rows look up of a turn's own elements: numbers and coefficients; those elements; and which rows.
+
+    Rows with fewer than others look up an element that is always zero.
+    """
+    use, columns = read.use, read.columns
+    own = np.flatnonzero(~is_held)
+    if len(own) == len(is_held):
+        return use.columns, columns.values, own, np.arange(len(use.columns))
+    lookups, values, n_own = _first_columns(use.columns, columns.values, ~is_held[use.columns])
+    some = np.arange(len(lookups))
+    if not len(columns.dense):
+        some = np.flatnonzero(n_own)
+        lookups, values, n_own = lookups[some], values[some], n_own[some]
+    n = int(np.searchsorted(own, use.n_lookups))
+    number = np.empty(len(is_held), np.int32)
+    number[own[:n]] = np.arange(n)
+    is_none = np.arange(lookups.shape[1]) >= n_own[:, None]
+    if is_none.any():
+        own = np.insert(own, n, -1)
+    lookups = np.where(is_none, n, number[lookups]).astype(np.int32)
+    return lookups, values, own, some
+
+
+def _first_columns(columns: np.ndarray, values: Matrix, wanted: np.ndarray) -> tuple[np.ndarray, Matrix, Index]:
+    """Some elements of each row in the first columns, zeros after them; and how many these are."""
+    n = wanted.sum(axis=1)
+    order = np.argsort(~wanted, axis=1, kind="stable")[:, : int(n.max(initial=0))]
+    is_none = np.arange(order.shape[1]) >= n[:, None]
+    found = np.take_along_axis(values, order, 1)
+    return np.take_along_axis(columns, order, 1), np.where(is_none, 0.0, found), n
+
+
+def _held(read: _Reading, moves: Mask, is_held: Mask) -> HeldLayout:
+    """What a turn does not move."""
+    use, entries = read.use, read.entries
+    if not is_held.any():
+        none, n = np.zeros(0, np.int64), len(use.columns)
+        nothing = np.zeros((n, 0), np.int32), np.zeros((n, 0))
+        return HeldLayout(none, none, entries.taken(none), np.zeros(1, np.int64), True, *nothing)
+    entries = entries.taken(np.flatnonzero(~moves[entries.columns]))
+    n_x, n_z = len(is_held), len(moves)
+    size = n_x + n_z
+    graph = sparse.csr_array((np.ones(len(entries.rows)), (entries.rows, n_x + entries.columns)), (size, size))
+    _, block = connected_components(graph, directed=False)
+    elements = np.flatnonzero(is_held)
+    elements = elements[np.argsort(block[elements], kind="stable")]
+    coordinates = np.unique(entries.columns)
+    coordinates = coordinates[np.argsort(block[n_x + coordinates], kind="stable")]
+    own, counts = np.unique(block[elements], return_counts=True)
+    _, counts_of_z = np.unique(block[n_x + coordinates], return_counts=True)
+    number, place = np.zeros(n_x, np.int32), np.zeros(n_z, np.int64)
+    number[elements], place[coordinates] = np.arange(len(elements)), np.arange(len(coordinates))
+    columns, values, _ = _first_columns(use.columns, read.columns.values, is_held[use.columns])
+    return HeldLayout(
+        elements, coordinates,
+        Entries(number[entries.rows].astype(np.int64), place[entries.columns], *entries[2:]).by_rows(),
+        np.concatenate([[0], np.cumsum(counts)]), bool(np.array_equal(counts, counts_of_z)),
+        number[columns], values,
     )  # fmt: skip
 
 
@@ -282,13 +394,13 @@ def _determines(one: Index, other: Index) -> bool:
     return bool(np.array_equal(of_one[one], other))
 
 
-def _separate(columns: np.ndarray) -> tuple[tuple[int, ...], ...]:
+def _separate(columns: np.ndarray, nothing: Index) -> tuple[tuple[int, ...], ...]:
     """Columns with the same partition of the rows, whose levels are bounded one by one: finest first.
 
-    The others are bounded together with what all rows have.
+    The others are bounded together with what all rows have. Several columns may look up `nothing`.
     """
     n_f = columns.shape[1]
-    own = [np.unique(columns[:, f]) for f in range(n_f)]
+    own = [np.setdiff1d(columns[:, f], nothing) for f in range(n_f)]
     shared = {
         f for f in range(n_f) for g in range(n_f) if f != g and len(np.intersect1d(own[f], own[g], True))
     }
@@ -396,6 +508,8 @@ def _prior(
     for c in maps.coordinates:
         own = c.precision
         rows, columns = place[own.rows + c.first], place[own.columns + c.first]
+        own = own.taken(np.flatnonzero(rows >= 0))
+        rows, columns = rows[rows >= 0], columns[rows >= 0]
         where = np.empty(len(rows), np.int64)
         write_positions(tree, rows, columns, where)
         factors = np.zeros((len(rows), wide), np.int64)

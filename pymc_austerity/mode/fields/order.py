@@ -99,7 +99,7 @@ def find_order(together: sparse.csr_array, prior: sparse.csr_array, dense: Mask,
         pattern = pattern + _outer(seen, is_dense, n)
     pattern = sparse.csr_array(pattern)
     tree = tree_of(pattern.indptr, pattern.indices, node_sizes)
-    if _work(tree) > _MOST_WORK:
+    if work_of(tree) > _MOST_WORK:
         raise NoOrderError("factors that are crossed, or looked up twice, meet in too many pairs of effects")
     return Order(variables, tree)
 
@@ -113,7 +113,8 @@ def _outer(rows: Mask, columns: Mask, n: int) -> sparse.csr_array:
     )
 
 
-def _work(tree: Tree) -> float:
+def work_of(tree: Tree) -> float:
+    """Multiplications and additions of a factorisation."""
     q, r = tree.size.astype(float), np.diff(tree.starts).astype(float)
     return float((q * (q + r) ** 2).sum())
 

@@ -27,7 +27,6 @@ class FieldValues:
 
     factorisation: Factorisation  # Its block are theta and the effects, as the model has them
     maps: Maps
-    order: Index  # Which coordinate of the maps comes first, second, ...
     shared: Factorisation  # The terms of theta alone, with the features of the maps
     left: tuple[int, Entries] | None  # Which coordinate takes up shifts of effects, and how much by z
 
@@ -113,11 +112,10 @@ class FieldValues:
         return forth, back
 
     def __call__(self, theta: Vector, z: Vector) -> Vector:
-        """The vector of the block."""
+        """The vector of the block; `z` are in the order of the maps."""
         result, features = np.empty(self.n_dim), self.features(theta)
         result[self._numbers] = theta
-        every = np.empty(len(z))
-        every[self.order] = z
+        every = z.copy()
         self._pulled(features, every, -1.0)
         found = []
         for one in self.maps.coordinates:
@@ -154,7 +152,7 @@ class FieldValues:
                 for name in graph.values
             ]
             locations = self._located[1](*values, *graph.data_values())
-        every = np.empty(len(self.order))
+        every = np.empty(self.maps.n_coordinates)
         for one, location in zip(self.maps.coordinates, locations, strict=True):
             w = q[self._places[one.innovation.name]] - np.ravel(location)
             matrix = matrix_of(one.own, features, (one.size, one.size))
@@ -162,7 +160,7 @@ class FieldValues:
                 z = _solved(matrix, w) if one.shift is None else _differences(matrix, one, features, w)
             every[one.first : one.first + one.size] = np.where(np.isfinite(z), z, 0.0)
         self._pulled(features, every, 1.0)
-        return theta.copy(), every[self.order]
+        return theta.copy(), every
 
 
 def _differences(matrix: Any, one: Coordinates, features: Vector, w: Vector) -> Vector:
@@ -218,4 +216,4 @@ def values_of(
         features=maps.features.stacked(),
         is_expanded=False,
     )
-    return FieldValues(fact, maps, layout.order, shared, layout.left), number
+    return FieldValues(fact, maps, shared, layout.left), number

@@ -50,13 +50,13 @@ _MOST_ROOTS = 3
 class FieldRecipe(PlateRecipe):
     """A fitted field with its pilot, as other processes are handed it: it has the size of the effects."""
 
-    fit: FittedField  # type: ignore[assignment]
-    schedule: Schedule
+    fit: tuple[FittedField, ...]  # type: ignore[assignment]
+    schedules: tuple[Schedule, ...]
 
     def distance(self, engine: CompiledKernel, q: Vector, point: PointType) -> tuple[float, int]:
         """How many standard deviations theta is from its fitted distribution in a state, and its length."""
         assert isinstance(engine, FieldEngine)
-        return engine.distance(q), len(self.fit.theta)
+        return engine.distance(q), len(self.fit[0].theta)
 
     def fitted_draw(
         self, fact: Factorisation, engine: CompiledKernel, point: PointType, rng: np.random.Generator
@@ -108,7 +108,8 @@ def plan_field(
         if isinstance(field, NoField):
             raise field
         arrays = field.arrays(field.fit_again(recipe.fit), reads_all=recipe.reads_all, debug=options.debug)
-        engine = FieldEngine(field.values, arrays._replace(schedule=recipe.schedule), point)
+        engine = FieldEngine(field.values, arrays, point)
+        engine.take(recipe.schedules)
         return FieldPlan(options, field.factorisation, recipe, field, engine)
     assert found is not None
     fact = found.factorisation
@@ -132,7 +133,9 @@ def field_with_all_rows(plan: FieldPlan, point: PointType) -> FieldPlan:
     return _reading_all(plan.options, point, plan.field, plan.field.fit_again(plan.recipe.fit))
 
 
-def _reading_all(options: MetropolisOptions, point: PointType, found: FieldModel, fit: FieldFit) -> FieldPlan:
+def _reading_all(
+    options: MetropolisOptions, point: PointType, found: FieldModel, fit: tuple[FieldFit, ...]
+) -> FieldPlan:
     engine = FieldEngine(found.values, found.arrays(fit, reads_all=True, debug=options.debug), point)
     return _planned(options, point, found, fit, engine, _best(engine, found, point))
 
@@ -141,53 +144,55 @@ def _planned(
     options: MetropolisOptions,
     point: PointType,
     found: FieldModel,
-    fit: FieldFit,
+    fit: tuple[FieldFit, ...],
     engine: FieldEngine,
     prediction: PlatePrediction,
 ) -> FieldPlan:
     fact = found.factorisation
     prediction = announced(engine, prediction, engine.drawn, point)
-    n_nodes = len(found.layout.tree.first)
     recipe = FieldRecipe(
         data=fingerprint(fact.graph),
         n_local=fact.n_rows,
         n_dim=len(vector_of(fact, point)),
         rule=options.acceptance,
-        proposal=PlateSweeps(", ".join(found.effects), n_nodes, float(engine.arrays.schedule.kappas[0])),
+        proposal=PlateSweeps(
+            ", ".join(found.effects), found.n_nodes, float(engine.schedules[0].kappas[0])
+        ),
         proposal_state=engine.new_state(),
         mode_fit=None,
-        fit=fit.fitted,
+        fit=tuple(one.fitted for one in fit),
         prediction=prediction,
         reads_all=engine.reads_all,
         certificate=_certificate(found, reads_all=engine.reads_all),
-        schedule=engine.arrays.schedule,
+        schedules=engine.schedules,
     )
     return FieldPlan(replace(options, fewest_groups=FEWEST_IF_SLOW), fact, recipe, found, engine)
 
 
 def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePrediction:
     """Try out what a sweep moves together, and leave the engine with the best."""
-    tree, arrays = found.layout.tree, engine.arrays
+    trees = [one.tree for one in found.layouts]
 
-    def tried(schedule: Schedule) -> tuple[PlatePrediction, Schedule]:
-        engine.arrays = arrays._replace(schedule=schedule)
-        return _tried(engine, found, point), schedule
+    def tried(n: int, kappa: float) -> tuple[PlatePrediction, tuple[Schedule, ...]]:
+        schedules = tuple(_with_kappa(schedule_of(tree, n), kappa) for tree in trees)
+        engine.take(schedules)
+        return _tried(engine, found, point), schedules
 
-    best = tried(_with_kappa(schedule_of(tree, 1), KAPPAS[0]))
+    best, own_kappa = tried(1, KAPPAS[0]), KAPPAS[0]
     for kappa in KAPPAS[1:] if engine.draws_rows else ():
-        one = tried(_with_kappa(best[1], kappa))
+        one = tried(1, kappa)
         if _slowest(one[0], 1) >= _GAIN * _slowest(best[0], 1):
             break
-        best = one
-    n, depth = 2, int(tree.depth.max(initial=0))
+        best, own_kappa = one, kappa
+    n, depth = 2, max(int(tree.depth.max(initial=0)) for tree in trees)
     while n < 2 * depth:
-        one = tried(_with_kappa(schedule_of(tree, n), best[1].kappas[0]))
+        one = tried(n, own_kappa)
         if _slowest(one[0], 1) >= _GAIN * _slowest(best[0], 1):
             break
         best, n = one, 2 * n
-    prediction, schedule = best
+    prediction, schedules = best
     n_roots = min(range(1, _MOST_ROOTS + 1), key=lambda m: _slowest(_with_roots(prediction, found, m), m))
-    engine.arrays = arrays._replace(schedule=schedule._replace(n_roots=n_roots))
+    engine.take(tuple(one._replace(n_roots=n_roots) for one in schedules))
     return _with_roots(prediction, found, n_roots)
 
 
@@ -215,26 +220,31 @@ def _with_kappa(schedule: Schedule, kappa: float) -> Schedule:
 def _tried(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePrediction:
     """Run some sweeps from a draw of the fitted distribution.
 
-    Of the groups of depths the acceptance of that which is accepted least is predicted.
+    Of turns, and of groups of depths, the acceptance of that which is accepted least is predicted.
     """
     stage("pilot run", f" of {_SETTLE + _COUNTED} sweeps")
     rng = np.random.default_rng(_SEED)
-    state, q, counts = engine.new_state(), engine.drawn(rng), np.zeros(3)
-    tally = np.zeros_like(engine.arrays.room.tally)
+    state, q, counts = engine.new_state(), engine.drawn(rng), np.zeros(2)
+    tallies = [np.zeros_like(one.room.tally) for one in engine.turns]
     of_root, of_group = tree_nanoseconds(found)
-    of_tree = of_root + of_group * (len(engine.arrays.schedule.depths) - 1)
+    n_groups = max(len(one.depths) for one in engine.schedules) - 1
+    of_tree = of_root + of_group * n_groups
     for k in range(_SETTLE + _COUNTED):
         outcome = engine.run(1, False, rng, q, point, state)
         rows = outcome.shared_n_used + outcome.plate_n_used
         work.spend(OF_READ * rows + of_tree, "Pilot runs on a field")
         if k >= _SETTLE:
-            counts += [outcome.shared_n_used, outcome.plate_n_used, outcome.n_accepted]
-            tally += engine.arrays.room.tally
-    shared_rows, plate_rows, accepted = (counts / _COUNTED).tolist()
-    proposed, taken = tally[:, : len(engine.arrays.schedule.depths) - 1]
-    of_plate = float((taken / proposed).min(initial=1.0))
+            counts += [outcome.shared_n_used, outcome.plate_n_used]
+            for tally, one in zip(tallies, engine.turns, strict=True):
+                tally += one.room.tally
+    shared_rows, plate_rows = (counts / _COUNTED).tolist()
+    of_shared, of_plate = 1.0, 1.0
+    for (proposed, taken), schedule in zip(tallies, engine.schedules, strict=True):
+        of_shared = min(of_shared, float(taken[-1] / proposed[-1]))
+        n = len(schedule.depths) - 1
+        of_plate = min(of_plate, float((taken[:n] / proposed[:n]).min(initial=1.0)))
     return PlatePrediction(
-        len(found.layout.tree.first), _n_watched(found), shared_rows, plate_rows, accepted, of_plate,
+        found.n_nodes, _n_watched(found), shared_rows, plate_rows, of_shared, of_plate,
         reads_all=engine.reads_all, of_tree=of_tree,
     )  # fmt: skip
 
@@ -247,12 +257,18 @@ def _n_watched(found: FieldModel) -> int:
 
 
 def tree_nanoseconds(found: FieldModel) -> tuple[float, float]:
-    """Nanoseconds of a move of theta and of one of a group of depths, beside their rows, counted."""
-    tree = found.layout.tree
-    q, r = tree.size.astype(float), np.diff(tree.starts).astype(float)
-    flops, numbers = float((q * (q + r) ** 2).sum()), float(tree.fronts[-1])
-    of_group = _OF_NUMBER * numbers + _OF_NODE * len(tree.first)
-    return _OF_FLOP * flops + _OF_NUMBER * numbers + of_group, of_group
+    """Nanoseconds of a move of theta and of one of a group of depths, beside their rows, of all turns.
+
+    They are counted.
+    """
+    of_roots, of_groups = 0.0, 0.0
+    for tree in [one.tree for one in found.layouts]:
+        q, r = tree.size.astype(float), np.diff(tree.starts).astype(float)
+        flops, numbers = float((q * (q + r) ** 2).sum()), float(tree.fronts[-1])
+        of_group = _OF_NUMBER * numbers + _OF_NODE * len(tree.first)
+        of_groups += of_group
+        of_roots += _OF_FLOP * flops + _OF_NUMBER * numbers + of_group
+    return of_roots, of_groups
 
 
 def _certificate(found: FieldModel, *, reads_all: bool) -> str:

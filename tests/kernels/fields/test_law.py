@@ -17,7 +17,7 @@ def law_of(q, units):
     knots = np.tile(scores + 0.05 * scores**2, (q, 1))
     knots = np.maximum.accumulate(knots, axis=1) + 0.02 * scores
     factor = np.linalg.cholesky(0.3 + 0.7 * np.eye(q))
-    return Law(np.full(q, 0.2), np.full(q, 1.2), knots, factor, np.linalg.inv(factor), units)
+    return Law(np.arange(q), np.full(q, 0.2), np.full(q, 1.2), knots, factor, np.linalg.inv(factor), units)
 
 
 @entry

@@ -8,9 +8,9 @@ from pymc_austerity.kernels.fields import decisions, moves
 from pymc_austerity.kernels.fields.state import log_prior_change, pull_on_intercept
 from pymc_austerity.kernels.fields.tree import deciding
 from pymc_austerity.mode.fields.draws import height_of
-from tests.mode.fields.fields import MODELS, arrays_of, fitted
+from tests.mode.fields.fields import TURNS, arrays_of, fitted
 
-_OF_ROWS = [name for name in MODELS if name not in ("normal_rows", "intrinsic")]
+_OF_ROWS = [one for one in TURNS if one[0] not in ("normal_rows", "intrinsic", "crossed_normal")]
 
 
 @entry
@@ -29,13 +29,13 @@ def decide(rng, arrays, level, now, counts, result):
         result[k] = room.base
 
 
-def log_ratios(name, level, *, n_depths=1, now=0, n=1, reads_all=True, planted=lambda arrays: arrays):
+def log_ratios(name, level, *, turn=0, n_depths=1, now=0, n=1, reads_all=True, planted=lambda arrays: arrays):
     """Of all nodes (n, V), between two states that differ in eps of the nodes of a group of depths.
 
     Also log densities of both, counts, and what the kernel was handed.
     """
     one = fitted(name)
-    arrays = planted(arrays_of(one, reads_all=reads_all))
+    arrays = arrays_of(one, turn=turn, reads_all=reads_all, planted=planted)
     room, features = arrays.room, one.field.values.features(one.fit.theta)
     eps = np.random.default_rng(4).standard_normal((2, room.eps.shape[1]))
     depth = arrays.tree.depth[arrays.tree.node_of]
@@ -52,12 +52,12 @@ def log_ratios(name, level, *, n_depths=1, now=0, n=1, reads_all=True, planted=l
     return result, heights, counts, arrays
 
 
-@pytest.mark.parametrize("name", _OF_ROWS)
+@pytest.mark.parametrize(("name", "turn"), _OF_ROWS)
 @pytest.mark.parametrize(("level", "n_depths"), [(0, 1), (1, 1), (2, 1), (1, 3)])
-def test_what_nodes_decide_on_is_the_change_of_the_density(name, level, n_depths):
+def test_what_nodes_decide_on_is_the_change_of_the_density(name, turn, level, n_depths):
     """The sum over nodes of what all rows say is the difference of log densities."""
-    level = min(level, int(fitted(name).field.layout.tree.depth.max()))
-    (found,), heights, _, arrays = log_ratios(name, level, n_depths=n_depths)
+    level = min(level, int(fitted(name).field.layouts[turn].tree.depth.max()))
+    (found,), heights, _, arrays = log_ratios(name, level, turn=turn, n_depths=n_depths)
     assert not np.any(found[arrays.tree.depth != level])
     np.testing.assert_allclose(found.sum(), heights[1] - heights[0], rtol=1e-9, atol=1e-8)
 
@@ -75,7 +75,7 @@ def _flat_bounds(arrays):
     return arrays._replace(bounds=own._replace(cumulative=own.cumulative / 30.0, totals=own.totals / 30.0))
 
 
-@pytest.mark.parametrize("name", ["nested_slopes", "walk", "smooth"])
+@pytest.mark.parametrize("name", ["nested_slopes", "walk", "smooth", "crossed_slopes"])
 @pytest.mark.parametrize("level", [0, 1])
 def test_acceptance_by_drawn_rows_is_reversible(name, level):
     """a(x, y) / a(y, x) is the ratio of densities of the node, and no bound is violated."""

@@ -8,6 +8,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from pymc_austerity import factorise
+from pymc_austerity.mode.fields.draws import centered, hold_at
 from pymc_austerity.mode.fields.field_model import FieldModel, field_model
 from pymc_austerity.mode.fields.fit import FieldFit
 
@@ -211,13 +212,64 @@ def normal_rows(n=600, n_groups=40):
     return model
 
 
+def crossed_slopes(n=4000, sizes=(70, 66)):
+    """Correlated slopes in both of two factors that are crossed: moved in turns."""
+    rng, x, _, eta = _rows(n, 2)
+    which = [rng.integers(size, size=n) for size in sizes]
+    for g, size in zip(which, sizes, strict=True):
+        v = rng.normal(size=(size, 2)) * [0.7, 0.4]
+        eta = eta + v[g, 0] + v[g, 1] * x[:, 0]
+    y = _answers(rng, eta)
+    with pm.Model() as model:
+        eta = pm.Normal("level", 0.0, 2.0) + x @ pm.Normal("beta", 0.0, 2.0, shape=3)
+        for g, size, name in zip(which, sizes, ("persons", "items"), strict=True):
+            sds = pm.HalfNormal.dist(1.0, shape=2)
+            factor = pm.LKJCholeskyCov(f"of_{name}", n=2, eta=2.0, sd_dist=sds)[0]
+            v = pm.Normal(f"z_{name}", shape=(size, 2)) @ factor.T
+            eta = eta + v[g, 0] + v[g, 1] * x[:, 0]
+        pm.Bernoulli("y", logit_p=eta, observed=pm.Data("answers", y))
+    return model
+
+
+def bradley_terry(n=700, n_players=90):
+    """Who wins, by the skills of two players, and a home advantage: one vector is looked up twice."""
+    rng = np.random.default_rng(1)
+    one, two = rng.integers(n_players, size=n), rng.integers(1, n_players, size=n)
+    two = (one + two) % n_players
+    skill = rng.normal(size=n_players)
+    y = _answers(rng, 0.3 + skill[one] - skill[two])
+    with pm.Model() as model:
+        spread, home = pm.HalfNormal("spread"), pm.Normal("home")
+        skill = pm.Normal("skill", 0.0, spread, shape=n_players)
+        pm.Bernoulli("y", logit_p=home + skill[one] - skill[two], observed=pm.Data("answers", y))
+    return model
+
+
+def crossed_normal(n=2500, sizes=(300, 290)):
+    """Normal rows with a free scale, and two crossed factors."""
+    rng, x, _, eta = _rows(n, 2)
+    which = [rng.integers(size, size=n) for size in sizes]
+    eta = eta + sum(0.6 * rng.normal(size=size)[g] for g, size in zip(which, sizes, strict=True))
+    y = eta + 0.7 * rng.normal(size=n)
+    with pm.Model() as model:
+        eta = pm.Normal("level", 0.0, 2.0) + x @ pm.Normal("beta", 0.0, 2.0, shape=3)
+        for g, size, name in zip(which, sizes, ("persons", "items"), strict=True):
+            eta = eta + pm.Normal(name, 0.0, pm.HalfNormal(f"of_{name}"), shape=size)[g]
+        pm.Normal("y", eta, pm.HalfNormal("sigma", 2.0), observed=pm.Data("answers", y))
+    return model
+
+
 MODELS = {
     one.__name__: one
     for one in (
         plate, clipped_scales, nested_slopes, three_levels, walk, walk_by_hand, autoregression, areas,
-        bym2, intrinsic, smooth, rasch, normal_rows,
+        bym2, intrinsic, smooth, rasch, normal_rows, crossed_slopes, bradley_terry, crossed_normal,
     )
 }  # fmt: skip
+
+
+# Models with the number of a turn.
+TURNS = [(name, 0) for name in MODELS] + [("crossed_slopes", 1), ("bradley_terry", 2), ("crossed_normal", 1)]
 
 
 class Fitted(NamedTuple):
@@ -225,7 +277,12 @@ class Fitted(NamedTuple):
 
     model: pm.Model
     field: FieldModel
-    fit: FieldFit
+    fits: tuple[FieldFit, ...]
+
+    @property
+    def fit(self):
+        """That of the first turn."""
+        return self.fits[0]
 
 
 @cache
@@ -236,6 +293,16 @@ def fitted(name):
     return Fitted(model, field, field.fit())
 
 
-def arrays_of(one, *, reads_all=True):
-    """What a kernel is handed."""
-    return one.field.arrays(one.fit, reads_all=reads_all, debug=True)
+def arrays_of(one, *, turn=0, reads_all=True, planted=lambda arrays: arrays):
+    """What a kernel is handed in a turn, with other effects held at a draw."""
+    turns = [planted(arrays) for arrays in turns_of(one, reads_all=reads_all)]
+    rng, features = np.random.default_rng(turn), one.field.values.features(one.fit.theta)
+    if len(turns) > 1:
+        z = centered(turns, features)
+        hold_at(turns[turn], features, z + 0.3 * rng.standard_normal(len(z)))
+    return turns[turn]
+
+
+def turns_of(one, *, reads_all=True):
+    """What a kernel is handed in each turn."""
+    return one.field.arrays(one.fits, reads_all=reads_all, debug=True)

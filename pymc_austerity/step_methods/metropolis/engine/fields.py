@@ -7,9 +7,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.kernels.fields.records import FieldArrays
+from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
 from pymc_austerity.kernels.fields.sweeps import FieldMemory, field_sweeps
-from pymc_austerity.mode.fields.draws import height_of, scores_of_theta, theta_of_scores
+from pymc_austerity.kernels.plates.sweeps import SweepOutcome
+from pymc_austerity.mode.fields.draws import centered, height_of, hold_at, scores_of_theta, theta_of_scores
 from pymc_austerity.mode.fields.values import FieldValues
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.compile.target import CompiledTarget
@@ -29,11 +30,12 @@ class FieldProposalState(NamedTuple):
 class FieldEngine(CompiledKernel):
     """Transitions of `kernels.fields`: what is compiled of a model is its prior alone."""
 
-    def __init__(self, values: FieldValues, arrays: FieldArrays, point: PointType) -> None:
-        self.n_local = self.n_others = len(arrays.rows.predictors)
-        self.arrays, self.values = arrays, values
+    def __init__(self, values: FieldValues, turns: tuple[FieldArrays, ...], point: PointType) -> None:
+        self.n_local = self.n_others = max(len(one.rows.predictors) for one in turns)
+        self.turns, self.values = turns, values
         self.target = CompiledTarget(values.shared)
         state, q = self.new_state(), np.zeros(values.n_dim)
+        self._turn = turns[0]
         self._put_around(field_sweeps, self._given(q, point, state), ["global_log_ratio", "features"])
         stage("transitions")
         with exact_arithmetic():  # the first call compiles
@@ -42,18 +44,28 @@ class FieldEngine(CompiledKernel):
     @property
     def reads_all(self) -> bool:  # type: ignore[override]
         """Whether all rows are read."""
-        return self.arrays.reads_all and self.arrays.has_remainders
+        return self.turns[0].reads_all and self.turns[0].has_remainders
 
     @property
     def draws_rows(self) -> bool:
         """Whether rows are drawn by bounds."""
-        return self.arrays.has_remainders and not self.reads_all
+        return self.turns[0].has_remainders and not self.reads_all
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """What each turn moves together."""
+        return tuple(one.schedule for one in self.turns)
+
+    def take(self, schedules: tuple[Schedule, ...]) -> None:
+        """Move other effects together."""
+        self.turns = tuple(
+            one._replace(schedule=own) for one, own in zip(self.turns, schedules, strict=True)
+        )
 
     @property
     def n_moves(self) -> int:  # type: ignore[override]
         """Moves of a sweep: each is decided on up to N rows."""
-        schedule = self.arrays.schedule
-        return schedule.n_roots + len(schedule.depths) - 1
+        return sum(one.n_roots + len(one.depths) - 1 for one in self.schedules)
 
     @property
     def n_readings(self) -> int:  # type: ignore[override]
@@ -62,23 +74,28 @@ class FieldEngine(CompiledKernel):
 
     def restart(self) -> None:
         """Begin to count violations; forget the factor of an interrupted draw."""
-        self.arrays = self.arrays._replace(violations=np.zeros(1, dtype=np.int64))
-        self.arrays.room.kept[0] = -1.0
+        count = np.zeros(1, dtype=np.int64)
+        self.turns = tuple(one._replace(violations=count) for one in self.turns)
+        for one in self.turns:
+            one.room.kept[0] = -1.0
 
     def copy(self) -> Self:
         """An engine that shares what is compiled and all that is fixed, with room of its own."""
         clone = super().copy()
-        clone.arrays = clone.arrays._replace(room=deepcopy(clone.arrays.room))
+        clone.turns = tuple(
+            one._replace(room=deepcopy(one.room), held=one.held.with_room()) for one in clone.turns
+        )
         return clone
 
     @property
     def violations(self) -> Index:  # type: ignore[override]
         """Terms larger than their bounds."""
-        return self.arrays.violations
+        return self.turns[0].violations
 
     def new_state(self) -> FieldProposalState:
         """The state of a chain before its first draw."""
-        n, q = len(self.arrays.tree.node_of), len(self.arrays.law.mean)
+        n = self.values.maps.n_coordinates
+        q = len(self.turns[0].room.theta)
         memory = FieldMemory(np.full(self.values.n_dim, np.nan), np.zeros(q), np.zeros(n), np.full(n, np.nan))
         return FieldProposalState(np.ones(1), memory)
 
@@ -99,35 +116,79 @@ class FieldEngine(CompiledKernel):
             memory.theta[:], memory.z[:] = self.values.coordinates(q)
             memory.eps[:] = np.nan
         memory.q[:] = np.nan  # until all of it is written
-        outcome = super().run(n, tune, rng, q, point, proposal_state)
+        outcome = self._swept(n, tune, rng, q, point, proposal_state)
         q[:] = self.values(memory.theta, memory.z)
         memory.q[:] = q
-        return outcome._replace(q=q, n_accepted=outcome.n_accepted / self.arrays.schedule.n_roots)
+        return outcome._replace(q=q)
+
+    def _swept(self, n: int, *given: Any) -> SweepOutcome:
+        """Sweeps of one turn after the other; what these count is added."""
+        if len(self.turns) == 1:
+            self._turn = self.turns[0]
+            found = super().run(n, *given)
+            return found._replace(n_accepted=found.n_accepted / self._turn.schedule.n_roots)
+        outcomes = []
+        for _ in range(max(n, 1)):
+            for self._turn in self.turns:
+                outcomes.append(super().run(min(n, 1), *given))
+        n_roots = sum(one.n_roots for one in self.schedules)
+        last = outcomes[-1]
+        return last._replace(
+            n_accepted=sum(one.n_accepted for one in outcomes) / n_roots,
+            n_used=sum(one.n_used for one in outcomes),
+            n_stages=n,
+            shared_n_used=sum(one.shared_n_used for one in outcomes),
+            plate_n_used=sum(one.plate_n_used for one in outcomes),
+            plate_accepted=sum(one.plate_accepted for one in outcomes) / len(self.turns),
+            whole_groups=sum(one.whole_groups for one in outcomes),
+        )
 
     def drawn(self, rng: np.random.Generator) -> Vector:
-        """A draw of the fitted distribution; drawn again where it is far less likely than the center."""
+        """A draw of the fitted distribution, turn by turn: each given the others.
+
+        It is drawn again where it is far less likely than the center.
+        """
+        laws = [one.law for one in self.turns]
+        theta = np.zeros(len(self.turns[0].room.theta))
+        for law in laws:
+            theta[law.which] = theta_of_scores(law, np.zeros(len(law.which)))[0]
+        z = centered(self.turns, self.values.features(theta))
+        for arrays in self.turns:
+            theta, z = np.split(self._drawn_in_turn(rng, arrays, theta, z), [len(theta)])
+        return self.values(theta, z)
+
+    def _drawn_in_turn(
+        self, rng: np.random.Generator, arrays: FieldArrays, theta: Vector, z: Vector
+    ) -> Vector:
+        """Theta and z, of which what a turn moves is drawn."""
+        law, n = arrays.law, len(arrays.coordinates)
+        hold_at(arrays, self.values.features(theta), z)
 
         def draw(of_scores: np.ndarray, eps: np.ndarray) -> tuple[Vector, float]:
-            theta, log_slope = theta_of_scores(self.arrays.law, of_scores)
-            features = self.values.features(theta)
-            height = self.values.log_prior(theta) + log_slope + height_of(self.arrays, features, eps)
-            self.arrays.room.kept[0] = -1.0  # its sides are written over
-            q = self.values(theta, self.arrays.room.z[0].copy())
-            return q, -math.inf if math.isnan(height) else height
+            new, all_z = theta.copy(), z.copy()
+            new[law.which], log_slope = theta_of_scores(law, of_scores)
+            features = self.values.features(new)
+            height = self.values.log_prior(new) + log_slope + height_of(arrays, features, eps)
+            arrays.room.kept[0] = -1.0  # its sides are written over
+            all_z[arrays.coordinates] = arrays.room.z[0]
+            if arrays.held.is_bound:
+                all_z[arrays.held.coordinates] = arrays.held.z[1]
+            return np.append(new, all_z), -math.inf if math.isnan(height) else height
 
-        n_theta, n = len(self.arrays.law.mean), len(self.arrays.tree.node_of)
+        n_theta = len(law.which)
         _, center = draw(np.zeros(n_theta), np.zeros(n))
-        lowest = center - FAR_BELOW - 0.5 * (n_theta + n)
         return likely_draw(
-            lambda: draw(self.arrays.law.factor @ rng.standard_normal(n_theta), rng.standard_normal(n)),
-            lowest,
+            lambda: draw(law.factor @ rng.standard_normal(n_theta), rng.standard_normal(n)),
+            center - FAR_BELOW - 0.5 * (n_theta + n),
             f"{n:,} effects",
         )
 
     def distance(self, q: Vector) -> float:
         """How many standard deviations theta of a state of the model is from its fitted distribution."""
         theta, _ = self.values.coordinates(q)
-        return float(np.linalg.norm(self.arrays.law.inverse @ scores_of_theta(self.arrays.law, theta)))
+        laws = [one.law for one in self.turns]
+        scores = [law.inverse @ scores_of_theta(law, theta) for law in laws]
+        return float(np.linalg.norm(np.concatenate(scores)))
 
     def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
-        return {"field": self.arrays, "memory": proposal_state.memory}
+        return {"field": self._turn, "memory": proposal_state.memory}

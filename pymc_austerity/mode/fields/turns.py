@@ -1,0 +1,120 @@
+"""Turns: which effects are moved together, where one tree of all has too much fill.
+
+Large factors that are crossed, and vectors that are looked up twice, fill in. Then effects are moved in
+turns, the others held. A turn has whole vectors, as long as they make a good tree. A vector that makes none
+is parted: into effects of which no two meet in a row, and what is left of it into short dense nodes.
+"""
+
+from contextlib import suppress
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from pymc_austerity.mode.fields.order import NoOrderError, Order, find_order, work_of
+from pymc_austerity.target import Index, Mask
+
+# Multiplications and additions of a factorisation above which turns are looked for.
+_MUCH_WORK = 1e7
+# Effects of which no two meet are a turn if they are so many of those that are left; effects of a dense node;
+# turns at most.
+_SHARE, _DENSE, _MOST = 0.1, 64, 24
+
+
+def find_turns(
+    together: sparse.csr_array, prior: sparse.csr_array, of_x: sparse.csr_array, dense: Mask, kinds: Index
+) -> list[tuple[Mask, Order]]:
+    """What each turn moves, and in which order; one turn of all where that has little fill.
+
+    Parameters
+    ----------
+    together, prior, dense, kinds
+        As `find_order` has them; what is `dense` moves in all turns.
+    of_x : csr_array (elements, n)
+        Which effects an element of rows is made of.
+
+    Raises
+    ------
+    NoOrderError
+        If there would be too many turns.
+    """
+    try:
+        order = find_order(together, prior, dense, kinds)
+    except NoOrderError:
+        return _turns(together, prior, of_x, dense, kinds)
+    if work_of(order.tree) > _MUCH_WORK:
+        with suppress(NoOrderError):
+            return _turns(together, prior, of_x, dense, kinds)
+    return [(np.ones(len(dense), bool), order)]
+
+
+def _turns(
+    together: sparse.csr_array, prior: sparse.csr_array, of_x: sparse.csr_array, dense: Mask, kinds: Index
+) -> list[tuple[Mask, Order]]:
+    """Several turns: as many whole vectors in each as make a good tree."""
+    apart = sparse.diags_array((~dense).astype(float))
+    tied = apart @ (of_x.T @ of_x + abs(prior)) @ apart
+    _, atom = connected_components(tied, directed=False)
+    found: list[tuple[Mask, Order]] = []
+
+    def tried(moves: Mask) -> tuple[Mask, Order] | None:
+        moves = moves | dense
+        own = np.flatnonzero(moves)
+        try:
+            order = find_order(together[:, own], prior[own][:, own], dense[own], kinds[own])
+        except NoOrderError:
+            return None
+        if work_of(order.tree) > _MUCH_WORK:
+            return None
+        return moves, order._replace(variables=own[order.variables])
+
+    left = ~dense
+    while left.any():
+        vectors, sizes = np.unique(kinds[left], return_counts=True)
+        own = np.isin(atom, atom[left & (kinds == vectors[np.argmax(sizes)])]) & left
+        left &= ~own
+        for k, (moves, _) in enumerate(found):
+            if (both := tried(moves | own)) is not None:
+                found[k] = both
+                break
+        else:
+            if (alone := tried(own)) is not None:
+                found.append(alone)
+                continue
+            for part in _parts(together, atom, own):
+                one = tried(part)
+                if one is None or len(found) == _MOST:
+                    raise NoOrderError(
+                        "factors that are crossed, or looked up twice, meet in too many pairs of effects, also "
+                        "if they are moved in turns"
+                    )
+                found.append(one)
+    return found
+
+
+def _parts(together: sparse.csr_array, atom: Index, own: Mask) -> list[Mask]:
+    """Effects that do not meet, as often as these are many; and what is left in short pieces."""
+    atoms, place = np.unique(atom[own], return_inverse=True)
+    to_atoms = sparse.csr_array(
+        (np.ones(int(own.sum())), (np.flatnonzero(own), place)), (len(own), len(atoms))
+    )
+    incidence = sparse.csr_array(together @ to_atoms)
+    meets = sparse.csr_array(incidence.T @ incidence)
+    meets.setdiag(0)
+    meets.eliminate_zeros()
+    degrees = np.diff(meets.indptr)
+    left, parts = np.argsort(degrees, kind="stable"), []
+    while len(left):
+        blocked, taken = np.zeros(len(atoms), bool), []
+        for v in left:
+            if not blocked[v]:
+                taken.append(v)
+                blocked[meets.indices[meets.indptr[v] : meets.indptr[v + 1]]] = True
+        if len(taken) < _SHARE * len(left) or len(left) <= _DENSE:
+            break
+        parts.append(np.array(taken))
+        left = left[~np.isin(left, taken)]
+    sizes = np.asarray(to_atoms.sum(axis=0)).ravel()
+    ends = np.cumsum(sizes[left]) // _DENSE
+    parts += [left[ends == k] for k in np.unique(ends)]
+    return [own & np.isin(atom, atoms[part]) for part in parts]
