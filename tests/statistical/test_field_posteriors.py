@@ -49,10 +49,10 @@ def by_nuts(name, n):
     with one.model:
         trace = pm.sample(
             n, tune=1500, chains=2, cores=1, random_seed=3, target_accept=0.98, progressbar=False,
-            compute_convergence_checks=False, return_inferencedata=False,
+            compute_convergence_checks=False, idata_kwargs={"include_transformed": True},
         )  # fmt: skip
     names = one.field.factorisation.var_names
-    return functionals({name: trace.get_values(name) for name in names})
+    return functionals({name: np.concatenate(trace.posterior[name].to_numpy()) for name in names})
 
 
 def scores(ours, theirs):

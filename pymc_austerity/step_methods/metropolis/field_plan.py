@@ -9,7 +9,7 @@ from pymc_austerity import work
 from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.kernels.fields.law import WALKS
-from pymc_austerity.kernels.fields.records import Schedule
+from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
 from pymc_austerity.mode.fields.field_model import FieldModel, field_model, schedule_of
 from pymc_austerity.mode.fields.fit import FieldFit, FittedField
 from pymc_austerity.model.factorisation import (
@@ -171,29 +171,36 @@ def _planned(
 
 def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePrediction:
     """Try out what a sweep moves together, and leave the engine with the best."""
-    trees = [one.tree for one in found.layouts]
 
-    def tried(n: int, kappa: float) -> tuple[PlatePrediction, tuple[Schedule, ...]]:
-        schedules = tuple(_with_kappa(schedule_of(tree, n), kappa) for tree in trees)
-        engine.take(schedules)
-        return _tried(engine, found, point), schedules
+    def tried(n: int, kappa: float) -> PlatePrediction:
+        engine.take(tuple(_schedule(one, n, kappa, 1) for one in engine.turns))
+        return _tried(engine, found, point)
 
-    best, own_kappa = tried(1, KAPPAS[0]), KAPPAS[0]
+    best, own_kappa, own_n = tried(1, KAPPAS[0]), KAPPAS[0], 1
     for kappa in KAPPAS[1:] if engine.draws_rows else ():
         one = tried(1, kappa)
-        if _slowest(one[0], 1) >= _GAIN * _slowest(best[0], 1):
+        if _slowest(one, 1) >= _GAIN * _slowest(best, 1):
             break
         best, own_kappa = one, kappa
-    n, depth = 2, max(int(tree.depth.max(initial=0)) for tree in trees)
+    n, depth = 2, max(int(one.tree.depth.max(initial=0)) for one in engine.turns)
     while n < 2 * depth:
         one = tried(n, own_kappa)
-        if _slowest(one[0], 1) >= _GAIN * _slowest(best[0], 1):
+        if _slowest(one, 1) >= _GAIN * _slowest(best, 1):
             break
-        best, n = one, 2 * n
-    prediction, schedules = best
-    n_roots = min(range(1, _MOST_ROOTS + 1), key=lambda m: _slowest(_with_roots(prediction, found, m), m))
-    engine.take(tuple(one._replace(n_roots=n_roots) for one in schedules))
-    return _with_roots(prediction, found, n_roots)
+        best, own_n, n = one, n, 2 * n
+    n_roots = min(range(1, _MOST_ROOTS + 1), key=lambda m: _slowest(_with_roots(best, found, m), m))
+    engine.take(tuple(_schedule(one, own_n, own_kappa, n_roots) for one in engine.turns))
+    return _with_roots(best, found, n_roots)
+
+
+def _schedule(turn: FieldArrays, n_depths: int, kappa: float, n_roots: int) -> Schedule:
+    """What a turn moves together: a root without theta is moved once, and an empty one never."""
+    found = schedule_of(turn.tree, n_depths)
+    kappas = found.kappas.copy()
+    kappas[0] = kappa
+    if not len(turn.law.which):
+        n_roots = min(int(turn.tree.size[-1]), 1)
+    return found._replace(n_roots=n_roots, kappas=kappas)
 
 
 def _slowest(found: PlatePrediction, n_roots: int) -> float:
@@ -209,12 +216,6 @@ def _with_roots(one: PlatePrediction, found: FieldModel, n: int) -> PlatePredict
     """What is expected of sweeps with n moves of theta, from one with one."""
     of_root, _ = tree_nanoseconds(found)
     return one._replace(shared_rows=n * one.shared_rows, of_tree=one.of_tree + (n - 1) * of_root)
-
-
-def _with_kappa(schedule: Schedule, kappa: float) -> Schedule:
-    kappas = schedule.kappas.copy()
-    kappas[0] = kappa
-    return schedule._replace(kappas=kappas)
 
 
 def _tried(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePrediction:
@@ -240,7 +241,7 @@ def _tried(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePre
     shared_rows, plate_rows = (counts / _COUNTED).tolist()
     of_shared, of_plate = 1.0, 1.0
     for (proposed, taken), schedule in zip(tallies, engine.schedules, strict=True):
-        of_shared = min(of_shared, float(taken[-1] / proposed[-1]))
+        of_shared = min(of_shared, float(taken[-1] / max(proposed[-1], 1.0)) if schedule.n_roots else 1.0)
         n = len(schedule.depths) - 1
         of_plate = min(of_plate, float((taken[:n] / proposed[:n]).min(initial=1.0)))
     return PlatePrediction(

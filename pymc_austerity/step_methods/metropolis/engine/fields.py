@@ -126,7 +126,7 @@ class FieldEngine(CompiledKernel):
         if len(self.turns) == 1:
             self._turn = self.turns[0]
             found = super().run(n, *given)
-            return found._replace(n_accepted=found.n_accepted / self._turn.schedule.n_roots)
+            return found._replace(n_accepted=found.n_accepted / max(self._turn.schedule.n_roots, 1))
         outcomes = []
         for _ in range(max(n, 1)):
             for self._turn in self.turns:
@@ -134,7 +134,7 @@ class FieldEngine(CompiledKernel):
         n_roots = sum(one.n_roots for one in self.schedules)
         last = outcomes[-1]
         return last._replace(
-            n_accepted=sum(one.n_accepted for one in outcomes) / n_roots,
+            n_accepted=sum(one.n_accepted for one in outcomes) / max(n_roots, 1),
             n_used=sum(one.n_used for one in outcomes),
             n_stages=n,
             shared_n_used=sum(one.shared_n_used for one in outcomes),
