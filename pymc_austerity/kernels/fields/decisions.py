@@ -12,8 +12,8 @@ these rates; a drawn row is kept with the ratio of the two. Bounds hold within a
 A cell with an end beyond it, or with more draws than rows, is read as a whole. All of it is the same for both
 states, so that moves are reversible.
 
-Effects that are held have Y = 0, so that no rows are drawn for them, and X that differs by row within a cell.
-For the rates it is the largest of all; a drawn row is kept by its own.
+Rows of a cell may see different levels of a crossed factor, or of one that is held, which has Y = 0. For the
+rates the largest X and Y of all these `loose` blocks count; a drawn row is kept by its own.
 """
 
 import math
@@ -46,8 +46,8 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
 
     `counts` are rows that were read, and those of cells that were read as a whole.
     """
-    room, bounds = plan.room, plan.bounds
-    _compare_levels(plan, now)
+    room, bounds, loose = plan.room, plan.bounds, plan.bounds.loose
+    largest, farthest_loose, moving = _compare_levels(plan, now)
     x, far, y = room.sizes[0], room.sizes[1], room.sizes[2]
     own, base, of_cells, cells, always = (
         room.deciding,
@@ -57,8 +57,8 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
         bounds.always,
     )
     paths, totals, reaches, lengths = bounds.paths, bounds.totals, bounds.reaches, bounds.lengths
-    held, of_held = plan.held, plan.held.largest[0]
-    n_blocks, n_tiers, reads_all = paths.shape[1], reaches.shape[0], plan.reads_all
+    n_blocks, n_sums, n_tiers, reads_all = paths.shape[1], lengths.shape[1], reaches.shape[0], plan.reads_all
+    first_loose, ys = bounds.nodes.shape[0], np.empty(n_sums)
     index, groups, limits = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK)
     n = 0
     clock = rng.standard_exponential()
@@ -67,7 +67,7 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
         begin, end = cells[u], cells[u + 1]
         if g < 0 or base[g] == -math.inf:
             continue
-        rho, farthest, rate, tier = of_held, of_held, 0.0, 0
+        rho, farthest, rate, tier = largest, farthest_loose, 0.0, 0
         for f in range(n_blocks):
             b = paths[u, f]
             if b >= 0:
@@ -76,10 +76,9 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
             tier += 1
         is_read = reads_all or always[u] > 0 or tier == n_tiers
         if not is_read:
-            for f in range(n_blocks):
-                b = paths[u, f]
-                if b >= 0:
-                    rate += totals[tier, u, f] * y[b]
+            for f in range(n_sums):
+                ys[f] = moving if f == n_blocks else (y[paths[u, f]] if paths[u, f] >= 0 else 0.0)
+                rate += totals[tier, u, f] * ys[f]
         factor = kappa * rho * rho
         rate *= factor
         if is_read or not rate <= _SHARE * (end - begin):
@@ -95,8 +94,8 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
         clock -= rate
         while clock < 0.0:
             clock += rng.standard_exponential()
-            i, f = _drawn(rng, plan, u, tier, rate / factor, y)
-            total, moves, spread = 0.0, 0.0, 0.0
+            i, f = _drawn(rng, plan, u, tier, rate / factor, ys)
+            total, moves, moves_of_rate, spread = 0.0, 0.0, 0.0, 0.0
             for k in range(n_blocks):
                 b = paths[u, k]
                 if b >= 0:
@@ -104,18 +103,22 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
                     total += tau
                     moves += tau * y[b]
                     spread += tau * x[b]
-            for k in range(held.blocks.shape[1]):
-                tau = held.lengths[i, k]
+            for k in range(n_sums):
+                moves_of_rate += lengths[i, k] * ys[k]
+            for k in range(loose.blocks.shape[1]):
+                tau = loose.lengths[i, k]
                 if tau > 0.0:
+                    b = first_loose + loose.blocks[i, k]
                     total += tau
-                    spread += tau * held.sizes[held.blocks[i, k]]
-            # The rate of this row is in proportion to moves (total rho)^2, and its bound to moves spread^2.
+                    moves += tau * y[b]
+                    spread += tau * x[b]
+            # The rate of this row is in proportion to moves_of_rate (total rho)^2, its bound to moves spread^2.
             sums = bounds.cumulative[tier, f]
             of_row = (sums[i + 1] - sums[i]) / lengths[i, f]
-            kept = (spread / (total * rho)) ** 2
+            kept = (spread / (total * rho)) ** 2 * (moves / moves_of_rate)
             if rng.random() > kept:
                 continue
-            index[n], groups[n], limits[n] = i, g, of_row * moves * factor * kept
+            index[n], groups[n], limits[n] = i, g, of_row * moves_of_rate * factor * kept
             n += 1
             counts[0] += 1
             if n == BLOCK:
@@ -127,16 +130,15 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
 
 @jitable
 def _drawn(
-    rng: np.random.Generator, plan: FieldArrays, u: int, tier: int, total: float, y: Vector
+    rng: np.random.Generator, plan: FieldArrays, u: int, tier: int, total: float, ys: Vector
 ) -> tuple[int, int]:
     """A row of a cell, and the block that it was drawn for."""
     bounds = plan.bounds
     at, chosen = rng.random() * total, -1
-    for f in range(bounds.paths.shape[1]):
-        b = bounds.paths[u, f]
-        if b >= 0 and bounds.totals[tier, u, f] * y[b] > 0.0:
+    for f in range(ys.shape[0]):
+        part = bounds.totals[tier, u, f] * ys[f]
+        if part > 0.0:
             chosen = f
-            part = bounds.totals[tier, u, f] * y[b]
             if at < part:
                 break
             at -= part
@@ -163,8 +165,8 @@ def write_levels(bounds: Bounds, d: Vector, levels: Vector) -> None:
 
 
 @jitable
-def _compare_levels(plan: FieldArrays, now: int) -> None:
-    """Levels of the other side, of blocks that move; and sizes before and after."""
+def _compare_levels(plan: FieldArrays, now: int) -> tuple[float, float, float]:
+    """Levels of the other side, of blocks that move, and sizes of all; the largest of loose blocks."""
     room, bounds, new = plan.room, plan.bounds, 1 - now
     x, far, y, own, d = room.sizes[0], room.sizes[1], room.sizes[2], room.deciding, room.d[new]
     old, levels, sizes = room.levels[now], room.levels[new], bounds.sizes
@@ -194,9 +196,47 @@ def _compare_levels(plan: FieldArrays, now: int) -> None:
             two += e2 * e2
             both += e * e2
             change += (e2 - e) ** 2
-        x[b] = math.sqrt(max(one + both + two, 0.0) / 3.0) / s
-        far[b] = math.sqrt(max(one, two)) / s
-        y[b] = math.sqrt(change) / s
+        _write_sizes(room.sizes, b, s, one, two, both, change)
+    return _compare_loose(plan, now)
+
+
+@jitable
+def _write_sizes(
+    sizes: Matrix, b: int, s: float, one: float, two: float, both: float, change: float
+) -> None:
+    """X, the larger end and Y of a block, in typical sizes, from sums over its levels."""
+    sizes[0, b] = math.sqrt(max(one + both + two, 0.0) / 3.0) / s
+    sizes[1, b] = math.sqrt(max(one, two)) / s
+    sizes[2, b] = math.sqrt(change) / s
+
+
+@jitable
+def _compare_loose(plan: FieldArrays, now: int) -> tuple[float, float, float]:
+    """Sizes of loose blocks before and after; the largest X, |e_f| / s_f and Y."""
+    room, bounds, loose, held = plan.room, plan.bounds, plan.bounds.loose, plan.held
+    old, new, n_x, first = room.d[now], room.d[1 - now], room.d.shape[1], bounds.nodes.shape[0]
+    largest, farthest, moving = 0.0, 0.0, 0.0
+    for b in range(loose.nodes.shape[0]):
+        begin, at, node = loose.starts[b], loose.places[b], loose.nodes[b]
+        q, one, two, both, change = loose.starts[b + 1] - begin, 0.0, 0.0, 0.0, 0.0
+        moves = node >= 0 and room.deciding[node] >= 0
+        for k in range(q):
+            e, e2 = 0.0, 0.0
+            for i in range(k, q):
+                p, t = loose.elements[begin + i], loose.factors[at + i * q + k]
+                e += t * (old[p] if p < n_x else held.d[p - n_x])
+                if moves:
+                    e2 += t * new[p]
+            if not moves:
+                e2 = e
+            one += e * e
+            two += e2 * e2
+            both += e * e2
+            change += (e2 - e) ** 2
+        _write_sizes(room.sizes, first + b, bounds.sizes[first + b], one, two, both, change)
+        largest, farthest = max(largest, room.sizes[0, first + b]), max(farthest, room.sizes[1, first + b])
+        moving = max(moving, room.sizes[2, first + b])
+    return largest, farthest, moving
 
 
 @jitable

@@ -17,7 +17,7 @@ from pymc_austerity.target import Vector
 
 @jitable
 def hold(plan: FieldArrays, features: Vector, z: Vector) -> None:
-    """Begin a turn: write what held effects are, and what sums and bounds have of them; `z` are all."""
+    """Begin a turn: write what held effects are, and what sums have of them; `z` are all."""
     held = plan.held
     for k in range(held.coordinates.shape[0]):
         held.z[0, k] = z[held.coordinates[k]]
@@ -26,17 +26,6 @@ def hold(plan: FieldArrays, features: Vector, z: Vector) -> None:
     for k in range(held.elements.shape[1]):
         held.d[held.map.rows[k]] += held.elements[0, k] * held.z[0, held.map.columns[k]]
     write_right(plan)
-    held.largest[0] = 0.0
-    for b in range(held.places.shape[0]):
-        begin, total = held.starts[b], 0.0
-        q, at = held.starts[b + 1] - begin, held.places[b]
-        for k in range(q):
-            e = 0.0
-            for i in range(k, q):
-                e += held.factors[at + i * q + k] * held.d[begin + i]
-            total += e * e
-        held.sizes[b] = math.sqrt(total / q)
-        held.largest[0] = max(held.largest[0], held.sizes[b])
 
 
 @jitable

@@ -85,6 +85,21 @@ class Prior(NamedTuple):
     intercept: int
 
 
+class Loose(NamedTuple):
+    """Blocks of levels that are on no path: of crossed factors, of vectors looked up twice, of what is held.
+
+    A row may see any of them, so that rates are by the largest.
+    """
+
+    elements: Index  # Elements of x of each block, from n_x on those that are held
+    starts: Index  # (L + 1,)
+    nodes: Index  # (L,): the node that moves them; -1 for what is held
+    factors: Vector  # F_l, (q, q) each
+    places: Index  # (L,): where F_l begins
+    blocks: RowNumbers  # (N, K): which blocks a row sees
+    lengths: Matrix  # (N, K): tau_il = |F_l^-1 a_il| s_l in the first column of each block, else 0
+
+
 class Bounds(NamedTuple):
     """Bounds on the remainders: levels as the rows see them, e_f = F_f' d, and rates of rows."""
 
@@ -94,13 +109,15 @@ class Bounds(NamedTuple):
     matrix: Vector  # By variables, then levels
     places: Index  # (B,): where the matrix of each block begins
     nodes: Index  # (B,): the node of the tree that moves the lowest variable
-    sizes: Vector  # (B,): typical |e_f|
+    loose: Loose
+    sizes: Vector  # (B + L,): typical |e_f|, of loose blocks after the others
     cells: Index  # (U + 1,): rows of each cell
     of_cells: Index  # (U,): its lowest node
     paths: Index  # (U, K): blocks that its rows see; -1 for none
-    lengths: Matrix  # (N, K): tau_if = |z_if| s_f
-    # By tiers: largest |e_f| / s_f for which bounds hold (T,), sums of K_i tau_if tau_i^2 / 2 (T, K, N + 1),
-    # and those of each cell (T, U, K)
+    # (N, K), or (N, K + 1) with the sum of loose blocks that move: tau_if = |z_if| s_f
+    lengths: Matrix
+    # By tiers: largest |e_f| / s_f for which bounds hold (T,), sums of K_i tau_if tau_i^2 / 2 (T, ., N + 1),
+    # and those of each cell (T, U, .)
     reaches: Vector
     cumulative: Array
     totals: Array
@@ -130,22 +147,14 @@ class Held(NamedTuple):
     gradient: Vector  # (k,): of the log likelihood at x*, by held elements
     starts: Index  # (B + 1,): elements and coordinates of each block
     is_bound: bool  # Whether theta of this turn has a part in C: held elements stay, so z changes
-    # Bounds: levels e_b = F_b' d of blocks, (F, F) each, from `places` on; typical sizes are the square roots
-    # of their lengths
-    factors: Vector
-    places: Index
-    blocks: RowNumbers  # (N, F): the block of each looked-up element; -1 for none
-    lengths: Matrix  # (N, F): tau_ib = |F_b^-1 a_ib| s_b, in the first column of each block, else 0
-    # Room: d of held elements; C and z of two thetas; sizes of levels in typical ones, and the largest (1,)
+    # Room: d of held elements; C and z of two thetas
     d: Vector
     elements: Matrix  # (2, .)
     z: Matrix  # (2, k)
-    sizes: Vector
-    largest: Vector
 
     def with_room(self) -> "Held":
         """What is held, with room of its own."""
-        own = ("d", "elements", "z", "sizes", "largest")
+        own = ("d", "elements", "z")
         return self._replace(**{name: getattr(self, name).copy() for name in own})
 
 
@@ -186,7 +195,7 @@ class Room(NamedTuple):
     elements: Matrix  # (2, .): of C
     pulls: Matrix  # (2, .)
     work: Matrix  # (2, n): a right side, and changes of z
-    sizes: Matrix  # (3, B): X_f, largest |e_f| of both ends, and Y_f, in typical sizes
+    sizes: Matrix  # (3, B + L): X_f, largest |e_f| of both ends, and Y_f, in typical sizes
     deciding: Index  # (V,)
     base: Vector  # (V,)
     accepted: Mask  # (V,)

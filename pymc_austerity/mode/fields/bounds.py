@@ -5,6 +5,9 @@ w_i > 0 in every row. The order is one of its own: levels of the finest factor f
 and last what all rows have. With e = F' d and z_i = F^-1 a_i it is t_i = z_i . e, and by blocks of levels
 |t_i| <= sum of |z_if| |e_f|. What is constant within a finer level has no pivot: its column becomes zero, and
 it is in no bound. So a row sees few blocks: its own levels, and what all rows have.
+
+Factors that are crossed with these, vectors that are looked up twice, and what a turn holds have `loose` blocks,
+each with the factor of its own part of the sum: |t_i| <= |z_i| |e| + sum of |F_l^-1 a_il| |F_l' d_l|.
 """
 
 from typing import NamedTuple
@@ -20,7 +23,7 @@ from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
 from pymc_austerity.kernels.fields import decisions
 from pymc_austerity.kernels.fields import state as states
 from pymc_austerity.kernels.fields import tree as trees
-from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, Held
+from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, Loose
 from pymc_austerity.kernels.fields.tree import Tree, tree_of, write_positions
 from pymc_austerity.mode.fields.fit import FieldFit, log_marginal
 from pymc_austerity.mode.fields.layout import Layout, add_products
@@ -30,11 +33,12 @@ write_state, factorise = entry(states.write_state), entry(trees.factorise)
 write_levels = entry(decisions.write_levels)
 
 # Reaches of the tiers, in typical sizes; draws by which these are found.
-_REACHES, _DRAWS = np.array([3.0, 6.0]), 60
+_REACHES, DRAWS = np.array([3.0, 6.0]), 60
 # A pivot that is so small, beside its diagonal, is none; what is left of a row, beside its size, is none.
 _NO_PIVOT, _NOTHING = 1e-13, 1e-11
-# Weights of rows are at least this share of their mean; what is added to the diagonal of a held block.
-_LEAST, _RIDGE = 0.05, 1e-6
+# Weights of rows are at least this share of their mean; what is added to the diagonal of a
+# loose block, and its least typical size, squared.
+_LEAST, _RIDGE, _LEAST_LOOSE = 0.05, 1e-6, 1e-4
 _INFLATION, _ROUNDING, _TINY = 1.0 + 1e-9, 1e-12, 1e-150
 _CHUNK, _OF_ROW, _SEED = 8192, 200.0, 2026
 # Rows at which rounding is measured, how far they move, as a share of tau_i, and what may be met beyond that.
@@ -45,14 +49,14 @@ class _Levels(NamedTuple):
     """The factor of the rows' own information, in the order of its elimination."""
 
     tree: Tree
-    variables: Index  # (n_x,): which element of x comes first, second, ...
-    place: Index  # Its inverse
+    variables: Index  # (n,): which element of x comes first, second, ...; without those of loose blocks
+    place: Index  # (n_x,): its inverse; -1 for those
     front: Vector
     block: Index  # (V,): number of each node with a pivot; -1 for others
 
 
-def field_bounds(fit: FieldFit) -> tuple[Bounds, Held]:
-    """Bounds at the fitted center, and what is held with its own."""
+def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
+    """Bounds at the fitted center; `of_held` (DRAWS, n_held) are draws of d of what is held."""
     layout, plan = fit.layout, fit.plan
     n = len(layout.rows)
     work.spend(_OF_ROW * n, "Bounds of a field")
@@ -70,18 +74,24 @@ def field_bounds(fit: FieldFit) -> tuple[Bounds, Held]:
         of_cells=layout.of_cells,
         paths=np.ascontiguousarray(paths[cells[:-1]]),
         always=_always(layout, found, paths, is_always),
+        loose=_loose(layout, plan),
     )
-    sizes = _typical(fit, bounds)
-    tau = np.maximum(lengths * sizes[np.maximum(paths, 0)] * _INFLATION, _TINY)
+    sizes = _typical(fit, bounds, of_held)
+    n_blocks = len(bounds.nodes)
+    tau = np.maximum(lengths * sizes[np.maximum(paths, 0)] * _INFLATION, _TINY) if depth else lengths
     tau[paths < 0] = 0.0
-    held = _held(layout, plan)
-    totals, cumulative, is_infinite, rounding = _rates(layout, plan, tau, held.lengths.sum(axis=1))
+    loose = bounds.loose
+    if len(loose.nodes):
+        loose = loose._replace(lengths=loose.lengths * sizes[n_blocks + loose.blocks] * _INFLATION)
+        moving = np.where(loose.nodes[loose.blocks] >= 0, loose.lengths, 0.0).sum(axis=1)
+        tau = np.column_stack([tau, np.maximum(moving, _TINY)])
+    held = np.where(loose.nodes[loose.blocks] < 0, loose.lengths, 0.0).sum(axis=1)
+    totals, cumulative, is_infinite, rounding = _rates(layout, plan, tau, held)
     always = np.maximum(bounds.always, np.maximum.reduceat(is_infinite.astype(np.int64), cells[:-1]))
-    bounds = bounds._replace(
-        always=always, sizes=sizes, lengths=tau, reaches=_REACHES, cumulative=cumulative, totals=totals,
-        rounding=rounding,
+    return bounds._replace(
+        always=always, sizes=sizes, lengths=tau, loose=loose, reaches=_REACHES, cumulative=cumulative,
+        totals=totals, rounding=rounding,
     )  # fmt: skip
-    return bounds, held
 
 
 def _weights(plan: FieldArrays) -> Vector:
@@ -90,51 +100,70 @@ def _weights(plan: FieldArrays) -> Vector:
     return np.maximum(weights, _LEAST * max(float(np.abs(weights).mean()), 1e-300))
 
 
-def _held(layout: Layout, plan: FieldArrays) -> Held:
-    """Levels of what is held, by blocks: F_b F_b' is what rows say of a block alone, with a ridge."""
-    own = plan.held
-    sizes = np.diff(own.starts)
-    places = np.concatenate([[0], np.cumsum(sizes**2)])
-    block = np.repeat(np.arange(len(sizes)), sizes)
-    blocks = block[own.columns].astype(np.int32)
-    factors, lengths = np.zeros(places[-1]), np.zeros(own.columns.shape)
+def _loose(layout: Layout, plan: FieldArrays) -> Loose:
+    """Blocks on no path; their lengths are those of levels of size one."""
+    held, n_x = layout.held, len(layout.elements)
+    own, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    block, n = np.zeros(n_x + len(held.elements), np.int32), 0
+    known = np.zeros(n_x, bool)
+    for some in layout.loose:  # effects of one group are a block; those that are looked up twice are alone
+        _, at = np.unique(layout.lookups[:, some[0]], return_index=True)
+        elements = layout.lookups[at][:, list(some)].astype(np.int64)
+        elements = elements[~known[elements[:, 0]]]
+        known[elements] = True
+        block[elements] = n + np.arange(len(elements))[:, None]
+        own.append(elements.ravel())
+        counts.append(np.full(len(elements), len(some)))
+        n += len(elements)
+    sizes_of_held = np.diff(held.starts)
+    block[n_x:] = n + np.repeat(np.arange(len(sizes_of_held)), sizes_of_held)
+    elements = np.concatenate([*own, n_x + np.arange(len(held.elements))])
+    sizes = np.concatenate([*counts, sizes_of_held])
+    starts, places = np.concatenate([[0], np.cumsum(sizes)]), np.concatenate([[0], np.cumsum(sizes**2)])
+    nodes = np.full(len(sizes), -1)
+    nodes[:n] = plan.sums.of_elements[elements[starts[:n]]]
+    looked_up = [f for some in layout.loose for f in some]
+    columns = np.concatenate([layout.lookups[:, looked_up], n_x + held.columns], axis=1)
+    values = np.concatenate([layout.columns.values[:, looked_up], held.values], axis=1)
+    place = np.zeros(len(block), np.int64)  # of an element within its block
+    place[elements] = np.arange(len(elements)) - np.repeat(starts[:-1], sizes)
+    blocks, within = block[columns], place[columns]
+    factors, lengths = np.zeros(places[-1]), np.zeros(columns.shape)
     if len(sizes):
-        _factorise_blocks(own.starts, places, own.columns, own.values, blocks, _weights(plan), factors)
-        _write_held_lengths(own.starts, places, own.columns, own.values, blocks, factors, lengths)
-    return own._replace(
-        factors=factors, places=places[:-1], blocks=blocks, lengths=lengths * _INFLATION,
-        sizes=np.zeros(len(sizes)),
-    )  # fmt: skip
+        _factorise_blocks(sizes, places, within, values, blocks, _weights(plan), factors)
+        _write_loose_lengths(sizes, places, within, values, blocks, factors, lengths)
+    return Loose(elements, starts, nodes, factors, places[:-1], blocks, lengths)
 
 
 @entry
 def _factorise_blocks(
-    starts: Index,
+    sizes: Index,
     places: Index,
-    columns: np.ndarray,
+    within: Index,
     values: Matrix,
     blocks: np.ndarray,
     weights: Vector,
     factors: Vector,
 ) -> None:
-    for i in range(columns.shape[0]):
-        for f in range(columns.shape[1]):
+    """Cholesky's factors of the sums of w_i a_il a_il', with a ridge; `within` are places in blocks."""
+    for i in range(within.shape[0]):
+        for f in range(within.shape[1]):
             b = blocks[i, f]
-            q = starts[b + 1] - starts[b]
-            for g in range(columns.shape[1]):
+            for g in range(within.shape[1]):
                 if blocks[i, g] == b:
-                    at = places[b] + (columns[i, f] - starts[b]) * q + columns[i, g] - starts[b]
+                    at = places[b] + within[i, f] * sizes[b] + within[i, g]
                     factors[at] += weights[i] * values[i, f] * values[i, g]
-    for b in range(starts.shape[0] - 1):
-        q, at = starts[b + 1] - starts[b], places[b]
+    for b in range(sizes.shape[0]):
+        q, at = sizes[b], places[b]
         for j in range(q):
             own = factors[at + j * q + j]
             factors[at + j * q + j] = own * (1.0 + _RIDGE) if own > 0.0 else 1.0
         for j in range(q):
-            pivot = factors[at + j * q + j]
+            own = factors[at + j * q + j]
+            pivot = own
             for k in range(j):
                 pivot -= factors[at + j * q + k] ** 2
-            root = np.sqrt(max(pivot, 0.5 * _RIDGE * factors[at + j * q + j]))
+            root = np.sqrt(max(pivot, 0.5 * _RIDGE * own))
             for k in range(j + 1, q):
                 factors[at + j * q + k] = 0.0
             for i in range(j + 1, q):
@@ -146,34 +175,34 @@ def _factorise_blocks(
 
 
 @entry
-def _write_held_lengths(
-    starts: Index,
+def _write_loose_lengths(
+    sizes: Index,
     places: Index,
-    columns: np.ndarray,
+    within: Index,
     values: Matrix,
     blocks: np.ndarray,
     factors: Vector,
     lengths: Matrix,
 ) -> None:
-    """|F_b^-1 a_ib| sqrt(q_b), in the first column with the block."""
-    for i in range(columns.shape[0]):
-        for f in range(columns.shape[1]):
+    """|F_l^-1 a_il|, in the first column with the block."""
+    for i in range(within.shape[0]):
+        for f in range(within.shape[1]):
             b, is_first = blocks[i, f], True
             for g in range(f):
                 is_first = is_first and blocks[i, g] != b
             if not is_first:
                 continue
-            q, at = starts[b + 1] - starts[b], places[b]
+            q, at = sizes[b], places[b]
             z, total = np.zeros(q), 0.0
-            for g in range(f, columns.shape[1]):
+            for g in range(f, within.shape[1]):
                 if blocks[i, g] == b:
-                    z[columns[i, g] - starts[b]] += values[i, g]
+                    z[within[i, g]] += values[i, g]
             for j in range(q):
                 for k in range(j):
                     z[j] -= factors[at + j * q + k] * z[k]
                 z[j] /= factors[at + j * q + j]
                 total += z[j] ** 2
-            lengths[i, f] = np.sqrt(total * q)
+            lengths[i, f] = np.sqrt(total)
 
 
 def _levels(layout: Layout, plan: FieldArrays) -> _Levels:
@@ -183,12 +212,16 @@ def _levels(layout: Layout, plan: FieldArrays) -> _Levels:
         _, at = np.unique(columns[:, own[0]], return_index=True)
         apart.append(columns[at][:, list(own)].ravel().astype(np.int64))
         sizes += [len(own)] * len(at)
-    rest = np.setdiff1d(np.arange(n_x), np.concatenate([np.zeros(0, np.int64), *apart]))
+    loose = [np.unique(columns[:, f]) for some in layout.loose for f in some]
+    rest = np.setdiff1d(np.arange(n_x), np.concatenate([np.zeros(0, np.int64), *apart, *loose]))
     variables = np.concatenate([*apart, rest]).astype(np.int64)
-    place = np.empty(n_x, np.int64)
-    place[variables] = np.arange(n_x)
+    n = len(variables)
+    place = np.full(n_x, -1)
+    place[variables] = np.arange(n)
     first, second = place[layout.first], place[layout.second]
-    pattern = sparse.csr_array((np.ones(len(first)), (first, second)), (n_x, n_x))
+    kept = (first >= 0) & (second >= 0)
+    first, second = first[kept], second[kept]
+    pattern = sparse.csr_array((np.ones(len(first)), (first, second)), (n, n))
     pattern = sparse.csr_array(pattern + pattern.T)
     tree = tree_of(pattern.indptr, pattern.indices, np.array([*sizes, len(rest)]))
     hessian, unused, weights = np.zeros(len(layout.first)), np.zeros(n_x), _weights(plan)
@@ -198,10 +231,10 @@ def _levels(layout: Layout, plan: FieldArrays) -> _Levels:
     )  # fmt: skip
     front, where = np.zeros(tree.fronts[-1]), np.empty(len(first), np.int64)
     write_positions(tree, first, second, where)
-    np.add.at(front, where, hessian)
-    diagonal = np.zeros(n_x)
-    own = layout.first == layout.second
-    diagonal[first[own]] = hessian[own]
+    np.add.at(front, where, hessian[kept])
+    diagonal = np.zeros(n)
+    own = first == second
+    diagonal[first[own]] = hessian[kept][own]
     factorise(tree, front, _NO_PIVOT * diagonal + 1e-300)
     block = np.full(len(tree.first), -1)
     _number_blocks(tree, front, block)
@@ -236,7 +269,7 @@ def _blocks(levels: _Levels, plan: FieldArrays) -> Bounds:
     tree, nodes = levels.tree, plan.sums.of_elements.astype(np.int64)
     n = int(levels.block.max(initial=-1)) + 1
     starts, blocks, places = (np.zeros(n + 1, np.int64) for _ in range(3))
-    n_numbers, n_variables = int(tree.fronts[-1]), len(tree.below) + len(levels.variables)
+    n_numbers, n_variables = int(tree.fronts[-1]), len(tree.below) + len(levels.variables)  # at most
     variables, matrix = np.empty(n_variables, np.int64), np.empty(n_numbers)
     of_blocks = np.empty(n, np.int64)
     _write_blocks(levels, nodes, starts, blocks, places, variables, matrix, of_blocks)
@@ -301,10 +334,14 @@ def _write_lengths(
     """|z_if| of all rows, and the blocks on their paths; whether a row has something left without a pivot."""
     tree, front, place = levels.tree, levels.front, levels.place
     z = np.zeros(levels.variables.shape[0])
+    if z.shape[0] == 0:
+        return
     for i in range(dense.shape[0]):
         lowest, size = z.shape[0] - 1, 0.0
         for f in range(lookups.shape[1]):
             p = place[lookups[i, f]]
+            if p < 0:
+                continue
             z[p] += values[i, f]
             size += abs(values[i, f])
             lowest = min(lowest, p)
@@ -375,20 +412,36 @@ def _find_branching(bounds: Bounds, of_elements: Index, parent: Index, is_branch
             is_branching[b] = is_branching[b] or at != node
 
 
-def _typical(fit: FieldFit, bounds: Bounds) -> Vector:
+def _typical(fit: FieldFit, bounds: Bounds, of_held: Matrix) -> Vector:
     """Root mean squares of |e_f| at the fitted theta."""
-    plan = fit.plan
+    plan, loose = fit.plan, bounds.loose
     rng, features = np.random.default_rng(_SEED), fit.features(fit.theta)
     log_marginal(plan, features, 0)
     room, levels = plan.room, np.zeros(int(bounds.blocks[-1]))
-    total = np.zeros(len(levels))
-    for _ in range(_DRAWS):
+    total, of_loose = np.zeros(len(levels)), np.zeros(len(loose.nodes))
+    for k in range(DRAWS):
         room.eps[0] = rng.standard_normal(room.eps.shape[1])
         write_state(plan, features, 0)
         write_levels(bounds, room.d[0], levels)
         total += levels**2
+        d = np.append(room.d[0], of_held[k] if len(of_held) else of_held)
+        _add_squares(loose, d, of_loose)
     squares = np.add.reduceat(total, bounds.blocks[:-1]) if len(levels) else total
-    return np.sqrt(np.maximum(squares / _DRAWS, 1e-60))
+    least = np.append(np.full(len(squares), 1e-60), np.full(len(of_loose), _LEAST_LOOSE))
+    return np.sqrt(np.maximum(np.append(squares, of_loose) / DRAWS, least))
+
+
+@entry
+def _add_squares(loose: Loose, d: Vector, result: Vector) -> None:
+    """Add |F_l' d_l|^2 of all loose blocks."""
+    for b in range(loose.nodes.shape[0]):
+        begin, at = loose.starts[b], loose.places[b]
+        q = loose.starts[b + 1] - begin
+        for k in range(q):
+            e = 0.0
+            for i in range(k, q):
+                e += loose.factors[at + i * q + k] * d[loose.elements[begin + i]]
+            result[b] += e * e
 
 
 def _rates(

@@ -8,14 +8,15 @@ from pymc.distributions.transforms import CholeskyCovPacked
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.bounds.jets.tape import tape_of
-from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
+from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, Schedule
 from pymc_austerity.kernels.fields.tree import Tree
-from pymc_austerity.mode.fields.bounds import field_bounds
+from pymc_austerity.mode.fields.bounds import DRAWS, field_bounds
 from pymc_austerity.mode.fields.draws import centered
 from pymc_austerity.mode.fields.fit import (
     FieldFit,
     FittedField,
     Parameters,
+    draws_of_held,
     fit_again,
     fit_field,
     room_for,
@@ -92,18 +93,20 @@ class FieldModel:
         self, fits: tuple[FieldFit, ...], *, reads_all: bool, debug: bool
     ) -> tuple[FieldArrays, ...]:
         """All that the kernel needs, by turns."""
-        return tuple(self._arrays(fit, reads_all=reads_all, debug=debug) for fit in fits)
-
-    def _arrays(self, fit: FieldFit, *, reads_all: bool, debug: bool) -> FieldArrays:
-        plan, tree = fit.plan, fit.layout.tree
-        bounds, held = plan.bounds, plan.held
+        every = [fit.plan.bounds for fit in fits]
         if not (self.is_normal or reads_all):
-            bounds, held = field_bounds(fit)
+            every = [field_bounds(fit, draws_of_held(fits, fit, DRAWS)) for fit in fits]
+        return tuple(
+            self._arrays(fit, bounds, reads_all=reads_all, debug=debug)
+            for fit, bounds in zip(fits, every, strict=True)
+        )
+
+    def _arrays(self, fit: FieldFit, bounds: Bounds, *, reads_all: bool, debug: bool) -> FieldArrays:
+        plan, tree = fit.plan, fit.layout.tree
         program = tape_of(fit.layout.columns.expression, 1, 0)
-        room = room_for(fit.layout, program, int(bounds.blocks[-1]), len(bounds.nodes))
+        room = room_for(fit.layout, program, int(bounds.blocks[-1]), len(bounds.sizes))
         return plan._replace(
             bounds=bounds,
-            held=held,
             rows=plan.rows._replace(program=program),
             room=room._replace(
                 theta=np.zeros(len(fit.theta)),

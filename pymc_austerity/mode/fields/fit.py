@@ -37,6 +37,7 @@ from pymc_austerity.kernels.fields.records import (
     FieldRows,
     Held,
     Law,
+    Loose,
     Room,
     Schedule,
     Sums,
@@ -312,8 +313,12 @@ def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> 
         layout.of_elements.astype(np.int32), 0.0, 0.0, precision,
     )  # fmt: skip
     none = np.zeros(1, np.int64)
+    n_rows, empty = len(layout.rows), none[:0]
+    loose = Loose(
+        empty, none, empty, np.zeros(0), empty, np.zeros((n_rows, 0), np.int32), np.zeros((n_rows, 0))
+    )
     bounds = Bounds(
-        none, none[:0], none, np.zeros(0), none[:0], none[:0], np.zeros(0), layout.cells, layout.of_cells,
+        none, empty, none, np.zeros(0), empty, empty, loose, np.zeros(0), layout.cells, layout.of_cells,
         np.zeros((len(layout.of_cells), 0), np.int64), np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0, 1)),
         np.zeros((0, len(layout.of_cells), 0)), 0.0, np.zeros(len(layout.of_cells), np.int64),
     )  # fmt: skip
@@ -330,9 +335,8 @@ def _empty_held(layout: Layout, *, is_bound: bool) -> Held:
     n, nothing, none = len(own.elements), np.zeros(0), np.zeros(0, np.int64)
     return Held(
         own.coordinates, Elements(*own.map), np.zeros(n), own.columns, own.values,
-        none, none, nothing, none, none, nothing, nothing, own.starts, is_bound, nothing, none,
-        np.full(own.columns.shape, -1, np.int32), np.zeros(own.columns.shape),
-        np.zeros(n), np.zeros((2, len(own.map.rows))), np.zeros((2, len(own.coordinates))), nothing, np.zeros(1),
+        none, none, nothing, none, none, nothing, nothing, own.starts, is_bound,
+        np.zeros(n), np.zeros((2, len(own.map.rows))), np.zeros((2, len(own.coordinates))),
     )  # fmt: skip
 
 
@@ -446,13 +450,12 @@ def _begin_turn(fit: FieldFit) -> None:
     held.d[:] = 0.0
 
 
-def _draw_held(fits: tuple[FieldFit, ...], fit: FieldFit) -> None:
-    """Draw what a turn holds."""
-    held = fit.plan.held
-    if len(fits) == 1:
-        return
-    rng, features = np.random.default_rng(_SEED), fit.features(fit.theta)
-    draws = np.repeat(fit.everywhere[None], _DRAWS, axis=0)
+def draws_of_held(fits: tuple[FieldFit, ...], fit: FieldFit, n: int) -> Matrix:
+    """Draws of x of what a turn holds, less the center (n, n_held)."""
+    features, held = fit.features(fit.theta), fit.layout.held.elements
+    if not len(held):
+        return np.zeros((0, 0))
+    rng, draws = np.random.default_rng(_SEED), np.zeros((n, len(fit.everywhere)))
     for one in fits:
         if one is fit:
             continue
@@ -462,17 +465,25 @@ def _draw_held(fits: tuple[FieldFit, ...], fit: FieldFit) -> None:
             room.eps[0] = rng.standard_normal(room.eps.shape[1])
             write_state(one.plan, features, 0)
             draw[own[own >= 0]] += room.d[0][own >= 0]
-    draws = draws[:, fit.layout.held.elements]
+    return draws[:, held]
+
+
+def _draw_held(fits: tuple[FieldFit, ...], fit: FieldFit) -> None:
+    """Keep draws of what a turn holds for log p^."""
+    held = fit.plan.held
+    if len(fits) == 1:
+        return
+    draws, features = draws_of_held(fits, fit, _DRAWS), fit.features(fit.theta)
     z, rights, squares = np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0)
     if held.is_bound:
         write_elements(held.map, features, held.elements[0])
         n = len(held.coordinates)
         matrix = sparse.csc_array(matrix_of(fit.layout.held.map, features, (n, n)))
-        z = np.reshape(linalg.spsolve(matrix, draws.T), (n, -1)).T
+        z = np.reshape(linalg.spsolve(matrix, (draws + held.center).T), (n, -1)).T
     if len(held.first):
         rights, squares = np.empty((_DRAWS, len(fit.layout.elements))), np.empty(_DRAWS)
         for k, draw in enumerate(draws):
-            held.d[:] = draw - held.center
+            held.d[:] = draw
             write_right(fit.plan)
             rights[k], squares[k] = fit.plan.room.right, fit.plan.room.squares[0]
         held.d[:] = 0.0

@@ -19,8 +19,6 @@ from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.target import Index, Mask, Matrix, Vector
 
-# Elements of factors that do not nest, at most: their levels are bounded together.
-_MOST_TOGETHER = 400
 # Numbers that differ by less, beside their size, differ by rounding.
 _SAME = 1e-12
 
@@ -57,10 +55,12 @@ class Layout:
     of_pairs: Index
     combinations: Index  # (M + 1,): rows of each combination of looked-up elements
     pairs: np.ndarray  # (M, F (F + 1) / 2)
-    # Cells for decisions: (U + 1,), their lowest nodes (U,), and columns whose levels are bounded apart
+    # Cells for decisions: (U + 1,), their lowest nodes (U,), and columns with the same partition of the rows:
+    # those of nested factors, and others, whose levels are bounded by loose blocks
     cells: Index
     of_cells: Index
     factors: tuple[tuple[int, ...], ...]
+    loose: tuple[tuple[int, ...], ...]
     held: HeldLayout
     # Of normal rows with a free scale, predictor 1: feature, factor and offset
     scale: tuple[int, float, float] | None = None
@@ -135,7 +135,7 @@ def _layout(read: _Reading, moves: Mask, order: Order) -> Layout:
     of_elements = np.full(n_x, root)
     np.minimum.at(of_elements, entries.rows, tree.node_of[entries.columns])
     combos, combo = _combinations(lookups)
-    factors = _separate(lookups, np.flatnonzero(own < 0))
+    factors, loose = _separate(lookups, np.flatnonzero(own < 0))
     rows, cells, of_cells, combo_order = _cells(combos, combo, factors, of_elements, root)
     combos = combos[combo_order]
     rank = np.empty(len(combo_order), np.int64)
@@ -157,7 +157,8 @@ def _layout(read: _Reading, moves: Mask, order: Order) -> Layout:
     return Layout(
         maps, tree, order.variables, own, n_lookups, kept, sorted_columns,
         np.ascontiguousarray(lookups[rows]), prior, first, second, of_elements, of_pairs,
-        np.concatenate([[0], np.cumsum(counts)]), pairs, cells, of_cells, factors, held, read.scale, read.left,
+        np.concatenate([[0], np.cumsum(counts)]), pairs, cells, of_cells, factors, loose, held, read.scale,
+        read.left,
     )  # fmt: skip
 
 
@@ -394,10 +395,12 @@ def _determines(one: Index, other: Index) -> bool:
     return bool(np.array_equal(of_one[one], other))
 
 
-def _separate(columns: np.ndarray, nothing: Index) -> tuple[tuple[int, ...], ...]:
-    """Columns with the same partition of the rows, whose levels are bounded one by one: finest first.
+def _separate(
+    columns: np.ndarray, nothing: Index
+) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
+    """Columns with the same partition of the rows: of factors that nest, finest first, and others.
 
-    The others are bounded together with what all rows have. Several columns may look up `nothing`.
+    A vector that is looked up twice is among the others; but several columns may look up `nothing`.
     """
     n_f = columns.shape[1]
     own = [np.setdiff1d(columns[:, f], nothing) for f in range(n_f)]
@@ -413,19 +416,14 @@ def _separate(columns: np.ndarray, nothing: Index) -> tuple[tuple[int, ...], ...
                 break
         else:
             classes.append([f])
-    apart: list[list[int]] = []
-    together = sum(len(own[f]) for f in shared)
+    nested: list[list[int]] = []
+    loose = [[f] for f in sorted(shared)]
     for one in classes:
-        if all(_determines(columns[:, other[0]], columns[:, one[0]]) for other in apart):
-            apart.append(one)
+        if all(_determines(columns[:, other[0]], columns[:, one[0]]) for other in nested):
+            nested.append(one)
         else:
-            together += sum(len(own[f]) for f in one)
-    if together > _MOST_TOGETHER:
-        raise NoField(
-            f"{together:,} levels of factors that are crossed, or looked up twice, are too many to be "
-            "bounded together"
-        )
-    return tuple(tuple(one) for one in apart)
+            loose.append(one)
+    return tuple(tuple(one) for one in nested), tuple(tuple(one) for one in loose)
 
 
 def _cells(

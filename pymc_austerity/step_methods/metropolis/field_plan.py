@@ -123,7 +123,7 @@ def plan_field(
     arrays = found.arrays(fit, reads_all=reads_all, debug=options.debug)
     engine = FieldEngine(found.values, arrays, point)
     prediction = _best(engine, found, point)
-    if engine.draws_rows and prediction.terms > options.switch_above * fact.n_rows:
+    if engine.draws_rows and prediction.terms > options.switch_above * engine.n_readings:
         return _reading_all(options, point, found, fit)
     return _planned(options, point, found, fit, engine, prediction)
 

@@ -70,7 +70,10 @@ class FieldEngine(CompiledKernel):
     @property
     def n_readings(self) -> int:  # type: ignore[override]
         """Rows that all moves of a sweep would read, if all read all."""
-        return self.n_moves * max(self.n_local, 1)
+        return sum(
+            (one.schedule.n_roots + len(one.schedule.depths) - 1) * max(len(one.rows.predictors), 1)
+            for one in self.turns
+        )
 
     def restart(self) -> None:
         """Begin to count violations; forget the factor of an interrupted draw."""
