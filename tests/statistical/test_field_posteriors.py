@@ -9,7 +9,7 @@ from pymc_austerity.mode.fields.field_model import schedule_of
 from pymc_austerity.step_methods.metropolis.engine.fields import FieldEngine
 from pymc_austerity.testing.compare import error_of_mean
 from tests.mode.fields import fields
-from tests.mode.fields.fields import MODELS, turns_of, fitted
+from tests.mode.fields.fields import MODELS, fitted, turns_of
 
 # What is compared: all numbers, and the first elements of each vector of effects, with their squares.
 _FEW = 4

@@ -112,7 +112,7 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
                     total += tau
                     moves += tau * y[b]
                     spread += tau * x[b]
-            # The rate of this row is in proportion to moves_of_rate (total rho)^2, its bound to moves spread^2.
+            # The rate of a row is as moves_of_rate (total rho)^2, its bound as moves spread^2.
             sums = bounds.cumulative[tier, f]
             of_row = (sums[i + 1] - sums[i]) / lengths[i, f]
             kept = (spread / (total * rho)) ** 2 * (moves / moves_of_rate)
@@ -201,9 +201,7 @@ def _compare_levels(plan: FieldArrays, now: int) -> tuple[float, float, float]:
 
 
 @jitable
-def _write_sizes(
-    sizes: Matrix, b: int, s: float, one: float, two: float, both: float, change: float
-) -> None:
+def _write_sizes(sizes: Matrix, b: int, s: float, one: float, two: float, both: float, change: float) -> None:
     """X, the larger end and Y of a block, in typical sizes, from sums over its levels."""
     sizes[0, b] = math.sqrt(max(one + both + two, 0.0) / 3.0) / s
     sizes[1, b] = math.sqrt(max(one, two)) / s
@@ -213,29 +211,29 @@ def _write_sizes(
 @jitable
 def _compare_loose(plan: FieldArrays, now: int) -> tuple[float, float, float]:
     """Sizes of loose blocks before and after; the largest X, |e_f| / s_f and Y."""
-    room, bounds, loose, held = plan.room, plan.bounds, plan.bounds.loose, plan.held
-    old, new, n_x, first = room.d[now], room.d[1 - now], room.d.shape[1], bounds.nodes.shape[0]
+    room, bounds, loose = plan.room, plan.bounds, plan.bounds.loose
+    old, new, first = room.d[now], room.d[1 - now], bounds.nodes.shape[0]
     largest, farthest, moving = 0.0, 0.0, 0.0
     for b in range(loose.nodes.shape[0]):
-        begin, at, node = loose.starts[b], loose.places[b], loose.nodes[b]
-        q, one, two, both, change = loose.starts[b + 1] - begin, 0.0, 0.0, 0.0, 0.0
-        moves = node >= 0 and room.deciding[node] >= 0
-        for k in range(q):
-            e, e2 = 0.0, 0.0
-            for i in range(k, q):
-                p, t = loose.elements[begin + i], loose.factors[at + i * q + k]
-                e += t * (old[p] if p < n_x else held.d[p - n_x])
-                if moves:
+        node = loose.nodes[b]
+        if node >= 0:
+            begin, at = loose.starts[b], loose.places[b]
+            q, one, two, both, change = loose.starts[b + 1] - begin, 0.0, 0.0, 0.0, 0.0
+            for k in range(q):
+                e, e2 = 0.0, 0.0
+                for i in range(k, q):
+                    p, t = loose.elements[begin + i], loose.factors[at + i * q + k]
+                    e += t * old[p]
                     e2 += t * new[p]
-            if not moves:
-                e2 = e
-            one += e * e
-            two += e2 * e2
-            both += e * e2
-            change += (e2 - e) ** 2
-        _write_sizes(room.sizes, first + b, bounds.sizes[first + b], one, two, both, change)
+                if room.deciding[node] < 0:  # what the other side has is left from before
+                    e2 = e
+                one += e * e
+                two += e2 * e2
+                both += e * e2
+                change += (e2 - e) ** 2
+            _write_sizes(room.sizes, first + b, bounds.sizes[first + b], one, two, both, change)
+            moving = max(moving, room.sizes[2, first + b])
         largest, farthest = max(largest, room.sizes[0, first + b]), max(farthest, room.sizes[1, first + b])
-        moving = max(moving, room.sizes[2, first + b])
     return largest, farthest, moving
 
 

@@ -26,6 +26,27 @@ def hold(plan: FieldArrays, features: Vector, z: Vector) -> None:
     for k in range(held.elements.shape[1]):
         held.d[held.map.rows[k]] += held.elements[0, k] * held.z[0, held.map.columns[k]]
     write_right(plan)
+    _write_sizes_of_held(plan)
+
+
+@jitable
+def _write_sizes_of_held(plan: FieldArrays) -> None:
+    """Sizes of levels of what is held: they stay, for all decisions of the turn."""
+    loose, bounds, d, sizes = plan.bounds.loose, plan.bounds, plan.held.d, plan.room.sizes
+    n_x, first = plan.room.d.shape[1], bounds.nodes.shape[0]
+    for b in range(loose.nodes.shape[0]):
+        if loose.nodes[b] >= 0:
+            continue
+        begin, at, total = loose.starts[b], loose.places[b], 0.0
+        q = loose.starts[b + 1] - begin
+        for k in range(q):
+            e = 0.0
+            for i in range(k, q):
+                e += loose.factors[at + i * q + k] * d[loose.elements[begin + i] - n_x]
+            total += e * e
+        size = math.sqrt(total) / bounds.sizes[first + b]
+        sizes[0, first + b] = sizes[1, first + b] = size
+        sizes[2, first + b] = 0.0
 
 
 @jitable

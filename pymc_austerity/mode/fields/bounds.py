@@ -6,8 +6,9 @@ and last what all rows have. With e = F' d and z_i = F^-1 a_i it is t_i = z_i . 
 |t_i| <= sum of |z_if| |e_f|. What is constant within a finer level has no pivot: its column becomes zero, and
 it is in no bound. So a row sees few blocks: its own levels, and what all rows have.
 
-Factors that are crossed with these, vectors that are looked up twice, and what a turn holds have `loose` blocks,
-each with the factor of its own part of the sum: |t_i| <= |z_i| |e| + sum of |F_l^-1 a_il| |F_l' d_l|.
+Factors that are crossed with these, vectors that are looked up twice, and what a turn holds have `loose`
+blocks, each with the factor of its own part of the sum: |F_l^-1 a_il| |F_l' d_l| is added to the bound on
+|t_i|.
 """
 
 from typing import NamedTuple
@@ -49,7 +50,9 @@ class _Levels(NamedTuple):
     """The factor of the rows' own information, in the order of its elimination."""
 
     tree: Tree
-    variables: Index  # (n,): which element of x comes first, second, ...; without those of loose blocks
+    variables: (
+        Index  # (n,): which element of x comes first, second, ...; without those that only loose blocks have
+    )
     place: Index  # (n_x,): its inverse; -1 for those
     front: Vector
     block: Index  # (V,): number of each node with a pivot; -1 for others
@@ -64,9 +67,10 @@ def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
     found = _blocks(levels, plan)
     depth = _longest(levels.tree, levels.block)
     paths, lengths, is_always = np.full((n, depth), -1), np.zeros((n, depth)), np.zeros(n, np.bool_)
+    nested = [f for own in layout.factors for f in own]
     _write_lengths(
-        levels, layout.columns.x, layout.lookups, layout.columns.values, layout.n_lookups,
-        paths, lengths, is_always,
+        levels, layout.columns.x, layout.lookups[:, nested], layout.columns.values[:, nested],
+        layout.n_lookups, paths, lengths, is_always,
     )  # fmt: skip
     cells = layout.cells
     bounds = found._replace(
@@ -212,23 +216,24 @@ def _levels(layout: Layout, plan: FieldArrays) -> _Levels:
         _, at = np.unique(columns[:, own[0]], return_index=True)
         apart.append(columns[at][:, list(own)].ravel().astype(np.int64))
         sizes += [len(own)] * len(at)
-    loose = [np.unique(columns[:, f]) for some in layout.loose for f in some]
-    rest = np.setdiff1d(np.arange(n_x), np.concatenate([np.zeros(0, np.int64), *apart, *loose]))
+    rest = np.arange(layout.n_lookups, n_x)
     variables = np.concatenate([*apart, rest]).astype(np.int64)
     n = len(variables)
     place = np.full(n_x, -1)
     place[variables] = np.arange(n)
+    hessian, unused, weights = np.zeros(len(layout.first)), np.zeros(n_x), _weights(plan)
+    values = layout.columns.values.copy()
+    values[:, [f for some in layout.loose for f in some]] = 0.0
+    add_products(
+        (layout.combinations, layout.pairs, layout.n_lookups), (layout.columns.x, columns, values), weights,
+        weights, unused, hessian,
+    )  # fmt: skip
     first, second = place[layout.first], place[layout.second]
-    kept = (first >= 0) & (second >= 0)
+    kept = (first >= 0) & (second >= 0) & ((hessian != 0.0) | (first == second))
     first, second = first[kept], second[kept]
     pattern = sparse.csr_array((np.ones(len(first)), (first, second)), (n, n))
     pattern = sparse.csr_array(pattern + pattern.T)
     tree = tree_of(pattern.indptr, pattern.indices, np.array([*sizes, len(rest)]))
-    hessian, unused, weights = np.zeros(len(layout.first)), np.zeros(n_x), _weights(plan)
-    add_products(
-        (layout.combinations, layout.pairs, layout.n_lookups),
-        (layout.columns.x, layout.lookups, layout.columns.values), weights, weights, unused, hessian,
-    )  # fmt: skip
     front, where = np.zeros(tree.fronts[-1]), np.empty(len(first), np.int64)
     write_positions(tree, first, second, where)
     np.add.at(front, where, hessian[kept])
@@ -340,8 +345,6 @@ def _write_lengths(
         lowest, size = z.shape[0] - 1, 0.0
         for f in range(lookups.shape[1]):
             p = place[lookups[i, f]]
-            if p < 0:
-                continue
             z[p] += values[i, f]
             size += abs(values[i, f])
             lowest = min(lowest, p)
@@ -413,27 +416,31 @@ def _find_branching(bounds: Bounds, of_elements: Index, parent: Index, is_branch
 
 
 def _typical(fit: FieldFit, bounds: Bounds, of_held: Matrix) -> Vector:
-    """Root mean squares of |e_f| at the fitted theta."""
+    """Root mean squares of |e_f| at the fitted theta; for loose blocks times what the largest of them has."""
     plan, loose = fit.plan, bounds.loose
     rng, features = np.random.default_rng(_SEED), fit.features(fit.theta)
     log_marginal(plan, features, 0)
     room, levels = plan.room, np.zeros(int(bounds.blocks[-1]))
-    total, of_loose = np.zeros(len(levels)), np.zeros(len(loose.nodes))
+    total, of_loose = np.zeros(len(levels)), np.zeros((DRAWS, len(loose.nodes)))
     for k in range(DRAWS):
         room.eps[0] = rng.standard_normal(room.eps.shape[1])
         write_state(plan, features, 0)
         write_levels(bounds, room.d[0], levels)
         total += levels**2
         d = np.append(room.d[0], of_held[k] if len(of_held) else of_held)
-        _add_squares(loose, d, of_loose)
+        _write_squares(loose, d, of_loose[k])
     squares = np.add.reduceat(total, bounds.blocks[:-1]) if len(levels) else total
-    least = np.append(np.full(len(squares), 1e-60), np.full(len(of_loose), _LEAST_LOOSE))
-    return np.sqrt(np.maximum(np.append(squares, of_loose) / DRAWS, least))
+    sizes = np.sqrt(np.maximum(squares / DRAWS, 1e-60))
+    if not len(loose.nodes):
+        return sizes
+    sizes_of_loose = np.sqrt(np.maximum(of_loose.mean(axis=0), _LEAST_LOOSE))
+    largest = np.sqrt(of_loose) / sizes_of_loose
+    return np.append(sizes, sizes_of_loose * largest.max(axis=1).mean())
 
 
 @entry
-def _add_squares(loose: Loose, d: Vector, result: Vector) -> None:
-    """Add |F_l' d_l|^2 of all loose blocks."""
+def _write_squares(loose: Loose, d: Vector, result: Vector) -> None:
+    """|F_l' d_l|^2 of all loose blocks."""
     for b in range(loose.nodes.shape[0]):
         begin, at = loose.starts[b], loose.places[b]
         q = loose.starts[b + 1] - begin

@@ -89,9 +89,7 @@ class FieldModel:
         """What `fit` returns, from what another process has fitted."""
         return fit_again(self.layouts, self.parameters, fitted)
 
-    def arrays(
-        self, fits: tuple[FieldFit, ...], *, reads_all: bool, debug: bool
-    ) -> tuple[FieldArrays, ...]:
+    def arrays(self, fits: tuple[FieldFit, ...], *, reads_all: bool, debug: bool) -> tuple[FieldArrays, ...]:
         """All that the kernel needs, by turns."""
         every = [fit.plan.bounds for fit in fits]
         if not (self.is_normal or reads_all):
@@ -171,9 +169,7 @@ def field_model(model: pm.Model, fact: Factorisation, fewest: int, found: Field 
     return FieldModel(fact, layouts, values, parameters)
 
 
-def _moved(
-    layouts: tuple[Layout, ...], shared: Factorisation
-) -> tuple[tuple[Index, ...], tuple[bool, ...]]:
+def _moved(layouts: tuple[Layout, ...], shared: Factorisation) -> tuple[tuple[Index, ...], tuple[bool, ...]]:
     """Which elements of theta each turn moves, and whether they have a part in what it holds.
 
     A variable is moved in the turn that moves most of the effects it has a part in; one that has a part in
@@ -202,9 +198,9 @@ def _moved(
     which, is_bound = [], []
     for k, layout in enumerate(layouts):
         mine = (own == k) | (counts.sum(axis=0) == 0)
-        which.append(np.concatenate([np.zeros(0, np.int64)] + [
-            np.arange(end - size, end) for end, size, is_mine in zip(ends, sizes, mine, strict=True) if is_mine
-        ]))  # fmt: skip
+        moved = [np.arange(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        own_places = [places for places, is_mine in zip(moved, mine, strict=True) if is_mine]
+        which.append(np.concatenate([np.zeros(0, np.int64), *own_places]))
         is_bound.append(bool(np.any(counts_of_held[k] * mine)))
         if is_bound[k] and not (layout.held.is_square and _is_white(layout, parts[:, mine].any(axis=1))):
             raise NoField("factors that have to be moved in turns share scales in a way that has no rule")

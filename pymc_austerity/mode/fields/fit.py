@@ -171,9 +171,7 @@ class FieldFit:
         return found if np.isfinite(found) else -np.inf
 
 
-def fit_field(
-    layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
-) -> tuple[FieldFit, ...]:
+def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector) -> tuple[FieldFit, ...]:
     """Fit all turns from `theta` on.
 
     Raises
@@ -324,8 +322,8 @@ def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> 
     )  # fmt: skip
     room, unknown = room_for(layout, program, 0, 0), Schedule(1, np.ones(1, np.int64), np.ones(1))
     return FieldArrays(
-        layout.order, tree, rows, sums, layout.prior, _empty_held(layout, is_bound=is_bound), bounds, no_law(),
-        np.ones(n_v), unknown, True, precision < 0, False, np.zeros(1, np.int64), room,
+        layout.order, tree, rows, sums, layout.prior, _empty_held(layout, is_bound=is_bound), bounds,
+        no_law(), np.ones(n_v), unknown, True, precision < 0, False, np.zeros(1, np.int64), room,
     )  # fmt: skip
 
 
@@ -357,8 +355,8 @@ def room_for(layout: Layout, program: Tape, n_levels: int, n_blocks: int) -> Roo
         np.zeros((2, len(layout.prior.pulls.columns))), np.zeros((2, n)), np.zeros((3, n_blocks)),
         np.zeros(n_v, np.int64), np.zeros(n_v), np.zeros(n_v, np.bool_),
         np.zeros((2, int(tree.depth.max(initial=0)) + 1)), np.zeros(n_v), np.zeros((1, BLOCK)),
-        np.zeros((len(layout.columns.data), BLOCK)), points_for(program), np.zeros(n_x), np.zeros(1), np.zeros(0),
-        np.full(2, -1.0),
+        np.zeros((len(layout.columns.data), BLOCK)), points_for(program), np.zeros(n_x), np.zeros(1),
+        np.zeros(0), np.full(2, -1.0),
     )  # fmt: skip
 
 

@@ -186,7 +186,9 @@ def _own_lookups(read: _Reading, is_held: Mask) -> tuple[np.ndarray, Matrix, Ind
     return lookups, values, own, some
 
 
-def _first_columns(columns: np.ndarray, values: Matrix, wanted: np.ndarray) -> tuple[np.ndarray, Matrix, Index]:
+def _first_columns(
+    columns: np.ndarray, values: Matrix, wanted: np.ndarray
+) -> tuple[np.ndarray, Matrix, Index]:
     """Some elements of each row in the first columns, zeros after them; and how many these are."""
     n = wanted.sum(axis=1)
     order = np.argsort(~wanted, axis=1, kind="stable")[:, : int(n.max(initial=0))]
@@ -205,13 +207,15 @@ def _held(read: _Reading, moves: Mask, is_held: Mask) -> HeldLayout:
     entries = entries.taken(np.flatnonzero(~moves[entries.columns]))
     n_x, n_z = len(is_held), len(moves)
     size = n_x + n_z
-    graph = sparse.csr_array((np.ones(len(entries.rows)), (entries.rows, n_x + entries.columns)), (size, size))
+    graph = sparse.csr_array(
+        (np.ones(len(entries.rows)), (entries.rows, n_x + entries.columns)), (size, size)
+    )
     _, block = connected_components(graph, directed=False)
     elements = np.flatnonzero(is_held)
     elements = elements[np.argsort(block[elements], kind="stable")]
     coordinates = np.unique(entries.columns)
     coordinates = coordinates[np.argsort(block[n_x + coordinates], kind="stable")]
-    own, counts = np.unique(block[elements], return_counts=True)
+    _, counts = np.unique(block[elements], return_counts=True)
     _, counts_of_z = np.unique(block[n_x + coordinates], return_counts=True)
     number, place = np.zeros(n_x, np.int32), np.zeros(n_z, np.int64)
     number[elements], place[coordinates] = np.arange(len(elements)), np.arange(len(coordinates))
@@ -423,6 +427,8 @@ def _separate(
             nested.append(one)
         else:
             loose.append(one)
+    if loose and not nested:  # rows with one level of the first are a cell
+        nested, loose = loose[:1], loose[1:]
     return tuple(tuple(one) for one in nested), tuple(tuple(one) for one in loose)
 
 

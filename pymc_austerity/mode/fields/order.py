@@ -26,6 +26,8 @@ from pymc_austerity.target import Index, Mask
 _SHARE, _FEW = 0.25, 40
 # Effects in a node of the dissection; of a factor that goes to the root, and how much more it meets.
 _LEAF, _HUB, _MORE = 16, 128, 4.0
+# Effects that are tied to each other, at most, and in a node of these.
+MOST_TIED, _TIED = 256, 32
 # Multiplications and additions of a factorisation, at most.
 _MOST_WORK = 4e7
 _SEED = 2023
@@ -194,12 +196,16 @@ class _Search:
         ahead = (graph @ (level == cut + 1).astype(np.int64)) > 0
         is_cut = (level == cut) & ahead
         if not is_cut.any() or is_cut.sum() > 0.5 * len(units):
-            if self.sizes[units].sum() > 4 * _LEAF:
+            sizes = self.sizes[units]
+            if sizes.sum() > MOST_TIED:
                 raise NoOrderError(
-                    f"{self.sizes[units].sum():,} effects are tied to each other by rows or priors, and no "
-                    "few of them part the others"
+                    f"{sizes.sum():,} effects are tied to each other by rows or priors, and no few of them "
+                    "part the others"
                 )
-            self.nodes.append(units)
+            place = (
+                np.cumsum(sizes) - 1
+            ) // _TIED  # one after the other on a path, so that each is decided alone
+            self.nodes += [units[place == k] for k in np.unique(place)]
             return
         both, part = units[~is_cut], graph[~is_cut][:, ~is_cut]
         _, number = connected_components(part, directed=False)

@@ -11,14 +11,13 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from pymc_austerity.mode.fields.order import NoOrderError, Order, find_order, work_of
+from pymc_austerity.mode.fields.order import MOST_TIED, NoOrderError, Order, find_order, work_of
 from pymc_austerity.target import Index, Mask
 
 # Multiplications and additions of a factorisation above which turns are looked for.
 _MUCH_WORK = 1e7
-# Effects of which no two meet are a turn if they are so many of those that are left; effects of a dense node;
-# turns at most.
-_SHARE, _DENSE, _MOST = 0.1, 64, 24
+# Effects of which no two meet are a turn if they are so many of those that are left; turns at most.
+_SHARE, _MOST = 0.1, 24
 
 
 def find_turns(
@@ -85,8 +84,8 @@ def _turns(
                 one = tried(part)
                 if one is None or len(found) == _MOST:
                     raise NoOrderError(
-                        "factors that are crossed, or looked up twice, meet in too many pairs of effects, also "
-                        "if they are moved in turns"
+                        "factors that are crossed, or looked up twice, meet in too many pairs of effects, "
+                        "also if they are moved in turns"
                     )
                 found.append(one)
     return found
@@ -110,11 +109,11 @@ def _parts(together: sparse.csr_array, atom: Index, own: Mask) -> list[Mask]:
             if not blocked[v]:
                 taken.append(v)
                 blocked[meets.indices[meets.indptr[v] : meets.indptr[v + 1]]] = True
-        if len(taken) < _SHARE * len(left) or len(left) <= _DENSE:
+        if len(taken) < _SHARE * len(left) or len(left) <= MOST_TIED:
             break
         parts.append(np.array(taken))
         left = left[~np.isin(left, taken)]
     sizes = np.asarray(to_atoms.sum(axis=0)).ravel()
-    ends = np.cumsum(sizes[left]) // _DENSE
+    ends = (np.cumsum(sizes[left]) - 1) // MOST_TIED
     parts += [left[ends == k] for k in np.unique(ends)]
     return [own & np.isin(atom, atoms[part]) for part in parts]

@@ -1,6 +1,7 @@
 """The plan of a step on a field: expansion, bounds and proposals, tried out on a short pilot run."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -44,6 +45,8 @@ _OF_FLOP, _OF_NUMBER, _OF_NODE = 0.4, 8.0, 80.0
 _GAIN = 0.95
 # Moves of theta in a sweep, at most.
 _MOST_ROOTS = 3
+# Groups that are accepted less often are given so many times the rows, so often.
+_POOR, _MORE, _MOST_MORE = 0.7, 5.0, 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,9 +158,7 @@ def _planned(
         n_local=fact.n_rows,
         n_dim=len(vector_of(fact, point)),
         rule=options.acceptance,
-        proposal=PlateSweeps(
-            ", ".join(found.effects), found.n_nodes, float(engine.schedules[0].kappas[0])
-        ),
+        proposal=PlateSweeps(", ".join(found.effects), found.n_nodes, float(engine.schedules[0].kappas[0])),
         proposal_state=engine.new_state(),
         mode_fit=None,
         fit=tuple(one.fitted for one in fit),
@@ -171,36 +172,59 @@ def _planned(
 
 def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePrediction:
     """Try out what a sweep moves together, and leave the engine with the best."""
+    schedules = _schedules(engine.turns, 1, KAPPAS[0])
+    engine.take(schedules)
+    best = _tried(engine, found, point)
 
-    def tried(n: int, kappa: float) -> PlatePrediction:
-        engine.take(tuple(_schedule(one, n, kappa, 1) for one in engine.turns))
-        return _tried(engine, found, point)
+    def tried(other: tuple[Schedule, ...]) -> bool:
+        nonlocal best, schedules
+        engine.take(other)
+        one = _tried(engine, found, point)
+        is_better = _slowest(one.prediction, 1) < _GAIN * _slowest(best.prediction, 1)
+        if is_better:
+            best, schedules = one, other
+        return is_better
 
-    best, own_kappa, own_n = tried(1, KAPPAS[0]), KAPPAS[0], 1
     for kappa in KAPPAS[1:] if engine.draws_rows else ():
-        one = tried(1, kappa)
-        if _slowest(one, 1) >= _GAIN * _slowest(best, 1):
+        if not tried(tuple(_with_kappas(one, np.append(kappa, one.kappas[1:])) for one in schedules)):
             break
-        best, own_kappa = one, kappa
-    n, depth = 2, max(int(one.tree.depth.max(initial=0)) for one in engine.turns)
-    while n < 2 * depth:
-        one = tried(n, own_kappa)
-        if _slowest(one, 1) >= _GAIN * _slowest(best, 1):
+    n, depth, kappa = (
+        2,
+        max(int(one.tree.depth.max(initial=0)) for one in engine.turns),
+        schedules[0].kappas[0],
+    )
+    while n < 2 * depth and tried(_schedules(engine.turns, n, kappa)):
+        n *= 2
+    for _ in range(_MOST_MORE if engine.draws_rows else 0):  # a large node needs more rows than a small one
+        more = [np.where(own < _POOR, _MORE, 1.0) for own in best.of_groups]
+        pairs = zip(schedules, more, strict=True)
+        more_rows = tuple(_with_kappas(one, one.kappas * np.append(1.0, own)) for one, own in pairs)
+        if all(np.all(own == 1.0) for own in more) or not tried(more_rows):
             break
-        best, own_n, n = one, n, 2 * n
-    n_roots = min(range(1, _MOST_ROOTS + 1), key=lambda m: _slowest(_with_roots(best, found, m), m))
-    engine.take(tuple(_schedule(one, own_n, own_kappa, n_roots) for one in engine.turns))
-    return _with_roots(best, found, n_roots)
+    n_roots = min(
+        range(1, _MOST_ROOTS + 1), key=lambda m: _slowest(_with_roots(best.prediction, found, m), m)
+    )
+    engine.take(
+        tuple(
+            one._replace(n_roots=n_roots if len(turn.law.which) else one.n_roots)
+            for one, turn in zip(schedules, engine.turns, strict=True)
+        )
+    )
+    return _with_roots(best.prediction, found, n_roots)
 
 
-def _schedule(turn: FieldArrays, n_depths: int, kappa: float, n_roots: int) -> Schedule:
-    """What a turn moves together: a root without theta is moved once, and an empty one never."""
-    found = schedule_of(turn.tree, n_depths)
-    kappas = found.kappas.copy()
-    kappas[0] = kappa
-    if not len(turn.law.which):
-        n_roots = min(int(turn.tree.size[-1]), 1)
-    return found._replace(n_roots=n_roots, kappas=kappas)
+def _schedules(turns: tuple[FieldArrays, ...], n_depths: int, kappa: float) -> tuple[Schedule, ...]:
+    """What turns move together: a root without theta is moved once, and an empty one never."""
+    found = []
+    for one in turns:
+        own = schedule_of(one.tree, n_depths)
+        n_roots = 1 if len(one.law.which) else min(int(one.tree.size[-1]), 1)
+        found.append(own._replace(n_roots=n_roots, kappas=np.append(kappa, own.kappas[1:])))
+    return tuple(found)
+
+
+def _with_kappas(one: Schedule, kappas: Vector) -> Schedule:
+    return one._replace(kappas=kappas)
 
 
 def _slowest(found: PlatePrediction, n_roots: int) -> float:
@@ -218,7 +242,14 @@ def _with_roots(one: PlatePrediction, found: FieldModel, n: int) -> PlatePredict
     return one._replace(shared_rows=n * one.shared_rows, of_tree=one.of_tree + (n - 1) * of_root)
 
 
-def _tried(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePrediction:
+class _Tried(NamedTuple):
+    """A pilot run: what it predicts, and the acceptance of each group of depths, by turns."""
+
+    prediction: PlatePrediction
+    of_groups: list[Vector]
+
+
+def _tried(engine: FieldEngine, found: FieldModel, point: PointType) -> _Tried:
     """Run some sweeps from a draw of the fitted distribution.
 
     Of turns, and of groups of depths, the acceptance of that which is accepted least is predicted.
@@ -239,15 +270,18 @@ def _tried(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePre
             for tally, one in zip(tallies, engine.turns, strict=True):
                 tally += one.room.tally
     shared_rows, plate_rows = (counts / _COUNTED).tolist()
-    of_shared, of_plate = 1.0, 1.0
+    of_shared, of_groups = 1.0, []
     for (proposed, taken), schedule in zip(tallies, engine.schedules, strict=True):
-        of_shared = min(of_shared, float(taken[-1] / max(proposed[-1], 1.0)) if schedule.n_roots else 1.0)
+        if schedule.n_roots:
+            of_shared = min(of_shared, float(taken[-1] / max(proposed[-1], 1.0)))
         n = len(schedule.depths) - 1
-        of_plate = min(of_plate, float((taken[:n] / proposed[:n]).min(initial=1.0)))
-    return PlatePrediction(
+        of_groups.append(taken[:n] / proposed[:n])
+    of_plate = min(float(own.min(initial=1.0)) for own in of_groups)
+    prediction = PlatePrediction(
         found.n_nodes, _n_watched(found), shared_rows, plate_rows, of_shared, of_plate,
         reads_all=engine.reads_all, of_tree=of_tree,
     )  # fmt: skip
+    return _Tried(prediction, of_groups)
 
 
 def _n_watched(found: FieldModel) -> int:

@@ -231,7 +231,7 @@ def crossed_slopes(n=4000, sizes=(70, 66)):
     return model
 
 
-def bradley_terry(n=700, n_players=90):
+def bradley_terry(n=2000, n_players=320):
     """Who wins, by the skills of two players, and a home advantage: one vector is looked up twice."""
     rng = np.random.default_rng(1)
     one, two = rng.integers(n_players, size=n), rng.integers(1, n_players, size=n)
@@ -269,7 +269,7 @@ MODELS = {
 
 
 # Models with the number of a turn.
-TURNS = [(name, 0) for name in MODELS] + [("crossed_slopes", 1), ("bradley_terry", 2), ("crossed_normal", 1)]
+TURNS = [(name, 0) for name in MODELS] + [("crossed_slopes", 1), ("bradley_terry", 1), ("crossed_normal", 1)]
 
 
 class Fitted(NamedTuple):

@@ -58,9 +58,7 @@ class FieldEngine(CompiledKernel):
 
     def take(self, schedules: tuple[Schedule, ...]) -> None:
         """Move other effects together."""
-        self.turns = tuple(
-            one._replace(schedule=own) for one, own in zip(self.turns, schedules, strict=True)
-        )
+        self.turns = tuple(one._replace(schedule=own) for one, own in zip(self.turns, schedules, strict=True))
 
     @property
     def n_moves(self) -> int:  # type: ignore[override]
@@ -132,7 +130,8 @@ class FieldEngine(CompiledKernel):
             return found._replace(n_accepted=found.n_accepted / max(self._turn.schedule.n_roots, 1))
         outcomes = []
         for _ in range(max(n, 1)):
-            for self._turn in self.turns:
+            for turn in self.turns:
+                self._turn = turn
                 outcomes.append(super().run(min(n, 1), *given))
         n_roots = sum(one.n_roots for one in self.schedules)
         last = outcomes[-1]
