@@ -8,6 +8,10 @@ import pytest
 pytest_plugins = ["tests.interpreted", "tests.core_seconds", "tests.tiers"]
 
 
+# Graphs are many objects, few of which are garbage: Python would look for it every 700 of them.
+gc.set_threshold(50_000, 10, 100)
+
+
 def pytest_collection_finish():
     gc.freeze()
 
