@@ -10,6 +10,7 @@ import pytest
 from pymc_austerity import TunaMH
 from pymc_austerity.mode import remainders
 from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.graph import many
 from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure.row_functions import PredictorRows
@@ -107,7 +108,8 @@ def test_rows_may_be_in_any_order():
 
 
 @pytest.mark.slow("builds and compiles several steps")
-def test_garbage_is_looked_for_everywhere_afterwards():
+def test_garbage_is_looked_for_everywhere_afterwards(monkeypatch):
+    monkeypatch.setattr(many, "gc", gc)
     gc.unfreeze()  # what the other modules have left
     with many_graphs():
         assert gc.get_freeze_count() > 10_000
@@ -122,13 +124,14 @@ def test_garbage_is_looked_for_everywhere_afterwards():
 
 
 @pytest.mark.slow("builds many steps")
-def test_garbage_of_set_ups_does_not_pile_up():
+def test_garbage_of_set_ups_does_not_pile_up(monkeypatch):
     """It is old when the next set-up begins, which looks at new objects only."""
 
     class Cycle:
         def __init__(self):
             self.itself = self
 
+    monkeypatch.setattr(many, "gc", gc)
     gc.unfreeze()
     left = []
     for _ in range(12):  # more than are left between two searches, which look at all that the process has
