@@ -1,11 +1,18 @@
 import gc
 import signal
+from types import SimpleNamespace
 
 import pytensor
 import pytest
 
+from pymc_austerity.model.graph import many
+
 # The second looks at marks that the third adds: what is registered last is called first.
 pytest_plugins = ["tests.interpreted", "tests.core_seconds", "tests.tiers"]
+
+
+# Graphs are many objects, few of which are garbage: Python would look for it every 700 of them.
+gc.set_threshold(50_000, 10, 100)
 
 
 def pytest_collection_finish():
@@ -18,6 +25,14 @@ def _no_search_among_old_objects():
     yield
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _set_ups_do_not_count_frozen_objects():
+    """Python counts them one by one: of those that other modules have left, for a second in each set-up."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(many, "gc", SimpleNamespace(get_freeze_count=lambda: many._FEW_OBJECTS))
+        yield
 
 
 @pytest.fixture

@@ -109,7 +109,7 @@ def comparison(found, reference):
 
 def test_same_posterior_as_the_marginalised_model(reference):
     model = with_allocations()
-    means, ratios, errors = comparison(posterior(model, compound(model), 12_000, 32), reference)
+    means, ratios, errors = comparison(posterior(model, compound(model), 8000, 32), reference)
     assert np.abs(means).max() < LIMIT
     # Ratios are known well enough for the tolerance to mean something.
     assert errors.max() < SD_TOLERANCE / 2

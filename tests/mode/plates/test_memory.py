@@ -14,11 +14,7 @@ from pymc_austerity.step_methods.metropolis.plate_plan import plan_plates
 P, G = 8, 100
 
 
-def peak(n, monkeypatch):
-    """Bytes beyond what the graphs of the model take, while a plate is fitted.
-
-    Garbage is left where it is: else the peak depends on when Python happens to look for it.
-    """
+def model_of(n):
     rng = np.random.default_rng(46)
     x, groups = rng.normal(size=(n, P)), rng.integers(0, G, n)
     log_odds = rng.normal(size=G)[groups]
@@ -26,7 +22,15 @@ def peak(n, monkeypatch):
     with pm.Model() as model:
         u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=G)
         pm.Bernoulli("y", logit_p=x @ pm.Normal("beta", shape=P) + u[groups], observed=y)
-    found = []
+    return model
+
+
+def peak(n, monkeypatch):
+    """Bytes beyond what the graphs of the model take, while a plate is fitted.
+
+    Garbage is left where it is: else the peak depends on when Python happens to look for it.
+    """
+    model, found = model_of(n), []
 
     def traced(options, point, recipe, plate):
         gc.disable()
@@ -47,6 +51,6 @@ def peak(n, monkeypatch):
 @pytest.mark.slow("measures memory while a plate of many rows is set up")
 def test_memory_of_the_set_up(monkeypatch):
     """P + 10 doubles for each row more."""
-    peak(50_000, monkeypatch)  # what is compiled is kept
+    TunaMH(model=model_of(50_000))  # what is compiled is kept: traced, it takes three times as long
     few, many = peak(60_000, monkeypatch), peak(120_000, monkeypatch)
     assert (P + 3) * 60_000 * 8 <= many - few <= (P + 10) * 60_000 * 8
