@@ -12,7 +12,7 @@ from pymc_austerity.acceptance import barker
 from pymc_austerity.acceptance.ttest import TTest
 from pymc_austerity.kernels import stochastic_gradient
 from pymc_austerity.kernels.metropolis import no_range, transitions
-from pymc_austerity.model.compile import cache_key
+from pymc_austerity.model.compile import cache_key, numba_backend
 from pymc_austerity.target import Target
 
 PACKAGE = "pymc_austerity."
@@ -26,6 +26,14 @@ def key(parts=("graph",), functions=FUNCTIONS):
 def test_one_thing_has_one_name():
     assert key() == key()
     assert len({key(), key(("other",)), key(functions=FUNCTIONS[:-1])}) == 3
+
+
+def test_it_has_the_same_name_in_another_process():
+    """Where a table is made: by the module that notes when it was imported."""
+    imports = "from pymc_austerity.model.compile import cache_key, numba_backend as backend"
+    code = f"{imports}; print(cache_key.key_of('x', [backend.TableMaker]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [key("x", [numba_backend.TableMaker])]
 
 
 def test_modules_are_those_that_are_imported():

@@ -124,6 +124,9 @@ def _module(origin: str, name: str) -> str:
 
 
 def constants_of(name: str) -> str:
-    """Numbers in a module as they are now, should somebody have changed them since."""
+    """Numbers in a module as they are now, should somebody have changed them since.
+
+    The time in this module differs in every process, and decides on nothing that is compiled.
+    """
     values = vars(import_module(name)).items()
-    return repr(sorted((k, v) for k, v in values if isinstance(v, int | float)))
+    return repr(sorted((k, v) for k, v in values if isinstance(v, int | float) and v is not _BEGAN))
