@@ -75,23 +75,36 @@ def _flat_bounds(arrays):
     return arrays._replace(bounds=own._replace(cumulative=own.cumulative / 30.0, totals=own.totals / 30.0))
 
 
-@pytest.mark.parametrize("name", ["nested_slopes", "walk", "smooth", "crossed_slopes"])
+@pytest.mark.parametrize(
+    ("name", "turn"),
+    [("nested_slopes", 0), ("walk", 0), ("smooth", 0), ("crossed_slopes", 0), ("bradley_terry", 1)],
+)
 @pytest.mark.parametrize("level", [0, 1])
-def test_acceptance_by_drawn_rows_is_reversible(name, level):
+def test_acceptance_by_drawn_rows_is_reversible(name, turn, level):
     """a(x, y) / a(y, x) is the ratio of densities of the node, and no bound is violated."""
-    forth, counts, arrays, node = acceptance(name, level)
+    forth, counts, arrays, node = acceptance(name, level, turn=turn)
     assert counts[0] > counts[1]  # some rows are drawn
-    back, _, _, _ = acceptance(name, level, now=1)
-    expected = log_ratios(name, level)[0][0, node]
+    back, _, _, _ = acceptance(name, level, turn=turn, now=1)
+    expected = log_ratios(name, level, turn=turn)[0][0, node]
     ratio = np.log(forth.mean() / back.mean())
     error = np.hypot(forth.std() / forth.mean(), back.std() / back.mean()) / np.sqrt(len(forth))
     assert abs(ratio - expected) < 4.0 * error + 1e-6
     assert arrays.violations[0] == 0
 
 
-def test_planted_bounds_are_found():
+def _short_loose_blocks(arrays):
+    """A planted fault: what is held is thought to be near its center."""
+    own = arrays.bounds
+    lengths = own.loose.lengths / 100.0
+    return arrays._replace(bounds=own._replace(loose=own.loose._replace(lengths=lengths)))
+
+
+@pytest.mark.parametrize(
+    ("name", "planted"), [("nested_slopes", _flat_bounds), ("crossed_slopes", _short_loose_blocks)]
+)
+def test_planted_bounds_are_found(name, planted):
     """A planted fault: bounds that are too small are counted in debug runs, and an error in others."""
-    _, _, arrays, _ = acceptance("nested_slopes", 0, n=200, planted=_flat_bounds)
+    _, _, arrays, _ = acceptance(name, 0, n=200, planted=planted)
     assert arrays.violations[0] > 0
     with pytest.raises(decisions.FieldBoundError):
         acceptance("nested_slopes", 0, n=200, planted=lambda a: _flat_bounds(a)._replace(debug=False))

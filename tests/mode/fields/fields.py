@@ -231,7 +231,7 @@ def crossed_slopes(n=4000, sizes=(70, 66)):
     return model
 
 
-def bradley_terry(n=2000, n_players=320):
+def bradley_terry(n=6000, n_players=320):
     """Who wins, by the skills of two players, and a home advantage: one vector is looked up twice."""
     rng = np.random.default_rng(1)
     one, two = rng.integers(n_players, size=n), rng.integers(1, n_players, size=n)
