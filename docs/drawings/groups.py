@@ -193,6 +193,44 @@ def trees() -> Figure:
     return figure
 
 
+def turns() -> Figure:
+    """Who meets whom of some players, in the order of turns, and the factor of one tree of all."""
+    rng, n = np.random.default_rng(3), 48
+    activity = (1.0 + np.arange(n)) ** -0.6
+    pairs = rng.choice(n, size=(500, 2), p=activity / activity.sum())
+    meets = np.zeros((n, n), bool)
+    meets[pairs[:, 0], pairs[:, 1]] = meets[pairs[:, 1], pairs[:, 0]] = True
+    np.fill_diagonal(meets, True)
+    left, parts = list(np.argsort(meets.sum(axis=1), kind="stable")), []
+    while len(left) > 12:
+        part: list[int] = []
+        for v in left:
+            if not meets[v, part].any():
+                part.append(v)
+        parts.append(part)
+        left = [v for v in left if v not in part]
+    parts.append(left)
+    order = [v for part in parts for v in part]
+    precision = np.where(meets, -1.0, 0.0)[np.ix_(order, order)]
+    np.fill_diagonal(precision, n)
+    figure, axes = plt.subplots(1, 2, figsize=(8.5, 4.0), layout="constrained")
+    axes[0].spy(np.tril(precision) != 0.0, markersize=2.2, color="0.75")
+    begin = 0
+    for k, part in enumerate(parts):
+        own = np.zeros((n, n), bool)
+        some = slice(begin, begin + len(part))
+        own[some, some] = np.tril(precision[some, some]) != 0.0
+        axes[0].spy(own, markersize=2.8, color=f"C{k}")
+        begin += len(part)
+    axes[0].set_title(f"who meets whom, by {len(parts)} turns", fontsize=9)
+    factor = np.abs(np.linalg.cholesky(precision)) > 1e-12
+    axes[1].spy(factor, markersize=2.6, color="C0")
+    axes[1].set_title(f"the factor of one tree: {int(factor.sum())}", fontsize=9)
+    for ax in axes:
+        ax.set(xticks=[], yticks=[])
+    return figure
+
+
 def _precision_of_classes(n_schools: int, n_classes: int, n_dense: int) -> np.ndarray:
     """A precision of effects of classes and schools, and of coefficients that all rows have."""
     n_groups = n_schools * n_classes
