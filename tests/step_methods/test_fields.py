@@ -102,8 +102,23 @@ def test_another_process_makes_the_same_plan(step, model):
     np.testing.assert_array_equal(ours.cumulative, theirs.cumulative)
 
 
+@pytest.mark.slow("a field with turns is fitted twice")
+def test_another_process_takes_the_same_turns():
+    """Effects that are moved in turns, of which one moves a scale that all of them share."""
+    model = fields.bradley_terry()
+    point = model.initial_point()
+    with model:
+        step = pma.TunaMH()
+    plan = step._planned(point, pickle.loads(pickle.dumps(step.recipe)))
+    assert len(plan.engine.turns) > 1
+    draws = [_run(engine, point, 3, n=20) for engine in (step.engine, plan.engine)]
+    np.testing.assert_array_equal(*draws)
+    check_points(step, point)
+    check_state(step, point)
+
+
 @pytest.mark.slow("two runs of thousands of draws")
-@pytest.mark.parametrize("name", ["nested_slopes", "walk", "rasch", "normal_rows"])
+@pytest.mark.parametrize("name", ["nested_slopes", "walk", "rasch", "normal_rows", "bradley_terry"])
 def test_drawn_rows_and_all_rows_agree(name):
     """Means and standard deviations of two long runs, of which one reads all rows."""
     model = fields.MODELS[name]()

@@ -76,7 +76,7 @@ FEW, NUTS = "TunaMH()", "pm.NUTS()"
 CASES = {
     rates_of_users: (NUTS, "of its own"),
     one_of_its_own_beside_groups: ("MetropolisHastings(control_variate=Taylor())", "are a field of 1,410"),
-    two_matrices: (NUTS, "dimensions"),
+    two_matrices: (FEW, "are a field of"),
     exposures_of_zero: (FEW, "few rows decide exactly"),
     a_table_with_exposures_of_zero: (FEW, "few rows decide exactly"),
     offsets_of_minus_infinity: (FEW, "few rows decide exactly"),

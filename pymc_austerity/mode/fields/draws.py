@@ -4,6 +4,7 @@ import numpy as np
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.points import BLOCK, run_at_points
+from pymc_austerity.kernels.fields import held
 from pymc_austerity.kernels.fields import law as laws
 from pymc_austerity.kernels.fields.decisions import moved, moved_by_held
 from pymc_austerity.kernels.fields.held import held_log_density, hold
@@ -18,6 +19,7 @@ from pymc_austerity.target import Vector
 
 from_score, score = entry(laws.from_score), entry(laws.score)
 to_theta, to_zeta = entry(laws.to_theta), entry(laws.to_zeta)
+write_right = entry(held.write_right)
 
 
 def theta_of_scores(law: Law, scores: Vector) -> tuple[Vector, float]:
@@ -47,6 +49,8 @@ def centered(turns: tuple[FieldArrays, ...], features: Vector) -> Vector:
     """The center of all coordinates given theta, in the order of the maps."""
     z = np.zeros(1 + max(int(one.coordinates.max(initial=-1)) for one in turns))
     for one in turns:
+        one.held.d[:] = 0.0
+        write_right(one)
         height_of(one, features, np.zeros(len(one.coordinates)))
         z[one.coordinates] = one.room.z[0]
     return z

@@ -269,7 +269,7 @@ MODELS = {
 
 
 # Models with the number of a turn.
-TURNS = [(name, 0) for name in MODELS] + [("crossed_slopes", 1), ("bradley_terry", 1), ("crossed_normal", 1)]
+TURNS = [(name, 0) for name in MODELS] + [("crossed_slopes", 1), ("bradley_terry", 2), ("crossed_normal", 1)]
 
 
 class Fitted(NamedTuple):
