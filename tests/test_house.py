@@ -32,7 +32,7 @@ BUDGETS = {
     "kernels/fields": 1_670,
     "kernels/plates": 2_580,
     "mode": 1_790,
-    "mode/fields": 3_510,
+    "mode/fields": 3_530,
     "mode/plates": 3_580,
     "model": 2_290,
     "model/chains": 940,

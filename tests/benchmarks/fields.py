@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.fields                       # all models at N = 1e5
     python -m tests.benchmarks.fields nested_slopes walk --rows 1e6 --nutpie 300
+    python -m tests.benchmarks.fields tennis --rows 39e3     # a fifth of what is played
 
 CPU seconds of one thread; what is compiled is in numba's cache before a model is timed. Each model is drawn
 from in turn with the plate, so that ratios hold on a machine that is busy. Effective draws are the smaller of
@@ -22,6 +23,7 @@ import pymc as pm
 from arviz_stats.base import array_stats
 
 from pymc_austerity import TunaMH
+from tests.benchmarks import public_fields
 from tests.benchmarks.plate_models import Hierarchy, model_of, simulated
 from tests.benchmarks.plates import nutpie_of
 from tests.mode.fields import fields
@@ -36,6 +38,7 @@ _MODELS = {
     "areas": lambda n: fields.areas(n, 30),
     "bym2": lambda n: fields.bym2(n, 32, 0.001),
     "normal_rows": lambda n: fields.normal_rows(n, n // 100),
+    **{f.__name__: f for f in public_fields.ALL},
 }
 
 

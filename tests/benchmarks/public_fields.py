@@ -119,3 +119,6 @@ def many_slopes(n):
         mean = x @ pm.Normal("beta", shape=k) + (u[g] * x).sum(axis=1)
         pm.Bernoulli("y", logit_p=mean, observed=rng.random(n) < expit(eta))
     return model
+
+
+ALL = (tennis, crossed_slopes, stores_and_products, survey, radon, many_slopes)

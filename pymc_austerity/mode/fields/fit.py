@@ -593,7 +593,8 @@ def _center(fit: FieldFit) -> float:
 def _variances(fits: tuple[FieldFit, ...]) -> Vector:
     """a_i' C P^-1 C' a_i of all rows at theta; what all turns move counts once."""
     total = np.zeros(max(int(fit.layout.rows.max(initial=-1)) + 1 for fit in fits))
-    for k, fit in enumerate(fits):
+    has_dense = False
+    for fit in fits:
         plan, layout = fit.plan, fit.layout
         log_marginal(plan, fit.features(fit.theta), 0)
         inverse = np.zeros(layout.tree.fronts[-1])
@@ -602,7 +603,8 @@ def _variances(fits: tuple[FieldFit, ...]) -> Vector:
         write_covariances(plan.prior, plan.sums, plan.room.elements[0], inverse, covariance)
         result = np.empty(len(layout.rows))
         dense, lookups, values = _design(layout)
-        design = (dense if k == 0 else np.zeros_like(dense), lookups, values)
+        design = (np.zeros_like(dense) if has_dense else dense, lookups, values)
+        has_dense = has_dense or dense.shape[1] > 0
         write_variances(_where(layout), design, covariance, result)
         total[layout.rows] += result
     return total

@@ -122,8 +122,9 @@ def _layout(read: _Reading, moves: Mask, order: Order) -> Layout:
     is_held[entries.rows[~moves[entries.columns]]] = True
     if np.any(is_held[entries.rows] & moves[entries.columns]):
         raise NoField("factors that have to be moved in turns share a mean, or a term of their own")
+    is_dense = ~is_held[use.n_lookups :]
     lookups, values, own, some = _own_lookups(read, is_held)
-    n_dense = len(columns.dense)
+    n_dense = int(is_dense.sum())
     n_x, n_lookups = len(own), len(own) - n_dense
     number = np.full(len(use.elements), -1)
     number[own[own >= 0]] = np.flatnonzero(own >= 0)
@@ -148,7 +149,7 @@ def _layout(read: _Reading, moves: Mask, order: Order) -> Layout:
     kept = some[rows]
     sorted_columns = columns._replace(
         offsets=columns.offsets[kept],
-        x=np.ascontiguousarray(columns.x[kept]),
+        x=np.ascontiguousarray(columns.x[np.ix_(kept, is_dense)]),
         values=np.ascontiguousarray(values[rows]),
         data=np.ascontiguousarray(columns.data[:, kept]),
         columns=np.zeros((0, 0), np.int64),
@@ -173,7 +174,7 @@ def _own_lookups(read: _Reading, is_held: Mask) -> tuple[np.ndarray, Matrix, Ind
         return use.columns, columns.values, own, np.arange(len(use.columns))
     lookups, values, n_own = _first_columns(use.columns, columns.values, ~is_held[use.columns])
     some = np.arange(len(lookups))
-    if not len(columns.dense):
+    if is_held[use.n_lookups :].all():
         some = np.flatnonzero(n_own)
         lookups, values, n_own = lookups[some], values[some], n_own[some]
     n = int(np.searchsorted(own, use.n_lookups))
@@ -220,6 +221,9 @@ def _held(read: _Reading, moves: Mask, is_held: Mask) -> HeldLayout:
     number, place = np.zeros(n_x, np.int32), np.zeros(n_z, np.int64)
     number[elements], place[coordinates] = np.arange(len(elements)), np.arange(len(coordinates))
     columns, values, _ = _first_columns(use.columns, read.columns.values, is_held[use.columns])
+    dense = np.flatnonzero(is_held[use.n_lookups :])
+    columns = np.column_stack([columns, np.tile(use.n_lookups + dense, (len(columns), 1))])
+    values = np.column_stack([values, read.columns.x[:, dense]])
     return HeldLayout(
         elements, coordinates,
         Entries(number[entries.rows].astype(np.int64), place[entries.columns], *entries[2:]).by_rows(),

@@ -28,7 +28,7 @@ def find_turns(
     Parameters
     ----------
     together, prior, dense, kinds
-        As `find_order` has them; what is `dense` moves in all turns.
+        As `find_order` has them; what is `dense` moves in all turns that have whole vectors.
     of_x : csr_array (elements, n)
         Which effects an element of rows is made of.
 
@@ -56,8 +56,8 @@ def _turns(
     _, atom = connected_components(tied, directed=False)
     found: list[tuple[Mask, Order]] = []
 
-    def tried(moves: Mask) -> tuple[Mask, Order] | None:
-        moves = moves | dense
+    def tried(moves: Mask, *, with_dense: bool = True) -> tuple[Mask, Order] | None:
+        moves = moves | (dense & with_dense)
         own = np.flatnonzero(moves)
         try:
             order = find_order(together[:, own], prior[own][:, own], dense[own], kinds[own])
@@ -80,8 +80,9 @@ def _turns(
             if (alone := tried(own)) is not None:
                 found.append(alone)
                 continue
-            for part in _parts(together, atom, own):
-                one = tried(part)
+            parts = _parts(together, atom, own)
+            for part in parts:  # most rows see the last one
+                one = tried(part, with_dense=part is parts[-1])
                 if one is None or len(found) == _MOST:
                     raise NoOrderError(
                         "factors that are crossed, or looked up twice, meet in too many pairs of effects, "

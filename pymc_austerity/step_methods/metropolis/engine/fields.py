@@ -33,9 +33,10 @@ class FieldEngine(CompiledKernel):
     def __init__(self, values: FieldValues, turns: tuple[FieldArrays, ...], point: PointType) -> None:
         self.n_local = self.n_others = max(len(one.rows.predictors) for one in turns)
         self.turns, self.values = turns, values
+        self.restart()
         self.target = CompiledTarget(values.shared)
         state, q = self.new_state(), np.zeros(values.n_dim)
-        self._turn = turns[0]
+        self._turn = self.turns[0]
         self._put_around(field_sweeps, self._given(q, point, state), ["global_log_ratio", "features"])
         stage("transitions")
         with exact_arithmetic():  # the first call compiles
@@ -188,9 +189,12 @@ class FieldEngine(CompiledKernel):
     def distance(self, q: Vector) -> float:
         """How many standard deviations theta of a state of the model is from its fitted distribution."""
         theta, _ = self.values.coordinates(q)
-        laws = [one.law for one in self.turns]
-        scores = [law.inverse @ scores_of_theta(law, theta) for law in laws]
-        return float(np.linalg.norm(np.concatenate(scores)))
+        squares, seen = 0.0, np.zeros(len(theta), bool)
+        for law in [one.law for one in self.turns]:
+            if not seen[law.which].all():  # others move in several turns
+                squares += float(((law.inverse @ scores_of_theta(law, theta)) ** 2).sum())
+            seen[law.which] = True
+        return math.sqrt(squares)
 
     def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
         return {"field": self._turn, "memory": proposal_state.memory}
