@@ -15,10 +15,10 @@ OWN = f"{PLATE}each row of the term"
 
 # The step, the rows of the likelihood, and a part of the reason.
 EXPECTED = {
-    models.bradley_terry: ("NUTS", 3_000, f"{PLATE}predictors of 'won' are linear in 'z' (600, "),
+    models.bradley_terry: ("NUTS", 3_000, "sweeps over the 434 groups would read"),
     models.rasch: ("NUTS", 2_100, "sweeps over the 158 groups would read"),
     models.multilevel_logit: ("TunaMH", 30_000, "'z_state' are effects of 120 groups"),
-    models.crossed_slopes: ("NUTS", 3_000, "(900, Normal, times a matrix) and 'z_item' (240, "),
+    models.crossed_slopes: ("TunaMH", 3_000, "are a field of 1,143 effects"),
     models.radon: ("TunaMH", 3_000, "'z' are effects of 600 groups"),
     models.bambi_intercepts: ("TunaMH", 3_000, "'1|subcat_offset' are effects of 100 groups"),
     models.bambi_poststratification: (
