@@ -38,6 +38,7 @@ _MODELS = {
     "areas": lambda n: fields.areas(n, 30),
     "bym2": lambda n: fields.bym2(n, 32, 0.001),
     "normal_rows": lambda n: fields.normal_rows(n, n // 100),
+    "crossed_logistic": lambda n: public_fields.crossed_slopes(n, "logistic"),
     **{f.__name__: f for f in public_fields.ALL},
 }
 

@@ -57,24 +57,16 @@ def stores_and_products(n):
         u = pm.Normal("u", 0.0, pm.HalfNormal("sd_store"), shape=n // 200)
         v = pm.Normal("v", 0.0, pm.HalfNormal("sd_product"), shape=n // 100)
         mu = pm.math.exp(pm.Normal("a") + u[store] + v[product])
-        pm.NegativeBinomial(
-            "sales", mu=mu, alpha=2.0, observed=rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(eta)))
-        )
+        sales = rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(eta)))
+        pm.NegativeBinomial("sales", mu=mu, alpha=2.0, observed=sales)
     return model
 
 
 def survey(n):
     """Answers by seven kinds of groups, as multilevel regression and poststratification has them."""
     rng = np.random.default_rng(_SEED)
-    sizes = {
-        "state": 51,
-        "region": 5,
-        "age": 6,
-        "education": 5,
-        "race": 4,
-        "age_education": 30,
-        "race_state": 204,
-    }
+    sizes = {"state": 51, "region": 5, "age": 6, "education": 5, "race": 4}
+    sizes |= {"age_education": 30, "race_state": 204}
     which = {name: rng.integers(size, size=n) for name, size in sizes.items()}
     which["age_education"] = which["age"] * 5 + which["education"]
     which["race_state"] = which["race"] * 51 + which["state"]
@@ -92,13 +84,8 @@ def radon(n):
     rng, counties = np.random.default_rng(_SEED), max(n // 40, 10)
     county, floor = rng.integers(counties, size=n), rng.integers(2, size=n).astype(float)
     uranium, x = rng.normal(size=counties), np.c_[np.ones(n), floor]
-    y = (
-        1.0
-        + 0.7 * uranium[county]
-        - 0.6 * floor
-        + _slopes(rng, x, county, [0.3, 0.2])
-        + 0.7 * rng.normal(size=n)
-    )
+    mean = 1.0 + 0.7 * uranium[county] - 0.6 * floor + _slopes(rng, x, county, [0.3, 0.2])
+    y = mean + 0.7 * rng.normal(size=n)
     with pm.Model() as model:
         chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0, shape=2))
         v = pm.Normal("z", shape=(counties, 2)) @ chol.T

@@ -23,7 +23,7 @@ import numpy as np
 from pymc_austerity.bounds.jets.points import BLOCK, run_at_points
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
-from pymc_austerity.kernels.fields.records import Bounds, FieldArrays
+from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, Loose
 from pymc_austerity.target import Index, Matrix, RowNumbers, Vector
 
 # A cell of which so large a share of rows would be drawn is read; the limit of a row that is not drawn.
@@ -209,6 +209,16 @@ def _write_sizes(sizes: Matrix, b: int, s: float, one: float, two: float, both: 
 
 
 @jitable
+def loose_level(loose: Loose, b: int, k: int, d: Vector, first: int) -> float:
+    """Level k of a loose block; `first` is which element d begins with."""
+    begin, at, total = loose.starts[b], loose.places[b], 0.0
+    q = loose.starts[b + 1] - begin
+    for i in range(k, q):
+        total += loose.factors[at + i * q + k] * d[loose.elements[begin + i] - first]
+    return total
+
+
+@jitable
 def _compare_loose(plan: FieldArrays, now: int) -> tuple[float, float, float]:
     """Sizes of loose blocks before and after; the largest X, |e_f| / s_f and Y."""
     room, bounds, loose = plan.room, plan.bounds, plan.bounds.loose
@@ -217,16 +227,11 @@ def _compare_loose(plan: FieldArrays, now: int) -> tuple[float, float, float]:
     for b in range(loose.nodes.shape[0]):
         node = loose.nodes[b]
         if node >= 0:
-            begin, at = loose.starts[b], loose.places[b]
-            q, one, two, both, change = loose.starts[b + 1] - begin, 0.0, 0.0, 0.0, 0.0
-            for k in range(q):
-                e, e2 = 0.0, 0.0
-                for i in range(k, q):
-                    p, t = loose.elements[begin + i], loose.factors[at + i * q + k]
-                    e += t * old[p]
-                    e2 += t * new[p]
-                if room.deciding[node] < 0:  # what the other side has is left from before
-                    e2 = e
+            one, two, both, change = 0.0, 0.0, 0.0, 0.0
+            for k in range(loose.starts[b + 1] - loose.starts[b]):
+                e2 = e = loose_level(loose, b, k, old, 0)
+                if room.deciding[node] >= 0:  # else what the other side has is left from before
+                    e2 = loose_level(loose, b, k, new, 0)
                 one += e * e
                 two += e2 * e2
                 both += e * e2
@@ -247,8 +252,8 @@ def _add(
     design, d, d_new = (rows.columns, rows.values, rows.dense), room.d[now], room.d[new]
     for lane in range(n):
         i = index[lane]
-        kept = moved_by_held(plan, i)
-        old[lane], after[lane] = kept + moved(design, i, d), kept + moved(design, i, d_new)
+        of_held = moved_by_held(plan, i)
+        old[lane], after[lane] = of_held + moved(design, i, d), of_held + moved(design, i, d_new)
         for k in range(rows.data.shape[0]):
             room.data[k, lane] = rows.data[k, i]
         room.predictors[0, lane] = rows.predictors[i] + old[lane]

@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from pymc_austerity.compilation import jitable
+from pymc_austerity.kernels.fields.decisions import loose_level
 from pymc_austerity.kernels.fields.records import FieldArrays
 from pymc_austerity.kernels.fields.state import write_elements
 from pymc_austerity.target import Vector
@@ -37,13 +38,9 @@ def _write_sizes_of_held(plan: FieldArrays) -> None:
     for b in range(loose.nodes.shape[0]):
         if loose.nodes[b] >= 0:
             continue
-        begin, at, total = loose.starts[b], loose.places[b], 0.0
-        q = loose.starts[b + 1] - begin
-        for k in range(q):
-            e = 0.0
-            for i in range(k, q):
-                e += loose.factors[at + i * q + k] * d[loose.elements[begin + i] - n_x]
-            total += e * e
+        total = 0.0
+        for k in range(loose.starts[b + 1] - loose.starts[b]):
+            total += loose_level(loose, b, k, d, n_x) ** 2
         size = math.sqrt(total) / bounds.sizes[first + b]
         sizes[0, first + b] = sizes[1, first + b] = size
         sizes[2, first + b] = 0.0

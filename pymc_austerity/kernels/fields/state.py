@@ -85,16 +85,10 @@ def write_location(
 @jitable
 def log_marginal(plan: FieldArrays, features: Vector, side: int) -> float:
     """Log p^(theta) without the prior of theta; the factor L and c go to one side of the room."""
-    room, sums, prior, tree = plan.room, plan.sums, plan.prior, plan.tree
-    write_elements(prior.map, features, room.elements[side])
-    write_elements(prior.pulls, features, room.pulls[side])
-    elements, front = room.elements[side], room.fronts[side]
-    scale = write_precision(sums, prior, features, elements, front)
-    nothing = np.full(room.shifts.shape[1], -1.0)
-    log_volume = factorise(tree, front, nothing)
+    scale, log_volume = _write_factor(plan, features, side)
     if math.isnan(log_volume):
         return -math.inf
-    return _height(plan, features, side, scale, room.right, room.squares[0]) - log_volume
+    return _height(plan, features, side, scale, plan.room.right, plan.room.squares[0]) - log_volume
 
 
 @jitable
@@ -103,17 +97,25 @@ def mean_log_marginal(plan: FieldArrays, features: Vector, rights: Matrix, squar
 
     The factor goes to the first side of the room.
     """
-    room = plan.room
-    room.right[:], room.squares[0] = rights[0], squares[0]
-    total: float = log_marginal(plan, features, 0)
-    if not math.isfinite(total):
-        return total
-    scale = math.exp(features[plan.sums.precision]) if plan.sums.precision >= 0 else 1.0
-    of_first = _height(plan, features, 0, scale, rights[0], squares[0])
-    for k in range(rights.shape[0]):
-        change = _height(plan, features, 0, scale, rights[k], squares[k]) - of_first
-        total += change / rights.shape[0]
-    return total
+    scale, log_volume = _write_factor(plan, features, 0)
+    if math.isnan(log_volume):
+        return -math.inf
+    total, n = 0.0, rights.shape[0]
+    for k in range(n):
+        total += _height(plan, features, 0, scale, rights[k], squares[k]) / n
+    return total - log_volume
+
+
+@jitable
+def _write_factor(plan: FieldArrays, features: Vector, side: int) -> tuple[float, float]:
+    """Write C, the pulls and L of one side of the room; the precision of normal rows, and log |L| or NaN."""
+    room, prior = plan.room, plan.prior
+    write_elements(prior.map, features, room.elements[side])
+    write_elements(prior.pulls, features, room.pulls[side])
+    front = room.fronts[side]
+    scale = write_precision(plan.sums, prior, features, room.elements[side], front)
+    nothing = np.full(room.shifts.shape[1], -1.0)
+    return scale, factorise(plan.tree, front, nothing)
 
 
 @jitable

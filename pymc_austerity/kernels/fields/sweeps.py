@@ -89,10 +89,8 @@ def field_sweeps(
             ratio += target.global_log_ratio(other, theta, args)
             if math.isfinite(ratio):
                 proposed = target.features(other, args)
-                new_height, new_of_held = (
-                    log_marginal(field, proposed, 1 - now),
-                    held_log_density(field, proposed),
-                )
+                new_height = log_marginal(field, proposed, 1 - now)
+                new_of_held = held_log_density(field, proposed)
                 log_ratio = ratio + new_height - height + new_of_held - of_held
                 if math.isfinite(log_ratio):
                     accepted = move_root(rng, field, now, proposed, log_ratio, of_root)

@@ -24,6 +24,7 @@ from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
 from pymc_austerity.kernels.fields import decisions
 from pymc_austerity.kernels.fields import state as states
 from pymc_austerity.kernels.fields import tree as trees
+from pymc_austerity.kernels.fields.decisions import loose_level
 from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, Loose
 from pymc_austerity.kernels.fields.tree import Tree, tree_of, write_positions
 from pymc_austerity.mode.fields.fit import FieldFit, log_marginal
@@ -50,9 +51,7 @@ class _Levels(NamedTuple):
     """The factor of the rows' own information, in the order of its elimination."""
 
     tree: Tree
-    variables: (
-        Index  # (n,): which element of x comes first, second, ...; without those that only loose blocks have
-    )
+    variables: Index  # (n,): which element of x comes first, ...; without those of loose blocks alone
     place: Index  # (n_x,): its inverse; -1 for those
     front: Vector
     block: Index  # (V,): number of each node with a pivot; -1 for others
@@ -132,63 +131,38 @@ def _loose(layout: Layout, plan: FieldArrays) -> Loose:
     place = np.zeros(len(block), np.int64)  # of an element within its block
     place[elements] = np.arange(len(elements)) - np.repeat(starts[:-1], sizes)
     blocks, within = block[columns], place[columns]
-    factors, lengths = np.zeros(places[-1]), np.zeros(columns.shape)
-    if len(sizes):
-        _factorise_blocks(sizes, places, within, values, blocks, _weights(plan), factors)
-        _write_loose_lengths(sizes, places, within, values, blocks, factors, lengths)
-    return Loose(elements, starts, nodes, factors, places[:-1], blocks, lengths)
+    loose = Loose(elements, starts, nodes, np.zeros(places[-1]), places[:-1], blocks, np.zeros(columns.shape))
+    _add_loose(loose, within, values, _weights(plan))
+    none = np.zeros(0, np.int64)
+    apart = tree_of(np.zeros(len(elements) + 1, np.int64), none, np.append(sizes, 0))  # a node for each
+    factorise(apart, loose.factors, np.zeros(len(elements)))
+    _write_loose_lengths(loose, within, values)
+    return loose
 
 
 @entry
-def _factorise_blocks(
-    sizes: Index,
-    places: Index,
-    within: Index,
-    values: Matrix,
-    blocks: np.ndarray,
-    weights: Vector,
-    factors: Vector,
-) -> None:
-    """Cholesky's factors of the sums of w_i a_il a_il', with a ridge; `within` are places in blocks."""
+def _add_loose(loose: Loose, within: Index, values: Matrix, weights: Vector) -> None:
+    """Write sums of w_i a_il a_il' with a ridge, of which factors are made; `within` are places in blocks."""
+    factors, blocks, starts = loose.factors, loose.blocks, loose.starts
     for i in range(within.shape[0]):
         for f in range(within.shape[1]):
             b = blocks[i, f]
+            q, row = starts[b + 1] - starts[b], within[i, f]
             for g in range(within.shape[1]):
-                if blocks[i, g] == b:
-                    at = places[b] + within[i, f] * sizes[b] + within[i, g]
-                    factors[at] += weights[i] * values[i, f] * values[i, g]
-    for b in range(sizes.shape[0]):
-        q, at = sizes[b], places[b]
+                if blocks[i, g] == b and within[i, g] <= row:
+                    value = weights[i] * values[i, f] * values[i, g]
+                    factors[loose.places[b] + row * q + within[i, g]] += value
+    for b in range(loose.nodes.shape[0]):
+        q = starts[b + 1] - starts[b]
         for j in range(q):
-            own = factors[at + j * q + j]
-            factors[at + j * q + j] = own * (1.0 + _RIDGE) if own > 0.0 else 1.0
-        for j in range(q):
-            own = factors[at + j * q + j]
-            pivot = own
-            for k in range(j):
-                pivot -= factors[at + j * q + k] ** 2
-            root = np.sqrt(max(pivot, 0.5 * _RIDGE * own))
-            for k in range(j + 1, q):
-                factors[at + j * q + k] = 0.0
-            for i in range(j + 1, q):
-                t = factors[at + i * q + j]
-                for k in range(j):
-                    t -= factors[at + i * q + k] * factors[at + j * q + k]
-                factors[at + i * q + j] = t / root
-            factors[at + j * q + j] = root
+            at = loose.places[b] + j * (q + 1)
+            factors[at] = factors[at] * (1.0 + _RIDGE) if factors[at] > 0.0 else 1.0
 
 
 @entry
-def _write_loose_lengths(
-    sizes: Index,
-    places: Index,
-    within: Index,
-    values: Matrix,
-    blocks: np.ndarray,
-    factors: Vector,
-    lengths: Matrix,
-) -> None:
+def _write_loose_lengths(loose: Loose, within: Index, values: Matrix) -> None:
     """|F_l^-1 a_il|, in the first column with the block."""
+    factors, blocks, starts = loose.factors, loose.blocks, loose.starts
     for i in range(within.shape[0]):
         for f in range(within.shape[1]):
             b, is_first = blocks[i, f], True
@@ -196,7 +170,7 @@ def _write_loose_lengths(
                 is_first = is_first and blocks[i, g] != b
             if not is_first:
                 continue
-            q, at = sizes[b], places[b]
+            q, at = starts[b + 1] - starts[b], loose.places[b]
             z, total = np.zeros(q), 0.0
             for g in range(f, within.shape[1]):
                 if blocks[i, g] == b:
@@ -206,7 +180,7 @@ def _write_loose_lengths(
                     z[j] -= factors[at + j * q + k] * z[k]
                 z[j] /= factors[at + j * q + j]
                 total += z[j] ** 2
-            lengths[i, f] = np.sqrt(total)
+            loose.lengths[i, f] = np.sqrt(total)
 
 
 def _levels(layout: Layout, plan: FieldArrays) -> _Levels:
@@ -442,13 +416,8 @@ def _typical(fit: FieldFit, bounds: Bounds, of_held: Matrix) -> Vector:
 def _write_squares(loose: Loose, d: Vector, result: Vector) -> None:
     """|F_l' d_l|^2 of all loose blocks."""
     for b in range(loose.nodes.shape[0]):
-        begin, at = loose.starts[b], loose.places[b]
-        q = loose.starts[b + 1] - begin
-        for k in range(q):
-            e = 0.0
-            for i in range(k, q):
-                e += loose.factors[at + i * q + k] * d[loose.elements[begin + i]]
-            result[b] += e * e
+        for k in range(loose.starts[b + 1] - loose.starts[b]):
+            result[b] += loose_level(loose, b, k, d, 0) ** 2
 
 
 def _rates(

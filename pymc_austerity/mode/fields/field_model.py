@@ -209,16 +209,14 @@ def _moved(layouts: tuple[Layout, ...], shared: Factorisation) -> tuple[tuple[In
 
 def _is_white(layout: Layout, some: Mask) -> bool:
     """Are those coordinates that a turn holds independent, with a variance of one?"""
-    is_held = np.zeros(len(some), bool)
-    is_held[layout.held.coordinates] = True
+    is_white = np.zeros(len(some), bool)
     for one in layout.maps.coordinates:
         own = one.precision
-        its = is_held[own.rows + one.first] & some[own.rows + one.first]
-        if np.any(own.factors[its]) or np.any(own.rows[its] != own.columns[its]):
-            return False
-        if np.any(own.coefficients[its] != 1.0):
-            return False
-    return True
+        is_one = (own.rows == own.columns) & (own.coefficients == 1.0) & ~own.factors.any(axis=1)
+        is_white[own.rows[is_one] + one.first] = True
+        is_white[own.rows[~is_one] + one.first] = is_white[own.columns[~is_one] + one.first] = False
+    held = layout.held.coordinates
+    return bool(is_white[held[some[held]]].all())
 
 
 def _within(units: Index, own: Index) -> Index:

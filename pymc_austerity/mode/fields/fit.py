@@ -74,8 +74,7 @@ class FittedField(NamedTuple):
 
     theta: Vector
     law: Law
-    everywhere: Vector  # x* of all elements of rows, held or not
-    center: Vector
+    center: Vector  # x* of all elements of rows, held or not
     hessian: Vector
     right: Vector
     hessian_change: Vector
@@ -104,6 +103,9 @@ class HeldDraws(NamedTuple):
     squares: Vector  # (k,): residual sums of normal rows
 
 
+_NO_DRAWS = HeldDraws(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0))
+
+
 @dataclass(eq=False)
 class FieldFit:
     """What passes over the rows have found for a turn; `theta` is the maximum of log p^."""
@@ -118,7 +120,7 @@ class FieldFit:
     which: Index
     units: Index
     covariance: Matrix | None = None  # Of zeta
-    draws: "HeldDraws | None" = None
+    draws: HeldDraws = _NO_DRAWS
 
     @property
     def x(self) -> Vector:
@@ -131,8 +133,8 @@ class FieldFit:
         """What `fit_again` needs."""
         sums = self.plan.sums
         return FittedField(
-            self.theta, self.plan.law, self.everywhere, sums.center, sums.hessian, sums.right,
-            sums.hessian_change, sums.gradient_change, sums.n_normal, sums.squares,
+            self.theta, self.plan.law, self.everywhere, sums.hessian, sums.right, sums.hessian_change,
+            sums.gradient_change, sums.n_normal, sums.squares,
         )  # fmt: skip
 
     def at_zeta(self, zeta: Vector) -> float:
@@ -159,16 +161,15 @@ class FieldFit:
         if not np.isfinite(value):
             return -np.inf
         work.spend(_OF_FILL * self.layout.tree.fronts[-1], "The fit of a field")
-        features, held = self.features(theta), self.plan.held
-        draws = self.draws
-        if draws is None or not len(draws.rights):
-            found = value + log_marginal(self.plan, features, 0)
+        features, plan, draws = self.features(theta), self.plan, self.draws
+        if len(draws.rights):
+            value += mean_log_marginal(plan, features, draws.rights, draws.squares)
         else:
-            found = value + mean_log_marginal(self.plan, features, draws.rights, draws.squares)
-        for z in draws.z if draws is not None else ():
-            held.z[0] = z
-            found += held_log_density(self.plan, features) / len(draws.z)  # type: ignore[union-attr]
-        return found if np.isfinite(found) else -np.inf
+            value += log_marginal(plan, features, 0)
+        for z in draws.z:
+            plan.held.z[0] = z
+            value += held_log_density(plan, features) / len(draws.z)
+        return value if np.isfinite(value) else -np.inf
 
 
 def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector) -> tuple[FieldFit, ...]:
@@ -180,7 +181,7 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
         If there is no maximum.
     """
     program, nothing = tape_of(layouts[0].columns.expression, 1, 2), np.zeros(0)
-    x = np.zeros(sum(int(np.sum(one.elements >= 0)) for one in layouts[:1]) + len(layouts[0].held.elements))
+    x = np.zeros(int(np.sum(layouts[0].elements >= 0)) + len(layouts[0].held.elements))
     fits = _begun(layouts, parameters, program, np.array(theta, dtype=np.float64), x)
     if parameters.precision >= 0 and len(fits) == 1:
         _expand(fits[0], program, nothing)
@@ -255,11 +256,11 @@ def fit_again(
 ) -> tuple[FieldFit, ...]:
     """What another process has fitted, in one pass over the rows."""
     program = tape_of(layouts[0].columns.expression, 1, 2)
-    fits = _begun(layouts, parameters, program, fitted[0].theta, fitted[0].everywhere)
+    fits = _begun(layouts, parameters, program, fitted[0].theta, fitted[0].center)
     for fit, found in zip(fits, fitted, strict=True):
         _write_taylor(fit, program)
         own = found._asdict()
-        sums = fit.plan.sums._replace(**{name: own[name] for name in found._fields[3:]})
+        sums = fit.plan.sums._replace(center=fit.x, **{name: own[name] for name in found._fields[3:]})
         fit.plan = fit.plan._replace(sums=sums, law=found.law)
         _meet(fit)
         _begin_turn(fit)
@@ -468,16 +469,21 @@ def draws_of_held(fits: tuple[FieldFit, ...], fit: FieldFit, n: int) -> Matrix:
 
 def _draw_held(fits: tuple[FieldFit, ...], fit: FieldFit) -> None:
     """Keep draws of what a turn holds for log p^."""
-    held = fit.plan.held
     if len(fits) == 1:
         return
+    held = fit.plan.held
     draws, features = draws_of_held(fits, fit, _DRAWS), fit.features(fit.theta)
-    z, rights, squares = np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0)
+    z, rights, squares = _NO_DRAWS
     if held.is_bound:
         write_elements(held.map, features, held.elements[0])
         n = len(held.coordinates)
         matrix = sparse.csc_array(matrix_of(fit.layout.held.map, features, (n, n)))
-        z = np.reshape(linalg.spsolve(matrix, (draws + held.center).T), (n, -1)).T
+        with np.errstate(all="ignore"):
+            z = np.reshape(linalg.spsolve(matrix, (draws + held.center).T), (n, -1)).T
+        if not np.isfinite(z).all():
+            raise NoNormalApproximationError(
+                "Effects of a field that are moved in turns have no own coordinates."
+            )
     if len(held.first):
         rights, squares = np.empty((_DRAWS, len(fit.layout.elements))), np.empty(_DRAWS)
         for k, draw in enumerate(draws):
@@ -496,8 +502,8 @@ def _meet(fit: FieldFit) -> None:
     """
     layout, rows = fit.layout, fit.plan.rows
     held, weights, n_lookups = layout.held, rows.weights, layout.n_lookups
-    n = max(len(held.elements), 1)
-    if not len(held.elements):
+    n = len(held.elements)
+    if not n:
         return
     codes, products = [], []
     for f, g in np.ndindex(layout.lookups.shape[1], held.columns.shape[1]):

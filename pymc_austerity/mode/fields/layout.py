@@ -166,7 +166,8 @@ def _layout(read: _Reading, moves: Mask, order: Order) -> Layout:
 def _own_lookups(read: _Reading, is_held: Mask) -> tuple[np.ndarray, Matrix, Index, Index]:
     """What rows look up of a turn's own elements: numbers and coefficients; those elements; and which rows.
 
-    Rows with fewer than others look up an element that is always zero.
+    Rows with fewer than others look up an element that is always zero. Rows that see nothing of the turn are
+    left out, unless they tell a free scale of all rows.
     """
     use, columns = read.use, read.columns
     own = np.flatnonzero(~is_held)
@@ -174,7 +175,7 @@ def _own_lookups(read: _Reading, is_held: Mask) -> tuple[np.ndarray, Matrix, Ind
         return use.columns, columns.values, own, np.arange(len(use.columns))
     lookups, values, n_own = _first_columns(use.columns, columns.values, ~is_held[use.columns])
     some = np.arange(len(lookups))
-    if is_held[use.n_lookups :].all():
+    if is_held[use.n_lookups :].all() and read.scale is None:
         some = np.flatnonzero(n_own)
         lookups, values, n_own = lookups[some], values[some], n_own[some]
     n = int(np.searchsorted(own, use.n_lookups))

@@ -8,7 +8,7 @@ a node moves all below. Three rules make one, again and again until nothing is l
   are not neighbours themselves: all classes, then all schools, then all regions;
 - a short factor that meets many units goes to the root, beside the columns that all rows have;
 - what is left is cut in two by a level of a breadth-first search, which comes after both parts: nested
-  dissection, of depth log n for series and areas.
+  dissection, of depth log n for series and areas. Some effects that nothing parts are nodes on one path.
 """
 
 from typing import NamedTuple
@@ -202,9 +202,7 @@ class _Search:
                     f"{sizes.sum():,} effects are tied to each other by rows or priors, and no few of them "
                     "part the others"
                 )
-            place = (
-                np.cumsum(sizes) - 1
-            ) // _TIED  # one after the other on a path, so that each is decided alone
+            place = (np.cumsum(sizes) - 1) // _TIED  # nodes on one path, each decided alone
             self.nodes += [units[place == k] for k in np.unique(place)]
             return
         both, part = units[~is_cut], graph[~is_cut][:, ~is_cut]

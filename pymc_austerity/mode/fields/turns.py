@@ -2,7 +2,7 @@
 
 Large factors that are crossed, and vectors that are looked up twice, fill in. Then effects are moved in
 turns, the others held. A turn has whole vectors, as long as they make a good tree. A vector that makes none
-is parted: into effects of which no two meet in a row, and what is left of it into short dense nodes.
+is parted: into effects of which no two meet in a row, and what is left of it into pieces that are dense.
 """
 
 from contextlib import suppress

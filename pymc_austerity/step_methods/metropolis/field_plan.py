@@ -186,19 +186,16 @@ def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePred
         return is_better
 
     for kappa in KAPPAS[1:] if engine.draws_rows else ():
-        if not tried(tuple(_with_kappas(one, np.append(kappa, one.kappas[1:])) for one in schedules)):
+        if not tried(_schedules(engine.turns, 1, kappa)):
             break
-    n, depth, kappa = (
-        2,
-        max(int(one.tree.depth.max(initial=0)) for one in engine.turns),
-        schedules[0].kappas[0],
-    )
+    n, kappa = 2, schedules[0].kappas[0]
+    depth = max(int(one.tree.depth.max(initial=0)) for one in engine.turns)
     while n < 2 * depth and tried(_schedules(engine.turns, n, kappa)):
         n *= 2
     for _ in range(_MOST_MORE if engine.draws_rows else 0):  # a large node needs more rows than a small one
         more = [np.where(own < _POOR, _MORE, 1.0) for own in best.of_groups]
         pairs = zip(schedules, more, strict=True)
-        more_rows = tuple(_with_kappas(one, one.kappas * np.append(1.0, own)) for one, own in pairs)
+        more_rows = tuple(one._replace(kappas=one.kappas * np.append(1.0, own)) for one, own in pairs)
         if all(np.all(own == 1.0) for own in more) or not tried(more_rows):
             break
     n_roots = min(
@@ -221,10 +218,6 @@ def _schedules(turns: tuple[FieldArrays, ...], n_depths: int, kappa: float) -> t
         n_roots = 1 if len(one.law.which) else min(int(one.tree.size[-1]), 1)
         found.append(own._replace(n_roots=n_roots, kappas=np.append(kappa, own.kappas[1:])))
     return tuple(found)
-
-
-def _with_kappas(one: Schedule, kappas: Vector) -> Schedule:
-    return one._replace(kappas=kappas)
 
 
 def _slowest(found: PlatePrediction, n_roots: int) -> float:

@@ -47,7 +47,8 @@ class TunaMH(SubsampledStep):
         Draws chi (C M)^2 more rows for a move with C M expected ones, which makes acceptance rates larger.
     switch_above : float > 0, default 0.25
         Where more than this share of the N rows is expected for a transition, the exact test on all data
-        is used instead, and a warning says so; `chi`, `curvature` and `debug` then have no effect. With
+        is used instead, and a warning says so; `chi`, `curvature` and `debug` then have no effect. Of a sweep
+        over a field it is a share of what its moves would read if each read all its rows. With
         ``inf`` never. A single move for which more than N rows are expected is decided on all N, too; with
         ``inf`` one for which more than N and a million are.
     curvature : dict of str to callable, optional

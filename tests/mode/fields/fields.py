@@ -245,6 +245,20 @@ def bradley_terry(n=6000, n_players=320):
     return model
 
 
+def score_differences(n=3000, n_teams=320):
+    """Normal differences of the strengths of two teams, and nothing that all rows have."""
+    rng = np.random.default_rng(1)
+    one, two = rng.integers(n_teams, size=n), rng.integers(1, n_teams, size=n)
+    two = (one + two) % n_teams
+    strength = rng.normal(size=n_teams)
+    y = strength[one] - strength[two] + 1.5 * rng.normal(size=n)
+    with pm.Model() as model:
+        spread, sigma = pm.HalfNormal("spread"), pm.HalfNormal("sigma", 2.0)
+        strength = pm.Normal("strength", 0.0, spread, shape=n_teams)
+        pm.Normal("y", strength[one] - strength[two], sigma, observed=pm.Data("answers", y))
+    return model
+
+
 def crossed_normal(n=2500, sizes=(300, 290)):
     """Normal rows with a free scale, and two crossed factors."""
     rng, x, _, eta = _rows(n, 2)
@@ -264,12 +278,14 @@ MODELS = {
     for one in (
         plate, clipped_scales, nested_slopes, three_levels, walk, walk_by_hand, autoregression, areas,
         bym2, intrinsic, smooth, rasch, normal_rows, crossed_slopes, bradley_terry, crossed_normal,
+        score_differences,
     )
 }  # fmt: skip
 
 
 # Models with the number of a turn.
-TURNS = [(name, 0) for name in MODELS] + [("crossed_slopes", 1), ("bradley_terry", 2), ("crossed_normal", 1)]
+TURNS = [(name, 0) for name in MODELS]
+TURNS += [("crossed_slopes", 1), ("bradley_terry", 2), ("crossed_normal", 1), ("score_differences", 1)]
 
 
 class Fitted(NamedTuple):

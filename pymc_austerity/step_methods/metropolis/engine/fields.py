@@ -31,7 +31,7 @@ class FieldEngine(CompiledKernel):
     """Transitions of `kernels.fields`: what is compiled of a model is its prior alone."""
 
     def __init__(self, values: FieldValues, turns: tuple[FieldArrays, ...], point: PointType) -> None:
-        self.n_local = self.n_others = max(len(one.rows.predictors) for one in turns)
+        self.n_local = self.n_others = values.factorisation.n_rows
         self.turns, self.values = turns, values
         self.restart()
         self.target = CompiledTarget(values.shared)
@@ -125,19 +125,17 @@ class FieldEngine(CompiledKernel):
 
     def _swept(self, n: int, *given: Any) -> SweepOutcome:
         """Sweeps of one turn after the other; what these count is added."""
-        if len(self.turns) == 1:
-            self._turn = self.turns[0]
-            found = super().run(n, *given)
-            return found._replace(n_accepted=found.n_accepted / max(self._turn.schedule.n_roots, 1))
+        runs = [(self.turns[0], n)]
+        if len(self.turns) > 1:
+            runs = [(turn, min(n, 1)) for _ in range(max(n, 1)) for turn in self.turns]
         outcomes = []
-        for _ in range(max(n, 1)):
-            for turn in self.turns:
-                self._turn = turn
-                outcomes.append(super().run(min(n, 1), *given))
-        n_roots = sum(one.n_roots for one in self.schedules)
-        last = outcomes[-1]
+        for turn, n_own in runs:
+            self._turn = turn
+            outcomes.append(super().run(n_own, *given))
+        last = next((one for one in reversed(outcomes) if math.isfinite(one.log_ratio_mean)), outcomes[-1])
         return last._replace(
-            n_accepted=sum(one.n_accepted for one in outcomes) / max(n_roots, 1),
+            n_accepted=sum(one.n_accepted for one in outcomes)
+            / max(sum(s.n_roots for s in self.schedules), 1),
             n_used=sum(one.n_used for one in outcomes),
             n_stages=n,
             shared_n_used=sum(one.shared_n_used for one in outcomes),
