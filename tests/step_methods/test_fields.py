@@ -208,6 +208,14 @@ def test_reasons_why_a_field_is_not_moved():
         alpha = pm.Exponential("alpha", 1.0)
         pm.NegativeBinomial("y", pm.math.exp(u[np.arange(500) % 50]), alpha, observed=np.ones(500))
     assert "number beside their predictor" in _asked(dispersed)
+    rng, n = np.random.default_rng(1), 6000
+    with pm.Model() as crossed:
+        tau = pm.HalfNormal("tau")
+        w = pm.GaussianRandomWalk("w", sigma=tau, init_dist=pm.Normal.dist(0.0, 1.0), shape=700)
+        u = pm.Normal("u", 0.0, tau, shape=690)
+        eta = w[rng.integers(700, size=n)] + u[rng.integers(690, size=n)]
+        pm.Bernoulli("y", logit_p=eta, observed=rng.integers(2, size=n))
+    assert "effects of 'w' share a start" in _asked(crossed)
     assert "temperature" in _asked(fields.walk(), temperature=2.0)
     with pm.Model() as negative:
         u = pm.Normal("u", 0.0, pm.Normal("tau", 0.3, 0.5), shape=50)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse, stats
+from scipy import sparse
 from scipy.sparse import linalg
 
 from pymc_austerity import work
@@ -29,7 +29,6 @@ from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.fields import held as holding
 from pymc_austerity.kernels.fields import state as states
 from pymc_austerity.kernels.fields import tree as trees
-from pymc_austerity.kernels.fields.law import LAST, N_KNOTS
 from pymc_austerity.kernels.fields.records import (
     Bounds,
     Elements,
@@ -42,6 +41,7 @@ from pymc_austerity.kernels.fields.records import (
     Schedule,
     Sums,
 )
+from pymc_austerity.mode.fields.law import law_of, no_law
 from pymc_austerity.mode.fields.layout import Layout, add_products, write_covariances, write_variances
 from pymc_austerity.mode.fields.maps import matrix_of
 from pymc_austerity.model.field.priors import NoField
@@ -59,9 +59,8 @@ write_state = entry(states.write_state)
 # Nodes of the quadrature for averages; passes at most, and when they end, in posterior standard deviations.
 _NODES, _MOST, _NEAR = 7, 40, 0.02
 _AVERAGED, _NEAR_MODE = 12, 0.5
-# Differences for derivatives of log p^ by theta, and how far tables of scores look, in standard deviations.
-_STEP, _FAR, _GRID = 1e-3, 14.0, 281
-_SHIFT = 0.3
+# Differences for derivatives of log p^ by theta; how far apart two scales of normal rows are compared.
+_STEP, _SHIFT = 1e-3, 0.3
 # Newton steps for theta, after each pass over the rows.
 _STEPS = 12
 _OF_ROW, _OF_FILL = 30.0, 3.0
@@ -337,13 +336,6 @@ def _empty_held(layout: Layout, *, is_bound: bool) -> Held:
         none, none, nothing, none, none, nothing, nothing, own.starts, is_bound,
         np.zeros(n), np.zeros((2, len(own.map.rows))), np.zeros((2, len(own.coordinates))),
     )  # fmt: skip
-
-
-def no_law() -> Law:
-    """The law of no numbers."""
-    nothing = np.zeros((0, 0))
-    none = np.zeros(0, np.int64)
-    return Law(none, np.zeros(0), np.zeros(0), np.zeros((0, N_KNOTS)), nothing, nothing, none)
 
 
 def room_for(layout: Layout, program: Tape, n_levels: int, n_blocks: int) -> Room:
@@ -660,45 +652,9 @@ def _maximise(fit: FieldFit) -> None:
 
 def _finished(fits: tuple[FieldFit, ...]) -> tuple[FieldFit, ...]:
     for fit in fits:
-        fit.plan = fit.plan._replace(law=_law(fit))
+        law = no_law()
+        if fit.covariance is not None:
+            law = law_of(fit.at_zeta, fit.zeta, fit.covariance, fit.which, fit.units)
+        fit.plan = fit.plan._replace(law=law)
         _begin_turn(fit)
     return fits
-
-
-def _law(fit: FieldFit) -> Law:
-    """Scores of each coordinate: its density along the mean of the others given it."""
-    q = len(fit.which)
-    if q == 0:
-        return no_law()
-    assert fit.covariance is not None
-    sds = np.sqrt(np.diag(fit.covariance))
-    knots = np.empty((q, N_KNOTS))
-    scores = np.linspace(-LAST, LAST, N_KNOTS)
-    grid = np.linspace(-_FAR, _FAR, _GRID)
-    for j in range(q):
-        line = fit.covariance[:, j] / sds[j]
-        coarse = np.linspace(-_FAR, _FAR, 57)
-        heights = np.array([fit.at_zeta(fit.zeta + t * line) for t in coarse])
-        heights = np.maximum(heights - heights.max(), -700.0)
-        log_density = np.interp(grid, coarse, heights)
-        knots[j] = _table(grid, log_density, scores)
-    correlation = fit.covariance / np.outer(sds, sds)
-    factor = np.linalg.cholesky(correlation)
-    return Law(fit.which, fit.zeta, sds, knots, factor, np.linalg.inv(factor), fit.units)
-
-
-def _table(grid: Vector, log_density: Vector, scores: Vector) -> Vector:
-    """Places at which a density has the distribution function of normal scores, increasing."""
-    density = np.exp(log_density)
-    mass = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]))])
-    below = mass / mass[-1]
-    above = (mass[-1] - mass) / mass[-1]
-    own = np.where(
-        below < 0.5, stats.norm.ppf(np.clip(below, 1e-300, 1)), stats.norm.isf(np.clip(above, 1e-300, 1))
-    )
-    inside = np.abs(own) < LAST + 2.0
-    inside &= np.concatenate([[True], np.diff(own) > 1e-9])
-    found = np.interp(scores, own[inside], grid[inside])
-    slope = np.maximum(np.diff(found), 0.02)
-    middle = len(scores) // 2
-    return found[middle] + np.concatenate([[0.0], np.cumsum(slope)]) - slope[:middle].sum()

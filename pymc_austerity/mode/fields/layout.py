@@ -120,8 +120,13 @@ def _layout(read: _Reading, moves: Mask, order: Order) -> Layout:
     place[order.variables] = np.arange(len(order.variables))
     is_held = np.zeros(len(use.elements), bool)
     is_held[entries.rows[~moves[entries.columns]]] = True
-    if np.any(is_held[entries.rows] & moves[entries.columns]):
-        raise NoField("factors that have to be moved in turns share a mean, or a term of their own")
+    both = entries.columns[is_held[entries.rows] & moves[entries.columns]]
+    if len(both):
+        own = next(c.innovation for c in reversed(maps.coordinates) if c.first <= both[0])
+        raise NoField(
+            f"effects of {own.variable!r} share a start or a mean, and lie beside factors that have to be "
+            "moved in turns"
+        )
     is_dense = ~is_held[use.n_lookups :]
     lookups, values, own, some = _own_lookups(read, is_held)
     n_dense = int(is_dense.sum())

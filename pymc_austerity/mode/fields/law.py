@@ -1,0 +1,60 @@
+"""The law from which theta of a field is proposed: tables of normal scores, and their correlation."""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy import stats
+
+from pymc_austerity.kernels.fields.law import LAST, N_KNOTS
+from pymc_austerity.kernels.fields.records import Law
+from pymc_austerity.target import Index, Matrix, Vector
+
+# How far tables of scores look, in standard deviations, and at how many places.
+_FAR, _GRID = 14.0, 281
+
+
+def no_law() -> Law:
+    """The law of no numbers."""
+    nothing = np.zeros((0, 0))
+    none = np.zeros(0, np.int64)
+    return Law(none, np.zeros(0), np.zeros(0), np.zeros((0, N_KNOTS)), nothing, nothing, none)
+
+
+def law_of(
+    log_density: Callable[[Vector], float], mode: Vector, covariance: Matrix, which: Index, units: Index
+) -> Law:
+    """The law of zeta with a log density, its mode and covariance there.
+
+    Scores of each coordinate are by its density along the mean of the others given it.
+    """
+    q = len(mode)
+    sds = np.sqrt(np.diag(covariance))
+    knots = np.empty((q, N_KNOTS))
+    scores = np.linspace(-LAST, LAST, N_KNOTS)
+    grid = np.linspace(-_FAR, _FAR, _GRID)
+    for j in range(q):
+        line = covariance[:, j] / sds[j]
+        coarse = np.linspace(-_FAR, _FAR, 57)
+        heights = np.array([log_density(mode + t * line) for t in coarse])
+        heights = np.maximum(heights - heights.max(), -700.0)
+        knots[j] = _table(grid, np.interp(grid, coarse, heights), scores)
+    correlation = covariance / np.outer(sds, sds)
+    factor = np.linalg.cholesky(correlation)
+    return Law(which, mode, sds, knots, factor, np.linalg.inv(factor), units)
+
+
+def _table(grid: Vector, log_density: Vector, scores: Vector) -> Vector:
+    """Places at which a density has the distribution function of normal scores, increasing."""
+    density = np.exp(log_density)
+    mass = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]))])
+    below = mass / mass[-1]
+    above = (mass[-1] - mass) / mass[-1]
+    own = np.where(
+        below < 0.5, stats.norm.ppf(np.clip(below, 1e-300, 1)), stats.norm.isf(np.clip(above, 1e-300, 1))
+    )
+    inside = np.abs(own) < LAST + 2.0
+    inside &= np.concatenate([[True], np.diff(own) > 1e-9])
+    found = np.interp(scores, own[inside], grid[inside])
+    slope = np.maximum(np.diff(found), 0.02)
+    middle = len(scores) // 2
+    return found[middle] + np.concatenate([[0.0], np.cumsum(slope)]) - slope[:middle].sum()
