@@ -21,11 +21,14 @@ SOME = RNG.random(N) < 0.6
 EXPOSURE = SOME * RNG.uniform(0.1, 1.0, N)
 COUNTS = RNG.poisson(EXPOSURE)
 BINARY = RNG.integers(0, 2, N)
+OTHER = RNG.integers(0, GROUPS, N)
+Y = RNG.normal(size=N)
+SUCCESSES = RNG.binomial(5, 0.3, N)
 
 
 def rates_of_users():
     theta = pm.Beta("theta", 2.0, pm.HalfNormal("k", 5.0), shape=N)
-    pm.Binomial("y", n=5, p=theta, observed=RNG.binomial(5, 0.3, N))
+    pm.Binomial("y", n=5, p=theta, observed=SUCCESSES)
 
 
 def one_of_its_own_beside_groups():
@@ -36,8 +39,8 @@ def one_of_its_own_beside_groups():
 
 def two_matrices():
     a, b = (pm.Normal(n, 0.0, pm.HalfNormal(f"scale_{n}"), shape=(GROUPS, 2)) for n in "ab")
-    z, other = np.c_[X, X**2], RNG.integers(0, GROUPS, N)
-    pm.Bernoulli("y", logit_p=(z * a[GROUP]).sum(-1) + (z * b[other]).sum(-1), observed=BINARY)
+    z, sigma = np.c_[X, X**2], pm.HalfNormal("sigma")
+    pm.Normal("y", (z * a[GROUP]).sum(-1) + (z * b[OTHER]).sum(-1), sigma, observed=Y)
 
 
 def rate():
