@@ -5,6 +5,7 @@ import pickle
 import arviz as az
 import numpy as np
 import pymc as pm
+import pymc.dims as pmd
 import pytest
 
 import pymc_austerity as pma
@@ -115,6 +116,32 @@ def test_another_process_takes_the_same_turns():
     np.testing.assert_array_equal(*draws)
     check_points(step, point)
     check_state(step, point)
+
+
+def test_labels_change_no_draw():
+    """A hierarchy of `pymc.dims` is the field of the same one without labels."""
+    rng, n = np.random.default_rng(7), 3000
+    t, x = rng.integers(60, size=n), rng.normal(size=n)
+    y = rng.integers(2, size=n).astype(float)
+    with pm.Model() as plain:
+        slope, tau = pm.Normal("slope"), pm.HalfNormal("tau", 0.5)
+        path = pm.Normal("level") + (tau * pm.Normal("z", shape=60)).cumsum()
+        pm.Bernoulli("y", logit_p=slope * x + path[t], observed=y)
+    with pm.Model(coords={"period": range(60), "row": range(n)}) as model:
+        slope, tau = pmd.Normal("slope"), pmd.HalfNormal("tau", 0.5)
+        path = pmd.Normal("level") + (tau * pmd.Normal("z", dims="period")).cumsum("period")
+        by_row = path.isel(period=pmd.Data("period_of", t, dims="row"))
+        logit = slope * pmd.as_xtensor(x, dims="row") + by_row
+        pmd.Bernoulli("y", logit_p=logit, observed=pmd.as_xtensor(y, dims="row"))
+    draws = []
+    for one in plain, model:
+        with one:
+            step = pma.TunaMH()
+            assert isinstance(step.recipe, FieldRecipe)
+            idata = pm.sample(tune=0, draws=20, chains=1, step=step, random_seed=3, **_SHORT)
+        draws.append(idata.posterior)
+    for name in "tau", "slope", "z":
+        np.testing.assert_allclose(draws[0][name].values, draws[1][name].values, rtol=1e-8)
 
 
 @pytest.mark.slow("two runs of thousands of draws")

@@ -439,11 +439,20 @@ def _matrix(
 ) -> tuple[Entries, tuple[int, ...]]:
     """A product with a matrix from the left, over the last axis but one, or from the right, over the last."""
     assert step.graph is not None
-    k, m = (int(x) for x in step.graph.type.shape)
+    *by_row, k, m = (int(x) for x in step.graph.type.shape)
+    if by_row:  # a matrix for each row
+        return _over(
+            entries,
+            shape,
+            len(shape) - 1,
+            m,
+            features(step.graph),
+            lambda at, r: (at[-2] * k + at[-1]) * m + r,
+        )
     if step.kind == "right":
-        return _over(entries, shape, len(shape) - 1, m, features(step.graph), lambda j, r: j * m + r)
+        return _over(entries, shape, len(shape) - 1, m, features(step.graph), lambda at, r: at[-1] * m + r)
     axis = max(len(shape) - 2, 0)
-    return _over(entries, shape, axis, k, features(step.graph), lambda j, r: r * m + j)
+    return _over(entries, shape, axis, k, features(step.graph), lambda at, r: r * m + at[axis])
 
 
 def _zero_sum(
@@ -452,7 +461,8 @@ def _zero_sum(
     n = shape[step.axis]
     matrix = np.asarray(ZeroSumTransform.extend_axis(pt.constant(np.eye(n)), 0).eval())
     elements = matrix.ravel(), np.zeros(matrix.size, np.int64)
-    return _over(entries, shape, step.axis % len(shape), n + 1, elements, lambda j, r: r * n + j)
+    axis = step.axis % len(shape)
+    return _over(entries, shape, axis, n + 1, elements, lambda at, r: r * n + at[axis])
 
 
 def _over(
@@ -461,7 +471,7 @@ def _over(
     axis: int,
     size: int,
     elements: tuple[Vector, Index],
-    place: Callable[[Index, int], Index],
+    place: Callable[[tuple[Index, ...], int], Index],
 ) -> tuple[Entries, tuple[int, ...]]:
     """Sums over an axis times elements of a matrix, `size` of them."""
     (constants, numbers), new = elements, (*shape[:axis], size, *shape[axis + 1 :])
@@ -470,7 +480,7 @@ def _over(
     index = np.unravel_index(entries.rows, shape)
     parts = []
     for r in range(size):
-        at = place(index[axis], r)
+        at = place(index, r)
         to = np.ravel_multi_index((*index[:axis], np.full(len(at), r), *index[axis + 1 :]), new)
         with_feature = np.concatenate([entries.factors, numbers[at][:, None]], axis=1)
         part = Entries(to, entries.columns, entries.coefficients * constants[at], with_feature)

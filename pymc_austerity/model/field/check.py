@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from pymc_austerity.distributions.uniform_stiefel import orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError
@@ -92,8 +91,9 @@ def standardised(w: Array, steps: list[tuple[Step, Array | None]]) -> tuple[Arra
             log_determinant += float(np.sum(np.log(np.abs(np.broadcast_to(graph, w.shape)))))
         elif step.kind == "right":
             assert graph is not None
-            w = linalg.solve(graph.T, w.reshape(-1, len(graph)).T).T.reshape(w.shape)
-            log_determinant += w.size / len(graph) * np.linalg.slogdet(graph)[1]
+            matrices = np.broadcast_to(graph, (*w.shape[:-1], *graph.shape[-2:]))
+            w = np.linalg.solve(np.swapaxes(matrices, -1, -2), w[..., None])[..., 0]
+            log_determinant += float(np.sum(np.linalg.slogdet(matrices)[1]))
         elif step.kind == "sum":
             w = np.diff(w, axis=step.axis, prepend=0.0)
         elif step.kind == "autoregression":

@@ -15,13 +15,15 @@ import numpy as np
 import pymc as pm
 import pytensor.scalar as ps
 import pytensor.tensor as pt
+from pymc.dims.distributions import transforms as labelled
 from pymc.distributions.continuous import FlatRV
 from pymc.distributions.multivariate import CARRV, ICARRV, ZeroSumNormalRV
 from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
 from pymc.distributions.transforms import ZeroSumTransform
 from pymc.logprob.transforms import LogOddsTransform, LogTransform
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.basic import (
@@ -35,6 +37,9 @@ from pytensor.tensor.random.basic import (
 )
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
+from pytensor.xtensor.shape import Transpose
+from pytensor.xtensor.type import XTensorType
+from pytensor.xtensor.vectorization import XRV
 from scipy import sparse
 
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation
@@ -53,7 +58,8 @@ class GivenUp(Exception):  # noqa: N818 - the search begins again
 class Step(NamedTuple):
     """One factor of a linear map, in the order in which factors are applied.
 
-    ``scale``: element by element, times a graph. ``left``, ``right``: a matrix product from that side.
+    ``scale``: element by element, times a graph. ``left``, ``right``: a matrix product from that side; from
+    the right also with one matrix for each row, (rows, k, k).
     ``sum``: cumulative, along an axis. ``autoregression``: x_t = z_t + sum_k rho_k x_(t - k) along the last
     axis, the graph being rho. ``zero_sum``: an orthonormal map of n - 1 numbers to n that sum to zero along
     an axis. ``placed``: what the operation that made the graph does to its input.
@@ -72,7 +78,11 @@ def applied(var: Variable, steps: Iterable[Step]) -> Variable:
         elif step.kind == "left":
             var = pt.dot(step.graph, var)
         elif step.kind == "right":
-            var = pt.dot(var, step.graph)
+            assert step.graph is not None
+            is_by_row = step.graph.type.ndim > 2
+            var = (
+                pt.matmul(var[..., None, :], step.graph)[..., 0, :] if is_by_row else pt.dot(var, step.graph)
+            )
         elif step.kind == "sum":
             var = pt.cumsum(var, axis=step.axis)
         elif step.kind == "zero_sum":
@@ -233,20 +243,41 @@ def _autoregression(drawn: Drawn) -> Innovation:
 
 
 def _walk(drawn: Drawn) -> Innovation:
-    """``w = cumsum(m + s z)``, where the first element of m and s is that of the initial distribution."""
+    """``w = cumsum(m + s z)``, where the first element of m and s is that of the initial distribution.
+
+    Where w are vectors, s is the Cholesky factor of their covariance, from the right.
+    """
     value, (first, steps, *_) = drawn.value, drawn.node.inputs
-    if not all(isinstance(getattr(one.owner, "op", None), NormalRV) for one in (first, steps)):
-        raise NoField(f"the random walk {value.name!r} has steps or a start that are not of pm.Normal")
-    n, last = value.type.shape[-1], value.type.ndim - 1
+    ops = [type(getattr(one.owner, "op", None)) for one in (first, steps)]
+    if ops not in ([NormalRV] * 2, [MvNormalRV] * 2):
+        raise NoField(f"the random walk {value.name!r} has steps or a start that are not normal")
     own = drawn.typed([p for one in (first, steps) for p in one.owner.op.dist_params(one.owner)])
+    is_zero = all(map(_is_zero, own[::2]))
+    if ops[0] is MvNormalRV:
+        return _walk_of_vectors(value, own, is_zero)
+    n, last = value.type.shape[-1], value.type.ndim - 1
     start, first_scale, drift, scale = (_by_series(one, last) for one in own)
     if any(one.type.ndim and one.type.shape[-1] != 1 for one in (drift, scale)):
         raise NoField(f"the random walk {value.name!r} has steps whose distribution changes")
-    is_zero = all(map(_is_zero, own[::2]))
     location = None if is_zero else start + drift * np.arange(n)
     scales = [_broadcast(first_scale, value, 1), _broadcast(scale, value, n - 1)]
     step = Step("scale", pt.concatenate(scales, axis=-1))
     return Innovation(value, location, (step, Step("sum", axis=last)))
+
+
+def _walk_of_vectors(value: Variable, own: list[Variable], is_zero: bool) -> Innovation:
+    """A walk of vectors of q elements, (n, q): a matrix for its start, and one for all of its steps."""
+    if value.type.ndim > 2 or any(set(one.type.shape[:-2]) - {1} for one in own[1::2]):
+        raise NoField(f"the random walk {value.name!r} has several series of vectors")
+    n, q = value.type.shape
+    start, _, drift, _ = own
+    if any(set(one.type.shape[:-1]) - {1} for one in (start, drift)):
+        raise NoField(f"the random walk {value.name!r} has steps whose distribution changes")
+    start, drift = (one.reshape((-1,)) for one in (start, drift))
+    location = None if is_zero else start + drift * np.arange(n)[:, None]
+    first, others = (_factor(one.reshape((q, q)) if one.type.ndim > 2 else one).T for one in own[1::2])
+    matrices = pt.concatenate([first[None], pt.broadcast_to(others, (n - 1, q, q))])
+    return Innovation(value, location, (Step("right", matrices), Step("sum", axis=0)))
 
 
 def _by_series(graph: Variable, n: int) -> Variable:
@@ -324,6 +355,38 @@ def _factor(covariance: Variable) -> Variable:
     return pt.linalg.cholesky(covariance)
 
 
+def without_labels(model: pm.Model, rv: Variable) -> Apply:
+    """The operation that draws a variable; of one of `pymc.dims`, that which draws it without labels.
+
+    Parameters of the latter are functions of the value variables of other variables. Vectors of several
+    variates whose dims are in another order than those of the operation keep it.
+    """
+    node = rv.owner
+    while isinstance(node.op, Transpose):
+        node = node.inputs[0].owner
+    if not isinstance(node.op, XRV):
+        return rv.owner
+    drawn = node.outputs[1]
+    (plain,) = _unlabelled([node.op.make_node(*model.replace_rvs_by_values(list(node.inputs))).outputs[1]])
+    op, n = plain.owner.op, drawn.type.ndim
+    order = [drawn.type.dims.index(dim) for dim in rv.type.dims]
+    if order == sorted(order) or isinstance(op, ZeroSumNormalRV):
+        return plain.owner
+    if op.ndim_supp:
+        return node
+    rng, _, *parameters = plain.owner.inputs
+    full = [pt.shape_padleft(one, n - one.type.ndim).dimshuffle(order) for one in parameters]
+    return op.make_node(rng, None, *full)
+
+
+def _unlabelled(graphs: list[Variable]) -> list[Variable]:
+    """Graphs in which only inputs have labels of `pymc.dims`."""
+    if not any(isinstance(one.type, XTensorType) for one in ancestors(graphs)):
+        return graphs
+    plain = [one.values if isinstance(one.type, XTensorType) else one for one in graphs]
+    return list(rewrite_graph(plain, include=("lower_xtensor",), clone=True))
+
+
 RULES: dict[type, Callable[[Drawn], Innovation]] = {
     **dict.fromkeys(FAMILIES, _elements),
     MvNormalRV: _vectors,
@@ -340,13 +403,14 @@ RULES: dict[type, Callable[[Drawn], Innovation]] = {
     ZeroSumNormalRV: _zero_sum,
 }
 # What these are sampled as; all others as they are. Short ones of those that are nearly normal are numbers.
-_TRANSFORMS: dict[type, type] = {
-    LogNormalRV: LogTransform,
-    GammaRV: LogTransform,
-    ExponentialRV: LogTransform,
-    InvGammaRV: LogTransform,
-    BetaRV: LogOddsTransform,
-    ZeroSumNormalRV: ZeroSumTransform,
+_LOGARITHMS = LogTransform, labelled.LogTransform
+_TRANSFORMS: dict[type, tuple[type, ...]] = {
+    LogNormalRV: _LOGARITHMS,
+    GammaRV: _LOGARITHMS,
+    ExponentialRV: _LOGARITHMS,
+    InvGammaRV: _LOGARITHMS,
+    BetaRV: (LogOddsTransform, labelled.LogOddsTransform),
+    ZeroSumNormalRV: (ZeroSumTransform, labelled.ZeroSumTransform),
 }
 _NEARLY_NORMAL = (GammaRV, ExponentialRV, InvGammaRV, BetaRV)
 
@@ -364,15 +428,16 @@ class Priors:
     def __post_init__(self) -> None:
         self.values = {var: name for name, var in self.factorisation.graph.values.items()}
         self._rvs = {str(value.name): rv for rv, value in self.model.rvs_to_values.items()}
+        self._nodes = {name: without_labels(self.model, self._rvs[name]) for name in self.values.values()}
         self._ruled = {
             var
             for var, name in self.values.items()
-            if name not in self.given_up and self._has_rule(self._rvs[name], var)
+            if name not in self.given_up and self._has_rule(name, var)
         }
         sums = [
             (var, self._rvs[name])
             for var, name in self.values.items()
-            if var in self._ruled and isinstance(self._rvs[name].owner.op, ZeroSumNormalRV)
+            if var in self._ruled and isinstance(self._nodes[name].op, ZeroSumNormalRV)
         ]
         graph = self.factorisation.graph
         # Numbers of rows: what has so many is data that differ by row.
@@ -384,15 +449,23 @@ class Priors:
         # Functions of one variable that are tables, with what was done to it.
         self.images: dict[Variable, tuple[Variable, tuple[Step, ...]]] = {}
         for (var, rv), image in zip(sums, every[len(self.terms) :], strict=True):
-            axes = self.model.rvs_to_transforms[rv].zerosum_axes
+            transform = self.model.rvs_to_transforms[rv]
+            if isinstance(transform, labelled.ZeroSumTransform):
+                axes = tuple(rv.type.dims.index(dim) - rv.type.ndim for dim in transform.dims)
+            else:
+                axes = transform.zerosum_axes
             self.images[image] = var, tuple(Step("zero_sum", axis=axis) for axis in axes)
 
-    def _has_rule(self, rv: Variable, value: Variable) -> bool:
-        kind = type(getattr(rv.owner, "op", None))
-        transform = self.model.rvs_to_transforms.get(rv)
+    def _has_rule(self, name: str, value: Variable) -> bool:
+        kind = type(self._nodes[name].op)
         if kind in _NEARLY_NORMAL and int(np.prod(value.type.shape)) < FEWEST_GROUPS:
             return False
-        return kind in RULES and type(transform) is _TRANSFORMS.get(kind, type(None))
+        return kind in RULES and not self._is_moved_elsewhere(name, kind)
+
+    def _is_moved_elsewhere(self, name: str, kind: type) -> bool:
+        """Is a variable sampled on another scale than its rule is about?"""
+        transform = self.model.rvs_to_transforms.get(self._rvs[name])
+        return type(transform) not in _TRANSFORMS.get(kind, (type(None),))
 
     def carries(self, var: Variable) -> bool:
         """Does a value depend on a variable with a rule?"""
@@ -412,15 +485,16 @@ class Priors:
 
     def kind(self, value: Variable) -> str:
         """The distribution of a variable, as PyMC calls it."""
-        rv = self._rvs[self.values[value]]
-        op = rv.owner.op
-        labelled = getattr(op, "core_op", None)
-        name = type(op if labelled is None else labelled).__name__.removesuffix("RV")
-        if labelled is not None:
-            return f"{name} of pymc.dims"
-        transform = self.model.rvs_to_transforms.get(rv)
-        own = type(transform) is not _TRANSFORMS.get(type(op), type(None))
-        return f"{name}, transformed by {type(transform).__name__}" if own and type(op) in RULES else name
+        name = self.values[value]
+        kind = type(self._nodes[name].op)
+        if kind is XRV:
+            kind = type(self._nodes[name].op.core_op)
+            return f"{kind.__name__.removesuffix('RV')}, with its dims in another order"
+        distribution = kind.__name__.removesuffix("RV")
+        if kind in RULES and self._is_moved_elsewhere(name, kind):
+            transform = type(self.model.rvs_to_transforms.get(self._rvs[name]))
+            return f"{distribution}, transformed by {transform.__name__}"
+        return distribution
 
     def moves(self, var: Variable) -> bool:
         """Does a value depend on any variable?"""
@@ -436,10 +510,10 @@ class Priors:
         if value not in self._ruled:
             return None
         if value not in self._found:
-            rv = self._rvs[self.values[value]]
-            op = rv.owner.op
-            parameters = self._typed(op.dist_params(rv.owner)) if isinstance(op, RandomVariable) else []
-            found = RULES[type(op)](Drawn(value, op, parameters, rv.owner, self._typed))
+            rv, node = self._rvs[self.values[value]], self._nodes[self.values[value]]
+            op = node.op
+            parameters = self._typed(op.dist_params(node)) if isinstance(op, RandomVariable) else []
+            found = RULES[type(op)](Drawn(value, op, parameters, node, self._typed))
             self._found[value] = replace(
                 found,
                 location=self._known(found.location, value),
@@ -457,7 +531,7 @@ class Priors:
 
     def _typed(self, graphs: Any) -> list[Variable]:
         """Parameters of a distribution, in the value variables of the factorisation."""
-        graphs = self.model.replace_rvs_by_values(list(graphs))
+        graphs = _unlabelled(self.model.replace_rvs_by_values(list(graphs)))
         graph = self.factorisation.graph
         memo: dict[Variable, Variable] = {
             var: graph.values[var.name] for var in self.model.value_vars if var.name in graph.values

@@ -87,14 +87,18 @@ def walk(n=600, n_periods=60):
     return model
 
 
-def walk_by_hand(n=600, n_periods=60):
-    """The same as cumulative sums."""
+def vector_walk(n=600, n_periods=40):
+    """A random walk of intercepts and slopes, which are correlated."""
     rng, x, t, eta = _rows(n, n_periods)
-    y = _answers(rng, eta + np.cumsum(0.2 * rng.normal(size=n_periods))[t])
+    path = np.cumsum(0.2 * rng.normal(size=(n_periods, 2)), axis=0)
+    y = _answers(rng, eta + path[t, 0] + path[t, 1] * x[:, 0])
     with pm.Model() as model:
-        beta, tau, level = pm.Normal("beta", shape=3), pm.HalfNormal("tau", 0.5), pm.Normal("level")
-        z = pm.Normal("z", shape=n_periods)
-        pm.Bernoulli("y", logit_p=level + x @ beta + pt.cumsum(tau * z)[t], observed=pm.Data("answers", y))
+        beta, sd = pm.Normal("beta", shape=2), pm.HalfNormal.dist(0.5)
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=sd)
+        start = pm.MvNormal.dist(np.zeros(2), np.diag([4.0, 1.0]))
+        w = pm.MvGaussianRandomWalk("w", np.zeros(2), chol=chol, init_dist=start, shape=(n_periods, 2))
+        eta = x[:, 1:] @ beta + w[t, 0] + w[t, 1] * x[:, 0]
+        pm.Bernoulli("y", logit_p=eta, observed=pm.Data("answers", y))
     return model
 
 
@@ -276,7 +280,7 @@ def crossed_normal(n=2500, sizes=(300, 290)):
 MODELS = {
     one.__name__: one
     for one in (
-        plate, clipped_scales, nested_slopes, three_levels, walk, walk_by_hand, autoregression, areas,
+        plate, clipped_scales, nested_slopes, three_levels, walk, vector_walk, autoregression, areas,
         bym2, intrinsic, smooth, rasch, normal_rows, crossed_slopes, bradley_terry, crossed_normal,
         score_differences,
     )

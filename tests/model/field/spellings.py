@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pymc.dims as pmd
 import pytensor.tensor as pt
 from pytensor.sparse import as_sparse_variable
 from pytensor.sparse import dot as sparse_dot
@@ -370,3 +371,87 @@ def seven_factors():
     sizes = (3, 4, 5, 6, 7, 8, 9)
     terms = [pm.Normal(f"u{k}", 0, pm.HalfNormal(f"t{k}"), shape=k)[RNG.integers(0, k, N)] for k in sizes]
     return pm.Normal("alpha") + sum(terms)
+
+
+@listed_in(PREDICTORS)
+def walk_of_vectors():
+    start = pm.MvNormal.dist(np.zeros(2), np.array([[4.0, 0.5], [0.5, 1.0]]))
+    u = pm.MvGaussianRandomWalk("u", np.zeros(2), chol=cholesky(2), init_dist=start, shape=(G, 2))
+    return u[g, 0] + u[g, 1] * x
+
+
+@listed_in(PREDICTORS)
+def walk_of_vectors_with_drift():
+    start, drift = pm.MvNormal.dist([1.0, -1.0], np.eye(2)), pm.Normal("drift", shape=2)
+    u = pm.MvGaussianRandomWalk("u", drift, cov=tau() * np.eye(2), init_dist=start, steps=G - 1)
+    return u[g, 0] + u[g, 1] * x
+
+
+# With labels of pymc.dims ---------------------------------------------------------------------------------
+
+
+def labelled(array, *dims):
+    """An array with dims, which the model gets to know."""
+    pm.modelcontext(None).add_coords(dict(zip(dims, map(np.arange, np.shape(array)), strict=True)))
+    return pmd.as_xtensor(array, dims=dims)
+
+
+def by_row(u):
+    return u.isel(group=labelled(g, "row"))
+
+
+def with_groups():
+    labelled(covariates, "group", "covariate")
+    return pmd.HalfNormal("tau")
+
+
+PREDICTORS |= {
+    "labelled": lambda: by_row(pmd.Normal("u", 0, with_groups(), dims="group")).values,
+    "labelled_not_centred": lambda: by_row(with_groups() * pmd.Normal("z", dims="group")).values,
+    "labelled_laplace": lambda: by_row(pmd.Laplace("u", 0, with_groups(), dims="group")).values,
+    "labelled_log_normal": lambda: (
+        by_row(pmd.math.log(pmd.LogNormal("u", 0, with_groups(), dims="group"))).values
+    ),
+}
+
+
+@listed_in(PREDICTORS)
+def labelled_regression_of_groups():
+    t = with_groups()
+    mean = (labelled(covariates, "group", "covariate") * pmd.Normal("gamma", dims="covariate")).sum(
+        "covariate"
+    )
+    u = pmd.Normal("u", pmd.Normal("mu") + mean, t, dims="group")
+    return (pmd.Normal("alpha") + by_row(u) * labelled(x, "row")).values
+
+
+@listed_in(PREDICTORS)
+def labelled_slopes_with_groups_last():
+    """Scales of columns and means of groups: the operation has the dims in the other order."""
+    with_groups()
+    columns = labelled(X, "row", "column")
+    mean = pmd.Normal("v", dims="group")
+    u = pmd.Normal("u", mean, pmd.HalfNormal("t", dims="column"), dims=("column", "group"))
+    return (by_row(u) * columns).sum("column").values
+
+
+@listed_in(PREDICTORS)
+def labelled_zero_sum():
+    return (pmd.Normal("mu") + by_row(pmd.ZeroSumNormal("u", with_groups(), core_dims="group"))).values
+
+
+def vectors_with_dims(*order):
+    with_groups()
+    columns, chol = labelled(X[:, :2], "row", "column"), cholesky(2)
+    chol, core = pmd.as_xtensor(chol, dims=("column", "other")), ("column", "other")
+    u = pmd.MvNormal("u", labelled(np.zeros(2), "column"), chol=chol, core_dims=core, dims=order)
+    return (by_row(u) * columns).sum("column").values
+
+
+@listed_in(PREDICTORS)
+def labelled_vectors():
+    return vectors_with_dims("group", "column")
+
+
+def labelled_vectors_with_groups_last():
+    return vectors_with_dims("column", "group")

@@ -235,15 +235,18 @@ def test_products_of_unknown_vectors_are_named(predictor, names):
             "elements of 'u' are looked up, and each has several scales",
         ),
         (
-            lambda: pm.MvGaussianRandomWalk("u", mu=[0, 0], cov=np.eye(2), init_dist=START, steps=G)[g, 0],
-            "'u' has steps or a start that are not of pm.Normal",
+            lambda: pm.MvStudentTRandomWalk("u", nu=4, mu=[0, 0], scale=np.eye(2), init_dist=START, steps=G)[
+                g, 0
+            ],
+            "'u' has steps or a start that are not normal",
         ),
         (
             lambda: pm.AR("u", [0.1, 0.5], constant=True, init_dist=pm.Normal.dist(), shape=G)[g],
             "'u' has a constant term",
         ),
+        (spellings.labelled_vectors_with_groups_last, "'u' has the prior MvNormal, with its dims in another"),
     ],
-    ids=["location", "discrete", "no effects", "ordered", "scales", "vectors", "constant"],
+    ids=["location", "discrete", "no effects", "ordered", "scales", "vectors", "constant", "dims"],
 )
 def test_reasons(predictor, reason):
     with pytest.raises(NoField, match=reason):
