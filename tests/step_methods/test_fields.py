@@ -149,7 +149,7 @@ def test_labels_change_no_draw():
 def test_drawn_rows_and_all_rows_agree(name):
     """Means and standard deviations of two long runs, of which one reads all rows."""
     model = fields.MODELS[name]()
-    n_draws = 800 if name == "bradley_terry" else 4000  # with turns a sweep takes longer
+    n_draws = 400 if name == "bradley_terry" else 4000  # with turns a sweep takes longer
     with model:
         point = model.initial_point()
         runs = []

@@ -11,7 +11,7 @@ import numpy as np
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields.decisions import loose_level
-from pymc_austerity.kernels.fields.records import FieldArrays
+from pymc_austerity.kernels.fields.records import FieldArrays, Held, Room, Sums
 from pymc_austerity.kernels.fields.state import write_elements
 from pymc_austerity.target import Vector
 
@@ -26,7 +26,7 @@ def hold(plan: FieldArrays, features: Vector, z: Vector) -> None:
     write_elements(held.map, features, held.elements[0])
     for k in range(held.elements.shape[1]):
         held.d[held.map.rows[k]] += held.elements[0, k] * held.z[0, held.map.columns[k]]
-    write_right(plan)
+    write_right(held, plan.sums, plan.room)
     _write_sizes_of_held(plan)
 
 
@@ -47,9 +47,8 @@ def _write_sizes_of_held(plan: FieldArrays) -> None:
 
 
 @jitable
-def write_right(plan: FieldArrays) -> None:
+def write_right(held: Held, sums: Sums, room: Room) -> None:
     """G + H x* and the residual sum, less what held effects take."""
-    held, room, sums = plan.held, plan.room, plan.sums
     room.right[:] = sums.right
     room.squares[0] = sums.squares
     for k in range(held.first.shape[0]):
@@ -66,9 +65,9 @@ def write_right(plan: FieldArrays) -> None:
 
 
 @jitable
-def held_log_density(plan: FieldArrays, features: Vector) -> float:
+def held_log_density(held: Held, features: Vector) -> float:
     """Log p(x_h | theta) of held effects as they are; their coordinates go to the second side."""
-    held, total = plan.held, 0.0
+    total = 0.0
     if not held.is_bound:
         return 0.0
     write_elements(held.map, features, held.elements[1])

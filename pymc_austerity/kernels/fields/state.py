@@ -20,9 +20,11 @@ import math
 import numpy as np
 
 from pymc_austerity.compilation import jitable
-from pymc_austerity.kernels.fields.records import Elements, FieldArrays, Prior, Sums
+from pymc_austerity.kernels.fields.records import Elements, FieldArrays, Prior, Quadratic, Sums
 from pymc_austerity.kernels.fields.tree import backward, factorise, forward
 from pymc_austerity.target import Matrix, Vector
+
+Plan = FieldArrays | Quadratic
 
 
 @jitable
@@ -83,7 +85,7 @@ def write_location(
 
 
 @jitable
-def log_marginal(plan: FieldArrays, features: Vector, side: int) -> float:
+def log_marginal(plan: Plan, features: Vector, side: int) -> float:
     """Log p^(theta) without the prior of theta; the factor L and c go to one side of the room."""
     scale, log_volume = _write_factor(plan, features, side)
     if math.isnan(log_volume):
@@ -92,7 +94,7 @@ def log_marginal(plan: FieldArrays, features: Vector, side: int) -> float:
 
 
 @jitable
-def mean_log_marginal(plan: FieldArrays, features: Vector, rights: Matrix, squares: Vector) -> float:
+def mean_log_marginal(plan: Plan, features: Vector, rights: Matrix, squares: Vector) -> float:
     """The mean of log p^(theta) over draws of what is held: of g + H x* (k, n_x), and of residual sums (k,).
 
     The factor goes to the first side of the room.
@@ -107,7 +109,7 @@ def mean_log_marginal(plan: FieldArrays, features: Vector, rights: Matrix, squar
 
 
 @jitable
-def _write_factor(plan: FieldArrays, features: Vector, side: int) -> tuple[float, float]:
+def _write_factor(plan: Plan, features: Vector, side: int) -> tuple[float, float]:
     """Write C, the pulls and L of one side of the room; the precision of normal rows, and log |L| or NaN."""
     room, prior = plan.room, plan.prior
     write_elements(prior.map, features, room.elements[side])
@@ -119,9 +121,7 @@ def _write_factor(plan: FieldArrays, features: Vector, side: int) -> tuple[float
 
 
 @jitable
-def _height(
-    plan: FieldArrays, features: Vector, side: int, scale: float, of_x: Vector, squares: float
-) -> float:
+def _height(plan: Plan, features: Vector, side: int, scale: float, of_x: Vector, squares: float) -> float:
     """Log p^(theta) without its volume, and c of one side of the room, which has the factor."""
     room, sums = plan.room, plan.sums
     right, work = room.work[0], np.empty(sums.center.shape[0])
@@ -137,7 +137,7 @@ def _height(
 
 
 @jitable
-def write_state(plan: FieldArrays, features: Vector, side: int) -> None:
+def write_state(plan: Plan, features: Vector, side: int) -> None:
     """Write z and d of one side of the room, from its eps and factor."""
     room = plan.room
     right = room.work[0]
@@ -148,7 +148,7 @@ def write_state(plan: FieldArrays, features: Vector, side: int) -> None:
 
 
 @jitable
-def write_displacements(plan: FieldArrays, features: Vector, side: int) -> None:
+def write_displacements(plan: Plan, features: Vector, side: int) -> None:
     """D = b + C z - x* of one side of the room."""
     room, prior, own = plan.room, plan.prior, plan.prior.map
     d = room.d[side]
@@ -161,7 +161,7 @@ def write_displacements(plan: FieldArrays, features: Vector, side: int) -> None:
 
 
 @jitable
-def pull_on_intercept(plan: FieldArrays, side: int) -> float:
+def pull_on_intercept(plan: Plan, side: int) -> float:
     """Pulls . z, what effects take from the standardised intercept; the tree has the intercept without it."""
     room, columns, total = plan.room, plan.prior.pulls.columns, 0.0
     for k in range(columns.shape[0]):
@@ -170,7 +170,7 @@ def pull_on_intercept(plan: FieldArrays, side: int) -> float:
 
 
 @jitable
-def log_prior_change(plan: FieldArrays, side: int, pull: float) -> float:
+def log_prior_change(plan: Plan, side: int, pull: float) -> float:
     """Log prior density of the intercept less what the tree has in its place."""
     if plan.prior.intercept < 0:
         return 0.0
@@ -179,7 +179,7 @@ def log_prior_change(plan: FieldArrays, side: int, pull: float) -> float:
 
 
 @jitable
-def write_eps(plan: FieldArrays, side: int) -> None:
+def write_eps(plan: Plan, side: int) -> None:
     """Eps = L' z - c of one side of the room."""
     room, tree = plan.room, plan.tree
     z, front, eps = room.z[side], room.fronts[side], room.eps[side]

@@ -61,7 +61,7 @@ def field_sweeps(
     features = target.features(theta, args)
     n, n_held = field.coordinates.shape[0], field.held.coordinates.shape[0]
     hold(field, features, memory.z)
-    of_held = held_log_density(field, features)
+    of_held = held_log_density(field.held, features)
     now = -1 if n_held > 0 else int(room.kept[0])
     for j in range(theta.shape[0]):
         if room.theta[j] != theta[j]:
@@ -90,7 +90,7 @@ def field_sweeps(
             if math.isfinite(ratio):
                 proposed = target.features(other, args)
                 new_height = log_marginal(field, proposed, 1 - now)
-                new_of_held = held_log_density(field, proposed)
+                new_of_held = held_log_density(field.held, proposed)
                 log_ratio = ratio + new_height - height + new_of_held - of_held
                 if math.isfinite(log_ratio):
                     accepted = move_root(rng, field, now, proposed, log_ratio, of_root)

@@ -251,7 +251,12 @@ def _columns(
             longer = np.empty(2 * starts[v + 1], np.int64)
             longer[: starts[v]] = below[: starts[v]]
             below = longer
-        below[starts[v] : starts[v + 1]] = np.sort(some[:k])
+        for p in range(k):  # in ascending order
+            b, place = some[p], starts[v] + p
+            while place > starts[v] and below[place - 1] > b:
+                below[place] = below[place - 1]
+                place -= 1
+            below[place] = b
         if k > 0:
             parent[v] = node_of[below[starts[v]]]
         if parent[v] >= 0:

@@ -22,16 +22,15 @@ from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.efforts import row_bounds
 from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
 from pymc_austerity.kernels.fields import decisions
-from pymc_austerity.kernels.fields import state as states
 from pymc_austerity.kernels.fields import tree as trees
 from pymc_austerity.kernels.fields.decisions import loose_level
 from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, Loose
 from pymc_austerity.kernels.fields.tree import Tree, tree_of, write_positions
-from pymc_austerity.mode.fields.fit import FieldFit, log_marginal
+from pymc_austerity.mode.fields.fit import FieldFit, log_marginal, write_state
 from pymc_austerity.mode.fields.layout import Layout, add_products
 from pymc_austerity.target import Index, Matrix, Vector
 
-write_state, factorise = entry(states.write_state), entry(trees.factorise)
+factorise = entry(trees.factorise)
 write_levels = entry(decisions.write_levels)
 
 # Reaches of the tiers, in typical sizes; draws by which these are found.
@@ -393,12 +392,13 @@ def _typical(fit: FieldFit, bounds: Bounds, of_held: Matrix) -> Vector:
     """Root mean squares of |e_f| at the fitted theta; for loose blocks times what the largest of them has."""
     plan, loose = fit.plan, bounds.loose
     rng, features = np.random.default_rng(_SEED), fit.features(fit.theta)
-    log_marginal(plan, features, 0)
+    quadratic = plan.quadratic
+    log_marginal(quadratic, features, 0)
     room, levels = plan.room, np.zeros(int(bounds.blocks[-1]))
     total, of_loose = np.zeros(len(levels)), np.zeros((DRAWS, len(loose.nodes)))
     for k in range(DRAWS):
         room.eps[0] = rng.standard_normal(room.eps.shape[1])
-        write_state(plan, features, 0)
+        write_state(quadratic, features, 0)
         write_levels(bounds, room.d[0], levels)
         total += levels**2
         d = np.append(room.d[0], of_held[k] if len(of_held) else of_held)

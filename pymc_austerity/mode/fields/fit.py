@@ -47,14 +47,13 @@ from pymc_austerity.mode.fields.maps import matrix_of
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.plate_model import by_powers
 from pymc_austerity.model.structure.affine_expressions import leaves
-from pymc_austerity.target import Index, Matrix, Vector
+from pymc_austerity.target import Index, Matrix, RowNumbers, Vector
 
 # Functions of kernels, to be called from Python.
-log_marginal, write_displacements = entry(states.log_marginal), entry(states.write_displacements)
-backward, selected_inverse = entry(trees.backward), entry(trees.selected_inverse)
+log_marginal, mean_log_marginal = entry(states.log_marginal), entry(states.mean_log_marginal)
+write_state, selected_inverse = entry(states.write_state), entry(trees.selected_inverse)
 held_log_density, write_right = entry(holding.held_log_density), entry(holding.write_right)
-mean_log_marginal, write_elements = entry(states.mean_log_marginal), entry(states.write_elements)
-write_state = entry(states.write_state)
+write_elements = entry(states.write_elements)
 
 # Nodes of the quadrature for averages; passes at most, and when they end, in posterior standard deviations.
 _NODES, _MOST, _NEAR = 7, 40, 0.02
@@ -160,14 +159,15 @@ class FieldFit:
         if not np.isfinite(value):
             return -np.inf
         work.spend(_OF_FILL * self.layout.tree.fronts[-1], "The fit of a field")
-        features, plan, draws = self.features(theta), self.plan, self.draws
+        features, plan, draws = self.features(theta), self.plan.quadratic, self.draws
+        held = self.plan.held
         if len(draws.rights):
             value += mean_log_marginal(plan, features, draws.rights, draws.squares)
         else:
             value += log_marginal(plan, features, 0)
         for z in draws.z:
-            plan.held.z[0] = z
-            value += held_log_density(plan, features) / len(draws.z)
+            held.z[0] = z
+            value += held_log_density(held, features) / len(draws.z)
         return value if np.isfinite(value) else -np.inf
 
 
@@ -183,13 +183,13 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
     x = np.zeros(int(np.sum(layouts[0].elements >= 0)) + len(layouts[0].held.elements))
     fits = _begun(layouts, parameters, program, np.array(theta, dtype=np.float64), x)
     if parameters.precision >= 0 and len(fits) == 1:
-        _expand(fits[0], program, nothing)
+        _expand(fits[0], nothing)
         _maximise(fits[0])
         return _finished(fits)
     for k in range(_MOST):
         step = 0.0
         for fit in fits:
-            _expand(fit, program, nothing)
+            _expand(fit, nothing)
             step = max(step, _center(fit))
             if k in (3, 5, 7):
                 _draw_held(fits, fit)
@@ -207,7 +207,7 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
     for _ in range(_AVERAGED):
         variances, step, moved = _variances(fits), 0.0, 0.0
         for fit in fits:
-            _expand(fit, program, nothing if is_normal else variances[fit.layout.rows])
+            _expand(fit, nothing if is_normal else variances[fit.layout.rows])
             before = fit.zeta
             _draw_held(fits, fit)
             _maximise(fit)
@@ -220,11 +220,11 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
             break
     variances = _variances(fits)
     for fit in fits:
-        _expand(fit, program, nothing if is_normal else variances[fit.layout.rows])
+        _expand(fit, nothing if is_normal else variances[fit.layout.rows])
         _meet(fit)
     for fit in fits:
         _draw_held(fits, fit)
-        _maximise(fit)
+        _maximise(fit, afresh=True)
         _share(fits, fit.theta)
     return _finished(fits)
 
@@ -257,7 +257,7 @@ def fit_again(
     program = tape_of(layouts[0].columns.expression, 1, 2)
     fits = _begun(layouts, parameters, program, fitted[0].theta, fitted[0].center)
     for fit, found in zip(fits, fitted, strict=True):
-        _write_taylor(fit, program)
+        _write_taylor(fit)
         own = found._asdict()
         sums = fit.plan.sums._replace(center=fit.x, **{name: own[name] for name in found._fields[3:]})
         fit.plan = fit.plan._replace(sums=sums, law=found.law)
@@ -364,47 +364,65 @@ def _design(layout: Layout) -> tuple[Matrix, np.ndarray, Matrix]:
 def predictors_at(layout: Layout, x: Vector, of_held: Vector) -> Vector:
     """eta_i at x, and at x of what is held."""
     result = layout.columns.offsets + layout.columns.x @ x[layout.n_lookups :]
-    for f in range(layout.lookups.shape[1]):
-        result += layout.columns.values[:, f] * x[layout.lookups[:, f]]
-    for f in range(layout.held.columns.shape[1]):
-        result += layout.held.values[:, f] * of_held[layout.held.columns[:, f]]
+    add_lookups(result, layout.lookups, layout.columns.values, x)
+    add_lookups(result, layout.held.columns, layout.held.values, of_held)
     return result
 
 
-def _write_taylor(fit: FieldFit, program: Tape) -> None:
+def add_lookups(result: Vector, columns: Index | RowNumbers, values: Matrix, x: Vector) -> None:
+    """Add the elements of x that rows look up, each times its value."""
+    for f in range(columns.shape[1]):
+        result += values[:, f] * x[columns[:, f]]
+
+
+def _write_taylor(fit: FieldFit) -> None:
     """Predictors, slopes and curvatures of all rows at fit.x."""
-    rows, nodes = fit.plan.rows, np.zeros(1)
+    rows = fit.plan.rows
     work.spend(_OF_ROW * len(fit.layout.rows), "The fit of a field")
     rows.predictors[:] = predictors_at(fit.layout, fit.x, fit.everywhere[fit.layout.held.elements])
-    points = points_for(program)
-    eta = rows.predictors
-    _write_slopes(program, rows.data, eta, nodes[:0], nodes, nodes, points, rows.slopes, rows.weights)
-    rows.slopes[:] /= fit.unit
-    rows.weights[:] /= fit.unit
+    _, slopes, halves = derivatives_of(rows, rows.predictors, 2)
+    rows.slopes[:], rows.weights[:] = slopes / fit.unit, -2.0 * halves / fit.unit
     if not (np.isfinite(rows.slopes).all() and np.isfinite(rows.weights).all()):
         raise NoNormalApproximationError("Some rows of a field have no finite derivatives near its mode.")
 
 
-def _expand(fit: FieldFit, program: Tape, variances: Vector) -> None:
+def derivatives_of(
+    rows: FieldRows, predictors: Vector, order: int, variances: Vector | None = None
+) -> Matrix:
+    """Coefficients of Taylor's series of all rows up to an order (order + 1, n), by `rows.program`.
+
+    They are those at predictors, or averaged over normal variables about these with `variances`.
+    """
+    found = np.zeros((order + 1, len(predictors)))
+    nodes, shares = np.zeros(1), np.ones(1)
+    if variances is None:
+        variances = np.zeros(0)
+    else:
+        nodes, shares = np.polynomial.hermite_e.hermegauss(_NODES)
+    _add_derivatives(
+        rows.program, rows.data, predictors, variances, nodes, shares / shares.sum(),
+        points_for(rows.program), found,
+    )  # fmt: skip
+    return found
+
+
+def _expand(fit: FieldFit, variances: Vector) -> None:
     """Expand about fit.x: H and g of averages, and what Taylor's differ by."""
     layout, n = fit.layout, len(fit.layout.rows)
-    _write_taylor(fit, program)
+    _write_taylor(fit)
     rows, n_h = fit.plan.rows, len(fit.layout.first)
     taylor_gradient, taylor = np.zeros(len(fit.x)), np.zeros(n_h)
     add_products(_where(layout), _design(layout), rows.slopes, rows.weights, taylor_gradient, taylor)
     slopes, weights, gradient, hessian = rows.slopes, rows.weights, taylor_gradient, taylor
     if len(variances):
         work.spend(_OF_ROW * n * _NODES, "The fit of a field")
-        nodes, shares = np.polynomial.hermite_e.hermegauss(_NODES)
-        slopes, weights = np.empty(n), np.empty(n)
-        _write_slopes(
-            program, rows.data, rows.predictors, variances, nodes, shares / shares.sum(),
-            points_for(program), slopes, weights,
-        )  # fmt: skip
+        _, slopes, halves = derivatives_of(rows, rows.predictors, 2, variances)
+        weights = -2.0 * halves
         gradient, hessian = np.zeros(len(fit.x)), np.zeros(n_h)
         add_products(_where(layout), _design(layout), slopes, weights, gradient, hessian)
     _take(fit, gradient, hessian, taylor_gradient, taylor)
-    if not np.isfinite(log_marginal(fit.plan, fit.features(fit.theta), 0)):  # far out some rows curve upwards
+    found = log_marginal(fit.plan.quadratic, fit.features(fit.theta), 0)
+    if not np.isfinite(found):  # far out some rows curve upwards
         gradient, hessian = np.zeros(len(fit.x)), np.zeros(n_h)
         add_products(_where(layout), _design(layout), slopes, np.maximum(weights, 0.0), gradient, hessian)
         _take(fit, gradient, hessian, taylor_gradient, taylor)
@@ -450,11 +468,11 @@ def draws_of_held(fits: tuple[FieldFit, ...], fit: FieldFit, n: int) -> Matrix:
     for one in fits:
         if one is fit:
             continue
-        room, own = one.plan.room, one.layout.elements
-        log_marginal(one.plan, features, 0)
+        room, own, plan = one.plan.room, one.layout.elements, one.plan.quadratic
+        log_marginal(plan, features, 0)
         for draw in draws:
             room.eps[0] = rng.standard_normal(room.eps.shape[1])
-            write_state(one.plan, features, 0)
+            write_state(plan, features, 0)
             draw[own[own >= 0]] += room.d[0][own >= 0]
     return draws[:, held]
 
@@ -480,10 +498,10 @@ def _draw_held(fits: tuple[FieldFit, ...], fit: FieldFit) -> None:
         rights, squares = np.empty((_DRAWS, len(fit.layout.elements))), np.empty(_DRAWS)
         for k, draw in enumerate(draws):
             held.d[:] = draw
-            write_right(fit.plan)
+            write_right(held, fit.plan.sums, fit.plan.room)
             rights[k], squares[k] = fit.plan.room.right, fit.plan.room.squares[0]
         held.d[:] = 0.0
-        write_right(fit.plan)
+        write_right(held, fit.plan.sums, fit.plan.room)
     fit.draws = HeldDraws(z, rights, squares)
 
 
@@ -540,7 +558,7 @@ def product(sums: Sums, hessian: Vector, x: Vector) -> Vector:
 
 
 @entry
-def _write_slopes(
+def _add_derivatives(
     program: Tape,
     data: Matrix,
     predictors: Vector,
@@ -548,39 +566,34 @@ def _write_slopes(
     nodes: Vector,
     weights: Vector,
     points: Points,
-    slopes: Vector,
-    curvatures: Vector,
+    result: Matrix,
 ) -> None:
-    """f_i' and -f_i'', at the predictors or averaged over normal variables about them."""
-    n = predictors.shape[0]
-    n_nodes = nodes.shape[0] if variances.shape[0] > 0 else 1
+    """Add Taylor coefficients at the predictors, or averages over normal variables about them."""
+    n, is_averaged = predictors.shape[0], variances.shape[0] > 0
     eta, own = np.zeros((1, BLOCK)), np.empty((data.shape[0], BLOCK))
     for start in range(0, n, BLOCK):
         m = min(BLOCK, n - start)
         own[:, :m] = data[:, start : start + m]
-        for lane in range(m):
-            slopes[start + lane] = curvatures[start + lane] = 0.0
-        for k in range(n_nodes):
-            weight = weights[k] if variances.shape[0] > 0 else 1.0
+        for k in range(nodes.shape[0]):
             for lane in range(m):
                 eta[0, lane] = predictors[start + lane]
-                if variances.shape[0] > 0:
+                if is_averaged:
                     eta[0, lane] += nodes[k] * np.sqrt(variances[start + lane])
             run_at_points(program, eta[:, :m], own[:, :m], 0, points)
             found = points.coefficients[program.root]
-            for lane in range(m):
-                slopes[start + lane] += weight * found[1, lane]
-                curvatures[start + lane] -= 2.0 * weight * found[2, lane]
+            for order in range(result.shape[0]):
+                for lane in range(m):
+                    result[order, start + lane] += weights[k] * found[order, lane]
 
 
 def _center(fit: FieldFit) -> float:
     """Move x to its mean given theta; how far that is, in posterior standard deviations of the whole."""
-    plan, room = fit.plan, fit.plan.room
+    plan, room = fit.plan.quadratic, fit.plan.room
     features = fit.features(fit.theta)
     if not np.isfinite(log_marginal(plan, features, 0)):
         raise NoNormalApproximationError("The expansion of a field has no maximum at its scales.")
-    backward(fit.layout.tree, room.fronts[0], room.shifts[0], room.z[0])
-    write_displacements(plan, features, 0)
+    room.eps[0] = 0.0
+    write_state(plan, features, 0)
     d = room.d[0]
     step = float(np.sqrt(max(d @ product(plan.sums, plan.sums.hessian, d), 0.0)))
     own = fit.layout.elements
@@ -594,7 +607,7 @@ def _variances(fits: tuple[FieldFit, ...]) -> Vector:
     has_dense = False
     for fit in fits:
         plan, layout = fit.plan, fit.layout
-        log_marginal(plan, fit.features(fit.theta), 0)
+        log_marginal(plan.quadratic, fit.features(fit.theta), 0)
         inverse = np.zeros(layout.tree.fronts[-1])
         selected_inverse(layout.tree, plan.room.fronts[0], inverse)
         covariance = np.empty(len(plan.sums.first))
@@ -608,29 +621,39 @@ def _variances(fits: tuple[FieldFit, ...]) -> Vector:
     return total
 
 
-def _maximise(fit: FieldFit) -> None:
-    """Move theta to the maximum of log p^, as far as the turn moves it."""
+def _maximise(fit: FieldFit, *, afresh: bool = False) -> None:
+    """Move theta to the maximum of log p^, as far as the turn moves it.
+
+    Second derivatives are those that an earlier search has ended with, as long as steps with them get
+    shorter fast. `afresh` asks for those of the present expansion.
+    """
     q = len(fit.which)
     if q == 0:
         return
     steps = np.eye(q) * _STEP
 
-    def value(theta: Vector) -> float:  # of zeta, all through this search
-        found = -fit.at_zeta(theta)
+    def value(zeta: Vector) -> float:
+        found = -fit.at_zeta(zeta)
         return found if np.isfinite(found) else 1e300
 
-    def gradient(theta: Vector) -> Vector:
-        return np.array([(value(theta + s) - value(theta - s)) / (2.0 * _STEP) for s in steps])
+    def gradient(zeta: Vector) -> Vector:
+        return np.array([(value(zeta + s) - value(zeta - s)) / (2.0 * _STEP) for s in steps])
 
-    def hessian(theta: Vector) -> Matrix:
-        columns = [(gradient(theta + s) - gradient(theta - s)) / (2.0 * _STEP) for s in steps * 10.0]
-        found = np.array(columns) / 10.0
-        return 0.5 * (found + found.T)
+    def hessian(zeta: Vector) -> Matrix:
+        middle, far = value(zeta), 10.0 * steps
+        sides = np.array([value(zeta + s) + value(zeta - s) - 2.0 * middle for s in far])
+        found = np.diag(sides)
+        for j, k in zip(*np.triu_indices(q, 1), strict=True):
+            s = far[j] + far[k]
+            both = value(zeta + s) + value(zeta - s) - 2.0 * middle
+            found[j, k] = found[k, j] = 0.5 * (both - sides[j] - sides[k])
+        return found / (10.0 * _STEP) ** 2
 
-    theta = fit.zeta
-    h = hessian(theta)
+    zeta, last = fit.zeta, math.inf
+    h = None if afresh or fit.covariance is None else np.linalg.inv(fit.covariance)
     for _ in range(_STEPS):
-        g = gradient(theta)
+        g = gradient(zeta)
+        h = hessian(zeta) if h is None else h
         lam, vectors = np.linalg.eigh(h)
         lam = np.maximum(np.abs(lam), 0.1)
         move = -vectors @ ((vectors.T @ g) / lam)
@@ -638,15 +661,16 @@ def _maximise(fit: FieldFit) -> None:
         if size < 1e-2:
             break
         move *= min(1.0, 1.5 / max(np.abs(move).max(), 1e-300))
-        start, t = value(theta), 1.0
-        while t > 1e-3 and not value(theta + t * move) < start + 1e-9:
+        start, t = value(zeta), 1.0
+        while t > 1e-3 and not value(zeta + t * move) < start + 1e-9:
             t /= 2.0
         if t <= 1e-3:
             break
-        theta = theta + t * move
-        if t < 1.0 or size > 1.0:  # the second derivatives are those of another place
-            h = hessian(theta)
-    fit.theta = fit.theta_of(theta)
+        zeta = zeta + t * move
+        if t < 1.0 or size > min(1.0, 0.5 * last):  # the second derivatives are those of another place
+            h = None
+        last = size
+    fit.theta = fit.theta_of(zeta)
     fit.covariance = (vectors / lam) @ vectors.T
 
 

@@ -11,6 +11,7 @@ from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.kernels.fields.law import WALKS
 from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
+from pymc_austerity.kernels.plates.sweeps import SweepOutcome
 from pymc_austerity.mode.fields.field_model import FieldModel, field_model, schedule_of
 from pymc_austerity.mode.fields.fit import FieldFit, FittedField
 from pymc_austerity.model.factorisation import (
@@ -26,7 +27,7 @@ from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.fields import FieldEngine
+from pymc_austerity.step_methods.metropolis.engine.fields import FieldEngine, FieldProposalState
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised
 from pymc_austerity.step_methods.metropolis.plate_pilot import (
@@ -38,7 +39,8 @@ from pymc_austerity.step_methods.metropolis.plate_pilot import (
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe, PlateSweeps
 from pymc_austerity.target import Vector
 
-_SEED, _SETTLE, _COUNTED = 2041, 40, 100
+# Sweeps of a pilot run; fewer are counted where a sweep takes longer than so many nanoseconds.
+_SEED, _SETTLE, _COUNTED, _LONG, _FEWER = 2041, 40, 100, 1e7, 0.6
 # Nanoseconds for a multiplication and addition of a factorisation, and for a number and a node of the tree.
 _OF_FLOP, _OF_NUMBER, _OF_NODE = 0.4, 8.0, 80.0
 # What is tried out must gain so much: acceptance in a pilot run is not known better.
@@ -174,12 +176,13 @@ def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePred
     """Try out what a sweep moves together, and leave the engine with the best."""
     schedules = _schedules(engine.turns, 1, KAPPAS[0])
     engine.take(schedules)
-    best = _tried(engine, found, point)
+    chain = _settled(engine, found, point)
+    best = _tried(engine, found, point, chain)
 
     def tried(other: tuple[Schedule, ...]) -> bool:
         nonlocal best, schedules
         engine.take(other)
-        one = _tried(engine, found, point)
+        one = _tried(engine, found, point, chain)
         is_better = _slowest(one.prediction, 1) < _GAIN * _slowest(best.prediction, 1)
         if is_better:
             best, schedules = one, other
@@ -242,27 +245,53 @@ class _Tried(NamedTuple):
     of_groups: list[Vector]
 
 
-def _tried(engine: FieldEngine, found: FieldModel, point: PointType) -> _Tried:
-    """Run some sweeps from a draw of the fitted distribution.
+class _Chain(NamedTuple):
+    """The chain of all pilot runs: schedules change what it costs, not what it converges to."""
+
+    rng: np.random.Generator
+    state: FieldProposalState
+    q: Vector
+
+
+def _settled(engine: FieldEngine, found: FieldModel, point: PointType) -> _Chain:
+    """A chain that has left the fitted distribution for the posterior."""
+    rng = np.random.default_rng(_SEED)
+    chain = _Chain(rng, engine.new_state(), engine.drawn(rng))
+    stage("pilot run")
+    for _ in range(_SETTLE):
+        _sweep(engine, found, point, chain)
+    return chain
+
+
+def _sweep(engine: FieldEngine, found: FieldModel, point: PointType, chain: _Chain) -> SweepOutcome:
+    """One sweep of a pilot run."""
+    outcome: SweepOutcome = engine.run(1, False, chain.rng, chain.q, point, chain.state)
+    rows = outcome.shared_n_used + outcome.plate_n_used
+    work.spend(OF_READ * rows + _of_tree(engine, found), "Pilot runs on a field")
+    return outcome
+
+
+def _of_tree(engine: FieldEngine, found: FieldModel) -> float:
+    """Nanoseconds of a sweep beside its rows."""
+    of_root, of_group = tree_nanoseconds(found)
+    return of_root + of_group * (max(len(one.depths) for one in engine.schedules) - 1)
+
+
+def _tried(engine: FieldEngine, found: FieldModel, point: PointType, chain: _Chain) -> _Tried:
+    """Run some sweeps.
 
     Of turns, and of groups of depths, the acceptance of that which is accepted least is predicted.
     """
-    stage("pilot run", f" of {_SETTLE + _COUNTED} sweeps")
-    rng = np.random.default_rng(_SEED)
-    state, q, counts = engine.new_state(), engine.drawn(rng), np.zeros(2)
+    counts = np.zeros(2)
     tallies = [np.zeros_like(one.room.tally) for one in engine.turns]
-    of_root, of_group = tree_nanoseconds(found)
-    n_groups = max(len(one.depths) for one in engine.schedules) - 1
-    of_tree = of_root + of_group * n_groups
-    for k in range(_SETTLE + _COUNTED):
-        outcome = engine.run(1, False, rng, q, point, state)
-        rows = outcome.shared_n_used + outcome.plate_n_used
-        work.spend(OF_READ * rows + of_tree, "Pilot runs on a field")
-        if k >= _SETTLE:
-            counts += [outcome.shared_n_used, outcome.plate_n_used]
-            for tally, one in zip(tallies, engine.turns, strict=True):
-                tally += one.room.tally
-    shared_rows, plate_rows = (counts / _COUNTED).tolist()
+    of_tree = _of_tree(engine, found)
+    n_counted = int(_COUNTED * (_FEWER if of_tree > _LONG else 1.0))
+    for _ in range(n_counted):
+        outcome = _sweep(engine, found, point, chain)
+        counts += [outcome.shared_n_used, outcome.plate_n_used]
+        for tally, one in zip(tallies, engine.turns, strict=True):
+            tally += one.room.tally
+    shared_rows, plate_rows = (counts / n_counted).tolist()
     of_shared, of_groups = 1.0, []
     for (proposed, taken), schedule in zip(tallies, engine.schedules, strict=True):
         if schedule.n_roots:
