@@ -118,6 +118,18 @@ def test_another_process_takes_the_same_turns():
     check_state(step, point)
 
 
+def test_counts_that_are_far_from_the_start():
+    """Newton's steps from predictors of zero would overshoot by thousands."""
+    rng, t = np.random.default_rng(0), np.arange(1200) % 60
+    with pm.Model() as model:
+        w = pm.GaussianRandomWalk("w", sigma=pm.HalfNormal("s"), init_dist=pm.Normal.dist(0, 20), shape=60)
+        pm.Poisson("y", pm.math.exp(w[t]), observed=rng.poisson(np.exp(14.0 + 0.3 * rng.normal(size=60)[t])))
+        step = pma.TunaMH()
+    assert step.prediction.shared_acceptance > 0.5
+    center = step.recipe.fitted_draw(step.factorisation, step.engine, model.initial_point(), rng)
+    assert np.abs(center[-60:] - 14.0).max() < 2.0
+
+
 def test_labels_change_no_draw():
     """A hierarchy of `pymc.dims` is the field of the same one without labels."""
     rng, n = np.random.default_rng(7), 3000

@@ -65,7 +65,7 @@ def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
     found = _blocks(levels, plan)
     depth = _longest(levels.tree, levels.block)
     paths, lengths, is_always = np.full((n, depth), -1), np.zeros((n, depth)), np.zeros(n, np.bool_)
-    nested = [f for own in layout.factors for f in own]
+    nested = [*(f for own in layout.factors for f in own), *layout.together]
     _write_lengths(
         levels, layout.columns.x, layout.lookups[:, nested], layout.columns.values[:, nested],
         layout.n_lookups, paths, lengths, is_always,
@@ -189,7 +189,8 @@ def _levels(layout: Layout, plan: FieldArrays) -> _Levels:
         _, at = np.unique(columns[:, own[0]], return_index=True)
         apart.append(columns[at][:, list(own)].ravel().astype(np.int64))
         sizes += [len(own)] * len(at)
-    rest = np.arange(layout.n_lookups, n_x)
+    together = np.unique(columns[:, list(layout.together)]).astype(np.int64)
+    rest = np.append(np.setdiff1d(together, np.concatenate([[-1], *apart])), np.arange(layout.n_lookups, n_x))
     variables = np.concatenate([*apart, rest]).astype(np.int64)
     n = len(variables)
     place = np.full(n_x, -1)

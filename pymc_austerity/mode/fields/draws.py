@@ -8,14 +8,13 @@ from pymc_austerity.kernels.fields.held import hold
 from pymc_austerity.kernels.fields.records import FieldArrays, Law
 from pymc_austerity.kernels.fields.state import log_prior_change, pull_on_intercept
 from pymc_austerity.mode.fields.fit import (
-    add_lookups,
-    derivatives_of,
     held_log_density,
     log_marginal,
     product,
     write_right,
     write_state,
 )
+from pymc_austerity.mode.fields.passes import add_lookups, derivatives_of
 from pymc_austerity.target import Vector
 
 from_score, score = entry(laws.from_score), entry(laws.score)

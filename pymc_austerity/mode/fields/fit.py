@@ -23,7 +23,7 @@ from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import Expression, constant
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
+from pymc_austerity.bounds.jets.points import BLOCK, points_for
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.fields import held as holding
@@ -44,10 +44,11 @@ from pymc_austerity.kernels.fields.records import (
 from pymc_austerity.mode.fields.law import law_of, no_law
 from pymc_austerity.mode.fields.layout import Layout, add_products, write_covariances, write_variances
 from pymc_austerity.mode.fields.maps import matrix_of
+from pymc_austerity.mode.fields.passes import NODES, derivatives_of, predictors_at
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.plate_model import by_powers
 from pymc_austerity.model.structure.affine_expressions import leaves
-from pymc_austerity.target import Index, Matrix, RowNumbers, Vector
+from pymc_austerity.target import Index, Matrix, Vector
 
 # Functions of kernels, to be called from Python.
 log_marginal, mean_log_marginal = entry(states.log_marginal), entry(states.mean_log_marginal)
@@ -55,8 +56,8 @@ write_state, selected_inverse = entry(states.write_state), entry(trees.selected_
 held_log_density, write_right = entry(holding.held_log_density), entry(holding.write_right)
 write_elements = entry(states.write_elements)
 
-# Nodes of the quadrature for averages; passes at most, and when they end, in posterior standard deviations.
-_NODES, _MOST, _NEAR = 7, 40, 0.02
+# Passes at most, and when they end, in posterior standard deviations.
+_MOST, _NEAR = 40, 0.02
 _AVERAGED, _NEAR_MODE = 12, 0.5
 # Differences for derivatives of log p^ by theta; how far apart two scales of normal rows are compared.
 _STEP, _SHIFT = 1e-3, 0.3
@@ -186,11 +187,12 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
         _expand(fits[0], nothing)
         _maximise(fits[0])
         return _finished(fits)
+    is_normal = parameters.precision >= 0
     for k in range(_MOST):
         step = 0.0
         for fit in fits:
             _expand(fit, nothing)
-            step = max(step, _center(fit))
+            step = max(step, _center(fit, is_guarded=not is_normal))
             if k in (3, 5, 7):
                 _draw_held(fits, fit)
                 _maximise(fit)
@@ -203,7 +205,6 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
             "The effects of a field have no mode that is found: the data may separate responses perfectly "
             "where priors are improper. Give proper priors."
         )
-    is_normal = parameters.precision >= 0
     for _ in range(_AVERAGED):
         variances, step, moved = _variances(fits), 0.0, 0.0
         for fit in fits:
@@ -361,20 +362,6 @@ def _design(layout: Layout) -> tuple[Matrix, np.ndarray, Matrix]:
     return layout.columns.x, layout.lookups, layout.columns.values
 
 
-def predictors_at(layout: Layout, x: Vector, of_held: Vector) -> Vector:
-    """eta_i at x, and at x of what is held."""
-    result = layout.columns.offsets + layout.columns.x @ x[layout.n_lookups :]
-    add_lookups(result, layout.lookups, layout.columns.values, x)
-    add_lookups(result, layout.held.columns, layout.held.values, of_held)
-    return result
-
-
-def add_lookups(result: Vector, columns: Index | RowNumbers, values: Matrix, x: Vector) -> None:
-    """Add the elements of x that rows look up, each times its value."""
-    for f in range(columns.shape[1]):
-        result += values[:, f] * x[columns[:, f]]
-
-
 def _write_taylor(fit: FieldFit) -> None:
     """Predictors, slopes and curvatures of all rows at fit.x."""
     rows = fit.plan.rows
@@ -386,26 +373,6 @@ def _write_taylor(fit: FieldFit) -> None:
         raise NoNormalApproximationError("Some rows of a field have no finite derivatives near its mode.")
 
 
-def derivatives_of(
-    rows: FieldRows, predictors: Vector, order: int, variances: Vector | None = None
-) -> Matrix:
-    """Coefficients of Taylor's series of all rows up to an order (order + 1, n), by `rows.program`.
-
-    They are those at predictors, or averaged over normal variables about these with `variances`.
-    """
-    found = np.zeros((order + 1, len(predictors)))
-    nodes, shares = np.zeros(1), np.ones(1)
-    if variances is None:
-        variances = np.zeros(0)
-    else:
-        nodes, shares = np.polynomial.hermite_e.hermegauss(_NODES)
-    _add_derivatives(
-        rows.program, rows.data, predictors, variances, nodes, shares / shares.sum(),
-        points_for(rows.program), found,
-    )  # fmt: skip
-    return found
-
-
 def _expand(fit: FieldFit, variances: Vector) -> None:
     """Expand about fit.x: H and g of averages, and what Taylor's differ by."""
     layout, n = fit.layout, len(fit.layout.rows)
@@ -415,7 +382,7 @@ def _expand(fit: FieldFit, variances: Vector) -> None:
     add_products(_where(layout), _design(layout), rows.slopes, rows.weights, taylor_gradient, taylor)
     slopes, weights, gradient, hessian = rows.slopes, rows.weights, taylor_gradient, taylor
     if len(variances):
-        work.spend(_OF_ROW * n * _NODES, "The fit of a field")
+        work.spend(_OF_ROW * n * NODES, "The fit of a field")
         _, slopes, halves = derivatives_of(rows, rows.predictors, 2, variances)
         weights = -2.0 * halves
         gradient, hessian = np.zeros(len(fit.x)), np.zeros(n_h)
@@ -557,37 +524,11 @@ def product(sums: Sums, hessian: Vector, x: Vector) -> Vector:
     return result + np.bincount(sums.second[off], (hessian * x[sums.first])[off], minlength=n)
 
 
-@entry
-def _add_derivatives(
-    program: Tape,
-    data: Matrix,
-    predictors: Vector,
-    variances: Vector,
-    nodes: Vector,
-    weights: Vector,
-    points: Points,
-    result: Matrix,
-) -> None:
-    """Add Taylor coefficients at the predictors, or averages over normal variables about them."""
-    n, is_averaged = predictors.shape[0], variances.shape[0] > 0
-    eta, own = np.zeros((1, BLOCK)), np.empty((data.shape[0], BLOCK))
-    for start in range(0, n, BLOCK):
-        m = min(BLOCK, n - start)
-        own[:, :m] = data[:, start : start + m]
-        for k in range(nodes.shape[0]):
-            for lane in range(m):
-                eta[0, lane] = predictors[start + lane]
-                if is_averaged:
-                    eta[0, lane] += nodes[k] * np.sqrt(variances[start + lane])
-            run_at_points(program, eta[:, :m], own[:, :m], 0, points)
-            found = points.coefficients[program.root]
-            for order in range(result.shape[0]):
-                for lane in range(m):
-                    result[order, start + lane] += weights[k] * found[order, lane]
+def _center(fit: FieldFit, *, is_guarded: bool = False) -> float:
+    """Move x to its mean given theta; how far that is, in posterior standard deviations of the whole.
 
-
-def _center(fit: FieldFit) -> float:
-    """Move x to its mean given theta; how far that is, in posterior standard deviations of the whole."""
+    With a guard the move is shorter where the likelihood is not nearly V.
+    """
     plan, room = fit.plan.quadratic, fit.plan.room
     features = fit.features(fit.theta)
     if not np.isfinite(log_marginal(plan, features, 0)):
@@ -597,8 +538,27 @@ def _center(fit: FieldFit) -> float:
     d = room.d[0]
     step = float(np.sqrt(max(d @ product(plan.sums, plan.sums.hessian, d), 0.0)))
     own = fit.layout.elements
-    fit.everywhere[own[own >= 0]] += d[own >= 0]
+    length = _length(fit, d) if is_guarded else 1.0
+    fit.everywhere[own[own >= 0]] += length * d[own >= 0]
     return step
+
+
+def _length(fit: FieldFit, d: Vector) -> float:
+    """The share of a move after which the likelihood has gained half of what V promises, or nearly that."""
+    rows, layout = fit.plan.rows, fit.layout
+    eta = rows.predictors
+    changes = predictors_at(layout, fit.x + d, fit.everywhere[layout.held.elements]) - eta
+    slope, curvature = rows.slopes @ changes, rows.weights @ changes**2
+    before, length = float(derivatives_of(rows, eta, 0).sum()), 1.0
+    while length > 1e-9:
+        work.spend(_OF_ROW * len(eta), "The fit of a field")
+        promised = float(length * slope - 0.5 * length**2 * curvature)
+        with np.errstate(over="ignore", invalid="ignore"):
+            gained = float(derivatives_of(rows, eta + length * changes, 0).sum()) - before
+        if gained >= promised - max(0.5 * abs(promised), 1.0):
+            break
+        length /= 2.0
+    return length
 
 
 def _variances(fits: tuple[FieldFit, ...]) -> Vector:

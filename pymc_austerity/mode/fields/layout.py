@@ -21,6 +21,8 @@ from pymc_austerity.target import Index, Mask, Matrix, Vector
 
 # Numbers that differ by less, beside their size, differ by rounding.
 _SAME = 1e-12
+# Elements of other factors that are bounded together, at most.
+_TOGETHER = 96
 
 
 class HeldLayout(NamedTuple):
@@ -56,11 +58,13 @@ class Layout:
     combinations: Index  # (M + 1,): rows of each combination of looked-up elements
     pairs: np.ndarray  # (M, F (F + 1) / 2)
     # Cells for decisions: (U + 1,), their lowest nodes (U,), and columns with the same partition of the rows:
-    # those of nested factors, and others, whose levels are bounded by loose blocks
+    # those of nested factors, and others, whose levels are bounded by loose blocks; and columns of other
+    # factors of few levels, which are all in the root and bounded together
     cells: Index
     of_cells: Index
     factors: tuple[tuple[int, ...], ...]
     loose: tuple[tuple[int, ...], ...]
+    together: tuple[int, ...]
     held: HeldLayout
     # Of normal rows with a free scale, predictor 1: feature, factor and offset
     scale: tuple[int, float, float] | None = None
@@ -141,7 +145,8 @@ def _layout(read: _Reading, moves: Mask, order: Order) -> Layout:
     of_elements = np.full(n_x, root)
     np.minimum.at(of_elements, entries.rows, tree.node_of[entries.columns])
     combos, combo = _combinations(lookups)
-    factors, loose = _separate(lookups, np.flatnonzero(own < 0))
+    factors, others = _separate(lookups, np.flatnonzero(own < 0))
+    together, loose = _of_the_root(lookups, others, of_elements == root)
     rows, cells, of_cells, combo_order = _cells(combos, combo, factors, of_elements, root)
     combos = combos[combo_order]
     rank = np.empty(len(combo_order), np.int64)
@@ -163,8 +168,8 @@ def _layout(read: _Reading, moves: Mask, order: Order) -> Layout:
     return Layout(
         maps, tree, order.variables, own, n_lookups, kept, sorted_columns,
         np.ascontiguousarray(lookups[rows]), prior, first, second, of_elements, of_pairs,
-        np.concatenate([[0], np.cumsum(counts)]), pairs, cells, of_cells, factors, loose, held, read.scale,
-        read.left,
+        np.concatenate([[0], np.cumsum(counts)]), pairs, cells, of_cells, factors, loose, together, held,
+        read.scale, read.left,
     )  # fmt: skip
 
 
@@ -440,6 +445,26 @@ def _separate(
     if loose and not nested:  # rows with one level of the first are a cell
         nested, loose = loose[:1], loose[1:]
     return tuple(tuple(one) for one in nested), tuple(tuple(one) for one in loose)
+
+
+def _of_the_root(
+    columns: np.ndarray, others: tuple[tuple[int, ...], ...], in_root: np.ndarray
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """Columns of factors whose levels are few and all in the root; and the other factors.
+
+    The level of one is nearly that of another and of an intercept: bounded apart, these would seem to move
+    far where their sums do not.
+    """
+    together: list[int] = []
+    loose, known = [], np.zeros(0, np.int64)
+    for one in sorted(others, key=lambda some: len(np.unique(columns[:, list(some)]))):
+        elements = np.unique(columns[:, list(one)])
+        every = np.union1d(known, elements)
+        if len(every) <= _TOGETHER and in_root[elements].all():
+            together, known = [*together, *one], every
+        else:
+            loose.append(one)
+    return tuple(together), tuple(loose)
 
 
 def _cells(

@@ -29,6 +29,7 @@ from pymc_austerity.step_methods.metropolis.field_plan import (
 )
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Recipe, factorised
+from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction
 from pymc_austerity.step_methods.metropolis.plate_plan import (
     PlatePlan,
     PlateRecipe,
@@ -40,8 +41,8 @@ from pymc_austerity.step_methods.metropolis.plate_plan import (
 _FEW_DIMENSIONS = 500
 # Where moves of what groups share are accepted so seldom, the model is tried out as a field.
 _POOR = 0.2
-# A plate with several inner factors that moves more numbers with theta is a field before, if that moves half
-# of them, and is accepted.
+# A plate with several inner factors that moves more numbers with theta is a field before, if that moves two
+# thirds of them at most, and is accepted.
 _MANY_SHARED, _GOOD = 20, 0.5
 
 # A plan of sweeps over the effects of groups.
@@ -111,15 +112,20 @@ def plan_groups(
         return plan_crossed(options, point, found, recipe)
     field = None
     if recipe is None and len(found.inner) > 1 and found.n_shared > _MANY_SHARED:
-        field = _field_plan(options, point, found, found.n_shared // 2)
+        field = _field_plan(options, point, found, 2 * found.n_shared // 3)
         if field is not None and field.recipe.prediction.shared_acceptance >= _GOOD:
             return field
     plan = plan_plates(options, point, found, recipe)
     if recipe is None and plan.recipe.prediction.shared_acceptance < _POOR:
         field = field or _field_plan(options, point, found)
-        if field is not None and field.recipe.prediction.cost < plan.recipe.prediction.cost:
+        if field is not None and _cost(field.recipe.prediction) < _cost(plan.recipe.prediction):
             return field
     return plan
+
+
+def _cost(found: PlatePrediction) -> float:
+    """Nanoseconds for an effective draw, by the pilot run: rejections are not all that holds a chain up."""
+    return found.cost if found.mixing is None else max(found.cost, found.sweep / found.mixing.efficiency)
 
 
 def _field_plan(

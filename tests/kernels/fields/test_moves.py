@@ -78,7 +78,7 @@ def _flat_bounds(arrays):
 
 @pytest.mark.parametrize(
     ("name", "turn"),
-    [("nested_slopes", 0), ("walk", 0), ("smooth", 0), ("crossed_slopes", 0), ("bradley_terry", 2)],
+    [("nested_slopes", 0), ("walk", 0), ("survey", 0), ("crossed_slopes", 0), ("bradley_terry", 2)],
 )
 @pytest.mark.parametrize("level", [0, 1])
 def test_acceptance_by_drawn_rows_is_reversible(name, turn, level):
@@ -101,7 +101,8 @@ def _short_loose_blocks(arrays):
 
 
 @pytest.mark.parametrize(
-    ("name", "planted"), [("nested_slopes", _flat_bounds), ("crossed_slopes", _short_loose_blocks)]
+    ("name", "planted"),
+    [("nested_slopes", _flat_bounds), ("survey", _flat_bounds), ("crossed_slopes", _short_loose_blocks)],
 )
 def test_planted_bounds_are_found(name, planted):
     """A planted fault: bounds that are too small are counted in debug runs, and an error in others."""

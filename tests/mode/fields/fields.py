@@ -277,12 +277,28 @@ def crossed_normal(n=2500, sizes=(300, 290)):
     return model
 
 
+def survey(n=600, sizes=(40, 4, 3)):
+    """Groups that nest, and kinds of few levels across these, one of which is looked up twice."""
+    rng, x, g, eta = _rows(n, sizes[0])
+    age, before, education = (rng.integers(size, size=n) for size in (sizes[1], *sizes[1:]))
+    own = [0.4 * rng.normal(size=size) for size in sizes]
+    y = _answers(rng, eta + own[0][g] + own[1][age] - own[1][before] + own[2][education])
+    with pm.Model() as model:
+        beta, level, sd = pm.Normal("beta", shape=3), pm.Normal("level"), pm.HalfNormal("sd", 0.5, shape=4)
+        outer = pm.Normal("outer", level, sd[3], shape=8)
+        u = pm.Normal("u", outer[np.arange(sizes[0]) % 8], sd[0], shape=sizes[0])
+        by_age, by_education = (sd[k] * pm.Normal(f"z{k}", shape=sizes[k]) for k in (1, 2))
+        eta = x @ beta + u[g] + by_age[age] - by_age[before] + by_education[education]
+        pm.Bernoulli("y", logit_p=eta, observed=pm.Data("answers", y))
+    return model
+
+
 MODELS = {
     one.__name__: one
     for one in (
         plate, clipped_scales, nested_slopes, three_levels, walk, vector_walk, autoregression, areas,
         bym2, intrinsic, smooth, rasch, normal_rows, crossed_slopes, bradley_terry, crossed_normal,
-        score_differences,
+        score_differences, survey,
     )
 }  # fmt: skip
 
