@@ -32,7 +32,7 @@ BUDGETS = {
     "kernels/fields": 1_700,
     "kernels/plates": 2_580,
     "mode": 1_790,
-    "mode/fields": 3_590,
+    "mode/fields": 3_600,
     "mode/plates": 3_580,
     "model": 2_290,
     "model/chains": 940,

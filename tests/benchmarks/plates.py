@@ -24,6 +24,8 @@ from pymc_austerity import MetropolisHastings, Taylor, TunaMH
 from tests.benchmarks.plate_models import EFFECTS, LIKELIHOODS, Hierarchy, model_of, simulated
 
 _ENOUGH = 300.0
+# A vector of more elements has effects.
+_SHORT = 20
 _OPTIONS: dict[str, Any] = {
     "chains": 1,
     "cores": 1,
@@ -34,8 +36,8 @@ _OPTIONS: dict[str, Any] = {
 
 
 def effective(posterior: Any, worst: dict[str, int]) -> dict[str, float]:
-    """Effective sizes of the coefficients, of scales, and of one effect of each factor."""
-    shared = [name for name in ("beta", "tau", "tau_v", "sigma", "chol") if name in posterior]
+    """Effective sizes of numbers and short vectors, and of one effect of each factor."""
+    shared = [name for name, draws in posterior.items() if np.prod(draws.shape[2:]) <= _SHORT]
     sizes = {name: float(az.ess(posterior, var_names=[name])[name].values.min()) for name in shared}
     for name, index in worst.items():
         effects = posterior[name].values

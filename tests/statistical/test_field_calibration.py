@@ -18,6 +18,8 @@ from tests.mode.fields.fields import MODELS
 # Data sets, draws with which a quantity is compared, sweeps between two of these, and effects of a vector.
 _REPLICATES, _DRAWS, _EVERY, _EFFECTS = 120, 19, 12, 2
 _BINS = 5
+# Priors of areas, of which numba draws nothing.
+_WITHOUT_DRAWS = {"areas", "bym2", "intrinsic"}
 
 
 def _drawn_by_the_prior(model, n, seed):
@@ -78,6 +80,6 @@ def least_probability(found):
 
 
 @pytest.mark.full_size("a hundred fields are fitted for each model")
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sorted(set(MODELS) - _WITHOUT_DRAWS))
 def test_ranks_are_uniform(name):
     assert least_probability(ranks(name)) > 1e-3

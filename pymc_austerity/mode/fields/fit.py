@@ -57,7 +57,7 @@ held_log_density, write_right = entry(holding.held_log_density), entry(holding.w
 write_elements = entry(states.write_elements)
 
 # Passes at most, and when they end, in posterior standard deviations.
-_MOST, _NEAR = 40, 0.02
+_MOST, _NEAR = 60, 0.02
 _AVERAGED, _NEAR_MODE = 12, 0.5
 # Differences for derivatives of log p^ by theta; how far apart two scales of normal rows are compared.
 _STEP, _SHIFT = 1e-3, 0.3
@@ -187,18 +187,19 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
         _expand(fits[0], nothing)
         _maximise(fits[0])
         return _finished(fits)
-    is_normal = parameters.precision >= 0
-    for k in range(_MOST):
-        step = 0.0
+    is_normal, n_whole = parameters.precision >= 0, 0
+    for _ in range(_MOST):
+        moves = []
         for fit in fits:
             _expand(fit, nothing)
-            step = max(step, _center(fit, is_guarded=not is_normal))
-            if k in (3, 5, 7):
+            moves.append(_center(fit, is_guarded=not is_normal))
+            if n_whole in (3, 5, 7) and moves[-1].length == 1.0:
                 _draw_held(fits, fit)
                 _maximise(fit)
-                step = max(step, _center(fit))
+                moves.append(_center(fit))
                 _share(fits, fit.theta)
-        if step < _NEAR_MODE and k > 7:
+        n_whole += int(all(one.length == 1.0 for one in moves))
+        if max(one.size for one in moves) < _NEAR_MODE and n_whole > 8:
             break
     else:
         raise NoNormalApproximationError(
@@ -212,7 +213,7 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
             before = fit.zeta
             _draw_held(fits, fit)
             _maximise(fit)
-            step = max(step, _center(fit))
+            step = max(step, _center(fit).size)
             if fit.covariance is not None:
                 near = np.abs(fit.zeta - before) / (_NEAR * np.sqrt(np.diag(fit.covariance)) + 1e-4)
                 moved = max(moved, float(near.max()))
@@ -524,23 +525,26 @@ def product(sums: Sums, hessian: Vector, x: Vector) -> Vector:
     return result + np.bincount(sums.second[off], (hessian * x[sums.first])[off], minlength=n)
 
 
-def _center(fit: FieldFit, *, is_guarded: bool = False) -> float:
-    """Move x to its mean given theta; how far that is, in posterior standard deviations of the whole.
+class _Move(NamedTuple):
+    """A move of the center."""
 
-    With a guard the move is shorter where the likelihood is not nearly V.
-    """
+    size: float  # How far the mean is, in posterior standard deviations of the whole
+    length: float  # The share of that which was gone
+
+
+def _center(fit: FieldFit, *, is_guarded: bool = False) -> _Move:
+    """Move x to its mean given theta; with a guard less far where the likelihood is not nearly V."""
     plan, room = fit.plan.quadratic, fit.plan.room
     features = fit.features(fit.theta)
     if not np.isfinite(log_marginal(plan, features, 0)):
         raise NoNormalApproximationError("The expansion of a field has no maximum at its scales.")
     room.eps[0] = 0.0
     write_state(plan, features, 0)
-    d = room.d[0]
-    step = float(np.sqrt(max(d @ product(plan.sums, plan.sums.hessian, d), 0.0)))
-    own = fit.layout.elements
+    d, own = room.d[0], fit.layout.elements
+    size = float(np.sqrt(max(d @ product(plan.sums, plan.sums.hessian, d), 0.0)))
     length = _length(fit, d) if is_guarded else 1.0
-    fit.everywhere[own[own >= 0]] += length * d[own >= 0]
-    return step
+    fit.everywhere[own[own >= 0]] = (plan.sums.center + length * d)[own >= 0]
+    return _Move(size, length)
 
 
 def _length(fit: FieldFit, d: Vector) -> float:

@@ -28,7 +28,7 @@ def plate(n=400, n_groups=40):
     rng, x, g, eta = _rows(n, n_groups)
     y = rng.poisson(np.exp(eta + 0.5 * rng.normal(size=n_groups)[g]))
     with pm.Model() as model:
-        beta, level = pm.Normal("beta", 0.0, 2.0, shape=3), pm.Normal("level", -1.0, 2.0)
+        beta, level = pm.Normal("beta", shape=3), pm.Normal("level", -1.0, 2.0)
         tau = pm.HalfNormal("tau", 1.0)
         u = pm.Normal("u", level, tau, shape=n_groups)
         pm.Poisson("y", pm.math.exp(x @ beta + u[g]), observed=pm.Data("answers", y))
