@@ -38,7 +38,7 @@ _OPTIONS: dict[str, Any] = {
 def effective(posterior: Any, worst: dict[str, int]) -> dict[str, float]:
     """Effective sizes of numbers and short vectors, and of one effect of each factor."""
     shared = [name for name, draws in posterior.items() if np.prod(draws.shape[2:]) <= _SHORT]
-    sizes = {name: float(az.ess(posterior, var_names=[name])[name].values.min()) for name in shared}
+    sizes = {name: float(np.nanmin(az.ess(posterior, var_names=[name])[name].values)) for name in shared}
     for name, index in worst.items():
         effects = posterior[name].values
         sizes[name] = float(az.ess(effects.reshape(*effects.shape[:2], -1)[..., index]))

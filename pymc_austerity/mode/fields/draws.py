@@ -48,10 +48,10 @@ def height_of(arrays: FieldArrays, features: Vector, eps: Vector) -> float:
     total += log_prior_change(plan, 0, pull_on_intercept(plan, 0)) + held_log_density(arrays.held, features)
     if not arrays.has_remainders:
         return total
-    d, changes = room.d[0], np.zeros(len(rows.predictors))
+    d = room.d[0]
     total += sums.gradient_change @ d - 0.5 * d @ product(sums, sums.hessian_change, d)
     n_lookups = len(d) - rows.dense.shape[1]
-    changes += rows.dense @ d[n_lookups:]
+    changes = rows.dense @ d[n_lookups:]
     add_lookups(changes, rows.columns, rows.values, d)
     add_lookups(changes, arrays.held.columns, arrays.held.values, arrays.held.d)
     new, old = (derivatives_of(rows, eta, 0)[0] for eta in (rows.predictors + changes, rows.predictors))

@@ -440,17 +440,12 @@ def _matrix(
     """A product with a matrix from the left, over the last axis but one, or from the right, over the last."""
     assert step.graph is not None
     *by_row, k, m = (int(x) for x in step.graph.type.shape)
-    if by_row:  # a matrix for each row
-        return _over(
-            entries,
-            shape,
-            len(shape) - 1,
-            m,
-            features(step.graph),
-            lambda at, r: (at[-2] * k + at[-1]) * m + r,
-        )
-    if step.kind == "right":
-        return _over(entries, shape, len(shape) - 1, m, features(step.graph), lambda at, r: at[-1] * m + r)
+    if step.kind == "right":  # of one matrix, or of one for each row
+
+        def place(at: tuple[Index, ...], r: int) -> Index:
+            return ((at[-2] * k if by_row else 0) + at[-1]) * m + r
+
+        return _over(entries, shape, len(shape) - 1, m, features(step.graph), place)
     axis = max(len(shape) - 2, 0)
     return _over(entries, shape, axis, k, features(step.graph), lambda at, r: r * m + at[axis])
 

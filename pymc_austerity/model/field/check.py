@@ -91,9 +91,12 @@ def standardised(w: Array, steps: list[tuple[Step, Array | None]]) -> tuple[Arra
             log_determinant += float(np.sum(np.log(np.abs(np.broadcast_to(graph, w.shape)))))
         elif step.kind == "right":
             assert graph is not None
-            matrices = np.broadcast_to(graph, (*w.shape[:-1], *graph.shape[-2:]))
-            w = np.linalg.solve(np.swapaxes(matrices, -1, -2), w[..., None])[..., 0]
-            log_determinant += float(np.sum(np.linalg.slogdet(matrices)[1]))
+            q = graph.shape[-1]
+            if graph.ndim == 2:
+                w = np.linalg.solve(graph.T, w.reshape(-1, q).T).T.reshape(w.shape)
+            else:  # a matrix for each row
+                w = np.linalg.solve(np.swapaxes(graph, -1, -2), w[..., None])[..., 0]
+            log_determinant += w.size / q * float(np.mean(np.linalg.slogdet(graph)[1]))
         elif step.kind == "sum":
             w = np.diff(w, axis=step.axis, prepend=0.0)
         elif step.kind == "autoregression":

@@ -179,8 +179,6 @@ def _vectors(drawn: Drawn) -> Innovation:
     location, covariance = drawn.parameters
     if any(size != 1 for size in covariance.type.shape[:-2]):
         raise NoField(f"the elements of {drawn.value.name!r} have covariances that differ")
-    covariance = covariance[(0,) * (covariance.type.ndim - 2)] if covariance.type.ndim > 2 else covariance
-    location = location
     return Innovation(drawn.value, location, (Step("right", _factor(covariance).T),))
 
 
@@ -275,7 +273,7 @@ def _walk_of_vectors(value: Variable, own: list[Variable], is_zero: bool) -> Inn
         raise NoField(f"the random walk {value.name!r} has steps whose distribution changes")
     start, drift = (one.reshape((-1,)) for one in (start, drift))
     location = None if is_zero else start + drift * np.arange(n)[:, None]
-    first, others = (_factor(one.reshape((q, q)) if one.type.ndim > 2 else one).T for one in own[1::2])
+    first, others = (_factor(one).T for one in own[1::2])
     matrices = pt.concatenate([first[None], pt.broadcast_to(others, (n - 1, q, q))])
     return Innovation(value, location, (Step("right", matrices), Step("sum", axis=0)))
 
@@ -347,6 +345,9 @@ def _without_writing(
 
 
 def _factor(covariance: Variable) -> Variable:
+    """The Cholesky factor of a covariance, whose leading axes have one element."""
+    if covariance.type.ndim > 2:
+        covariance = covariance[(0,) * (covariance.type.ndim - 2)]
     node = covariance.owner
     if node is not None and len(node.inputs) == 2:
         left, right = node.inputs
@@ -355,7 +356,7 @@ def _factor(covariance: Variable) -> Variable:
     return pt.linalg.cholesky(covariance)
 
 
-def without_labels(model: pm.Model, rv: Variable) -> Apply:
+def _without_labels(model: pm.Model, rv: Variable) -> Apply:
     """The operation that draws a variable; of one of `pymc.dims`, that which draws it without labels.
 
     Parameters of the latter are functions of the value variables of other variables. Vectors of several
@@ -428,7 +429,7 @@ class Priors:
     def __post_init__(self) -> None:
         self.values = {var: name for name, var in self.factorisation.graph.values.items()}
         self._rvs = {str(value.name): rv for rv, value in self.model.rvs_to_values.items()}
-        self._nodes = {name: without_labels(self.model, self._rvs[name]) for name in self.values.values()}
+        self._nodes = {name: _without_labels(self.model, self._rvs[name]) for name in self.values.values()}
         self._ruled = {
             var
             for var, name in self.values.items()

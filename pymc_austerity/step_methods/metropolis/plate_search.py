@@ -29,7 +29,6 @@ from pymc_austerity.step_methods.metropolis.field_plan import (
 )
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Recipe, factorised
-from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction
 from pymc_austerity.step_methods.metropolis.plate_plan import (
     PlatePlan,
     PlateRecipe,
@@ -118,14 +117,9 @@ def plan_groups(
     plan = plan_plates(options, point, found, recipe)
     if recipe is None and plan.recipe.prediction.shared_acceptance < _POOR:
         field = field or _field_plan(options, point, found)
-        if field is not None and _cost(field.recipe.prediction) < _cost(plan.recipe.prediction):
+        if field is not None and field.recipe.rate > plan.recipe.rate:
             return field
     return plan
-
-
-def _cost(found: PlatePrediction) -> float:
-    """Nanoseconds for an effective draw, by the pilot run: rejections are not all that holds a chain up."""
-    return found.cost if found.mixing is None else max(found.cost, found.sweep / found.mixing.efficiency)
 
 
 def _field_plan(
