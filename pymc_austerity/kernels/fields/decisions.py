@@ -5,12 +5,14 @@ sizes s_f of these, tau_if = |z_if| s_f bounds how far predictor i moves with bl
 X_f be the root mean square of |e_f| / s_f along the segment between them, Y_f that of their difference. Then
 
     |change of the remainder| <= K_i / 2 (sum_f tau_if Y_f) (sum_f tau_if X_f)^2
-                              <= rho^2 sum_f (K_i tau_if tau_i^2 / 2) Y_f,    rho = max_f X_f.
+                              <= rho^2 sum_f (K_i tau_if tau_i^2 / 2) Y_f,
+    rho = min(max_f X_f, sum_f X_f max_i tau_if / tau_i).
 
 The right side is a sum over blocks, so that one cumulative sum of rows for each block serves to draw rows at
-these rates; a drawn row is kept with the ratio of the two. Bounds hold within a reach of all |e_f| / s_f.
-A cell with an end beyond it, or with more draws than rows, is read as a whole. All of it is the same for both
-states, so that moves are reversible.
+these rates; a drawn row is kept with the ratio of the two. The second form of rho helps where a block is a
+small part of what moves every row of a cell. Bounds hold within a reach of rho, taken of the larger
+|e_f| / s_f of the two ends. A cell with an end beyond it, or with more draws than rows, is read as a whole.
+All of it is the same for both states, so that moves are reversible.
 
 Rows of a cell may see different levels of a crossed factor, or of one that is held, which has Y = 0. For the
 rates the largest X and Y of all these `loose` blocks count; a drawn row is kept by its own.
@@ -28,6 +30,8 @@ from pymc_austerity.target import Index, Matrix, RowNumbers, Vector
 
 # A cell of which so large a share of rows would be drawn is read; the limit of a row that is not drawn.
 _SHARE, _WHOLE = 0.7, -1.0
+# A probability that is larger than one by more than rounding is none.
+_CERTAIN = 1.0 + 1e-6
 
 
 class FieldBoundError(CompiledError):
@@ -40,6 +44,15 @@ class FieldBoundError(CompiledError):
     )
 
 
+class FieldRateError(CompiledError):
+    """A row would have to be drawn more often than it is: decisions would be wrong."""
+
+    sentence = (
+        "A row below node {0} of a field is drawn {1} times too seldom, and decisions would be wrong. Please "
+        "report the model. MetropolisHastings(control_variate=Taylor()) moves the same field without bounds."
+    )
+
+
 @jitable
 def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float, counts: Vector) -> None:
     """Add what rows say to the log ratios `base` of the nodes that decide.
@@ -49,14 +62,9 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
     room, bounds, loose = plan.room, plan.bounds, plan.bounds.loose
     largest, farthest_loose, moving = _compare_levels(plan, now)
     x, far, y = room.sizes[0], room.sizes[1], room.sizes[2]
-    own, base, of_cells, cells, always = (
-        room.deciding,
-        room.base,
-        bounds.of_cells,
-        bounds.cells,
-        bounds.always,
-    )
-    paths, totals, reaches, lengths = bounds.paths, bounds.totals, bounds.reaches, bounds.lengths
+    own, base = room.deciding, room.base
+    of_cells, cells, always, paths = bounds.of_cells, bounds.cells, bounds.always, bounds.paths
+    totals, reaches, lengths, shares = bounds.totals, bounds.reaches, bounds.lengths, bounds.shares
     n_blocks, n_sums, n_tiers, reads_all = paths.shape[1], lengths.shape[1], reaches.shape[0], plan.reads_all
     first_loose, ys = bounds.nodes.shape[0], np.empty(n_sums)
     index, groups, limits = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK)
@@ -68,10 +76,14 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
         if g < 0 or base[g] == -math.inf:
             continue
         rho, farthest, rate, tier = largest, farthest_loose, 0.0, 0
+        of_shares, far_of_shares = shares[u, n_blocks] * largest, shares[u, n_blocks] * farthest_loose
         for f in range(n_blocks):
             b = paths[u, f]
             if b >= 0:
                 rho, farthest = max(rho, x[b]), max(farthest, far[b])
+                of_shares += shares[u, f] * x[b]
+                far_of_shares += shares[u, f] * far[b]
+        rho, farthest = min(rho, of_shares), min(farthest, far_of_shares)
         while tier < n_tiers and not farthest <= reaches[tier]:
             tier += 1
         is_read = reads_all or always[u] > 0 or tier == n_tiers
@@ -116,6 +128,10 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
             sums = bounds.cumulative[tier, f]
             of_row = (sums[i + 1] - sums[i]) / lengths[i, f]
             kept = (spread / (total * rho)) ** 2 * (moves / moves_of_rate)
+            if not kept <= _CERTAIN:
+                plan.violations[0] += 1
+                if not plan.debug:
+                    raise FieldRateError(g, kept)
             if rng.random() > kept:
                 continue
             index[n], groups[n], limits[n] = i, g, of_row * moves_of_rate * factor * kept

@@ -116,6 +116,8 @@ class Bounds(NamedTuple):
     paths: Index  # (U, K): blocks that its rows see; -1 for none
     # (N, K), or (N, K + 1) with the sum of loose blocks that move: tau_if = |z_if| s_f
     lengths: Matrix
+    # (U, K + 1): the largest share of tau_i that each block has in a row of the cell, and all loose ones
+    shares: Matrix
     # By tiers: largest |e_f| / s_f for which bounds hold (T,), sums of K_i tau_if tau_i^2 / 2 (T, ., N + 1),
     # and those of each cell (T, U, .)
     reaches: Vector

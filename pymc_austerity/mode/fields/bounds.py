@@ -88,11 +88,13 @@ def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
         moving = np.where(loose.nodes[loose.blocks] >= 0, loose.lengths, 0.0).sum(axis=1)
         tau = np.column_stack([tau, np.maximum(moving, _TINY)])
     held = np.where(loose.nodes[loose.blocks] < 0, loose.lengths, 0.0).sum(axis=1)
-    totals, cumulative, is_infinite, rounding = _rates(layout, plan, tau, held)
+    total = np.maximum(tau.sum(axis=1) + held, _TINY)
+    shares = np.column_stack([tau[:, :depth], tau[:, depth:].sum(axis=1) + held]) / total[:, None]
+    totals, cumulative, is_infinite, rounding = _rates(layout, plan, tau, total)
     always = np.maximum(bounds.always, np.maximum.reduceat(is_infinite.astype(np.int64), cells[:-1]))
     return bounds._replace(
-        always=always, sizes=sizes, lengths=tau, loose=loose, reaches=_REACHES, cumulative=cumulative,
-        totals=totals, rounding=rounding,
+        always=always, sizes=sizes, lengths=tau, shares=_INFLATION * np.maximum.reduceat(shares, cells[:-1]),
+        loose=loose, reaches=_REACHES, cumulative=cumulative, totals=totals, rounding=rounding,
     )  # fmt: skip
 
 
@@ -422,15 +424,13 @@ def _write_squares(loose: Loose, d: Vector, result: Vector) -> None:
 
 
 def _rates(
-    layout: Layout, plan: FieldArrays, tau: Matrix, of_held: Vector
+    layout: Layout, plan: FieldArrays, tau: Matrix, own: Vector
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Totals of cells, and cumulative sums, of K_i tau_if tau_i^2 / 2 by tiers.
+    """Totals of cells, and cumulative sums, of K_i tau_if tau_i^2 / 2 by tiers; `own` are the tau_i.
 
-    Also which rows have no bound, and what rounding may add to the change of a remainder. `of_held` is what
-    tau_i has of held blocks.
+    Also which rows have no bound, and what rounding may add to the change of a remainder.
     """
     n, depth = tau.shape
-    own = np.maximum(tau.sum(axis=1) + of_held, _TINY)
     is_infinite = np.zeros(n, np.bool_)
     data = layout.columns.data
     function = RowFunction(

@@ -61,8 +61,8 @@ _MOST, _NEAR = 60, 0.02
 _AVERAGED, _NEAR_MODE = 12, 0.5
 # Differences for derivatives of log p^ by theta; how far apart two scales of normal rows are compared.
 _STEP, _SHIFT = 1e-3, 0.3
-# Newton steps for theta, after each pass over the rows.
-_STEPS = 12
+# Newton steps for theta, after each pass over the rows; the step at which they end, in posterior deviations.
+_STEPS, _EXACTLY, _ROUGHLY = 12, 0.01, 0.3
 _OF_ROW, _OF_FILL = 30.0, 3.0
 # Draws of what is held.
 _DRAWS, _SEED = 16, 2027
@@ -195,7 +195,7 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
             moves.append(_center(fit, is_guarded=not is_normal))
             if n_whole in (3, 5, 7) and moves[-1].length == 1.0:
                 _draw_held(fits, fit)
-                _maximise(fit)
+                _maximise(fit, _ROUGHLY)
                 moves.append(_center(fit))
                 _share(fits, fit.theta)
         n_whole += int(all(one.length == 1.0 for one in moves))
@@ -319,7 +319,8 @@ def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> 
     )
     bounds = Bounds(
         none, empty, none, np.zeros(0), empty, empty, loose, np.zeros(0), layout.cells, layout.of_cells,
-        np.zeros((len(layout.of_cells), 0), np.int64), np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0, 1)),
+        np.zeros((len(layout.of_cells), 0), np.int64), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0),
+        np.zeros((0, 0, 1)),
         np.zeros((0, len(layout.of_cells), 0)), 0.0, np.zeros(len(layout.of_cells), np.int64),
     )  # fmt: skip
     room, unknown = room_for(layout, program, 0, 0), Schedule(1, np.ones(1, np.int64), np.ones(1))
@@ -585,8 +586,8 @@ def _variances(fits: tuple[FieldFit, ...]) -> Vector:
     return total
 
 
-def _maximise(fit: FieldFit, *, afresh: bool = False) -> None:
-    """Move theta to the maximum of log p^, as far as the turn moves it.
+def _maximise(fit: FieldFit, near: float = _EXACTLY, *, afresh: bool = False) -> None:
+    """Move theta to the maximum of log p^, as far as the turn moves it, or `near` so many deviations of it.
 
     Second derivatives are those that an earlier search has ended with, as long as steps with them get
     shorter fast. `afresh` asks for those of the present expansion.
@@ -622,7 +623,7 @@ def _maximise(fit: FieldFit, *, afresh: bool = False) -> None:
         lam = np.maximum(np.abs(lam), 0.1)
         move = -vectors @ ((vectors.T @ g) / lam)
         size = math.sqrt(max(float(-g @ move), 0.0))
-        if size < 1e-2:
+        if size < near:
             break
         move *= min(1.0, 1.5 / max(np.abs(move).max(), 1e-300))
         start, t = value(zeta), 1.0

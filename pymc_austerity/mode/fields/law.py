@@ -9,8 +9,8 @@ from pymc_austerity.kernels.fields.law import LAST, N_KNOTS
 from pymc_austerity.kernels.fields.records import Law
 from pymc_austerity.target import Index, Matrix, Vector
 
-# How far tables of scores look, in standard deviations, and at how many places.
-_FAR, _GRID = 14.0, 281
+# How far tables of scores look, in standard deviations; at how many places, and where the density is known.
+_FAR, _GRID, _KNOWN = 14.0, 281, 29
 
 
 def no_law() -> Law:
@@ -34,10 +34,10 @@ def law_of(
     grid = np.linspace(-_FAR, _FAR, _GRID)
     for j in range(q):
         line = covariance[:, j] / sds[j]
-        coarse = np.linspace(-_FAR, _FAR, 57)
-        heights = np.array([log_density(mode + t * line) for t in coarse])
-        heights = np.maximum(heights - heights.max(), -700.0)
-        knots[j] = _table(grid, np.interp(grid, coarse, heights), scores)
+        known = np.linspace(-_FAR, _FAR, _KNOWN)
+        heights = np.array([log_density(mode + t * line) for t in known])
+        beside_normal = np.maximum(heights - heights.max(), -700.0) + 0.5 * known**2
+        knots[j] = _table(grid, np.interp(grid, known, beside_normal) - 0.5 * grid**2, scores)
     correlation = covariance / np.outer(sds, sds)
     factor = np.linalg.cholesky(correlation)
     return Law(which, mode, sds, knots, factor, np.linalg.inv(factor), units)

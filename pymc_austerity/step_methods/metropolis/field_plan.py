@@ -40,7 +40,7 @@ from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe, Plate
 from pymc_austerity.target import Vector
 
 # Sweeps of a pilot run; fewer are counted where a sweep takes longer than so many nanoseconds.
-_SEED, _SETTLE, _COUNTED, _LONG, _FEWER = 2041, 40, 100, 1e7, 0.6
+_SEED, _SETTLE, _COUNTED, _LONG, _FEWER = 2041, 40, 100, 1e7, 0.4
 # Nanoseconds for a multiplication and addition of a factorisation, and for a number and a node of the tree.
 _OF_FLOP, _OF_NUMBER, _OF_NODE = 0.4, 8.0, 80.0
 # What is tried out must gain so much: acceptance in a pilot run is not known better.

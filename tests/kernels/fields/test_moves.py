@@ -100,13 +100,24 @@ def _short_loose_blocks(arrays):
     return arrays._replace(bounds=own._replace(loose=own.loose._replace(lengths=lengths)))
 
 
+def _small_shares(arrays):
+    """A planted fault: blocks are thought to be a smaller part of what moves rows."""
+    return arrays._replace(bounds=arrays.bounds._replace(shares=arrays.bounds.shares / 3.0))
+
+
 @pytest.mark.parametrize(
     ("name", "planted"),
-    [("nested_slopes", _flat_bounds), ("survey", _flat_bounds), ("crossed_slopes", _short_loose_blocks)],
+    [
+        ("nested_slopes", _flat_bounds),
+        ("survey", _flat_bounds),
+        ("crossed_slopes", _short_loose_blocks),
+        ("nested_slopes", _small_shares),
+        ("crossed_slopes", _small_shares),
+    ],
 )
 def test_planted_bounds_are_found(name, planted):
     """A planted fault: bounds that are too small are counted in debug runs, and an error in others."""
     _, _, arrays, _ = acceptance(name, 0, n=200, planted=planted)
     assert arrays.violations[0] > 0
-    with pytest.raises(decisions.FieldBoundError):
+    with pytest.raises((decisions.FieldBoundError, decisions.FieldRateError)):
         acceptance(name, 0, n=200, planted=lambda a: planted(a)._replace(debug=False))
