@@ -63,12 +63,6 @@ class FieldModel:
         return sum(len(one.tree.first) for one in self.layouts)
 
     @property
-    def n_together(self) -> int:
-        """What is moved with theta: its numbers, and the effects of the largest root."""
-        n = max(int(one.tree.size[-1]) for one in self.layouts)
-        return max(len(which) for which in self.parameters.which) + n
-
-    @property
     def is_normal(self) -> bool:
         """Whether sums are sufficient, so that no row is read."""
         return self.parameters.precision >= 0

@@ -1,7 +1,5 @@
 """Whether the model of a step has effects of groups that are moved as a plate or field, and the plan then."""
 
-import math
-
 from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
@@ -40,8 +38,8 @@ from pymc_austerity.step_methods.metropolis.plate_plan import (
 _FEW_DIMENSIONS = 500
 # Where moves of what groups share are accepted so seldom, the model is tried out as a field.
 _POOR = 0.2
-# A plate with several inner factors that moves more numbers with theta is a field before, if that moves two
-# thirds of them at most, and is accepted.
+# A plate with several inner factors that moves more numbers with theta is a field, if that is accepted so
+# often.
 _MANY_SHARED, _GOOD = 20, 0.5
 
 # A plan of sweeps over the effects of groups.
@@ -111,7 +109,7 @@ def plan_groups(
         return plan_crossed(options, point, found, recipe)
     field = None
     if recipe is None and len(found.inner) > 1 and found.n_shared > _MANY_SHARED:
-        field = _field_plan(options, point, found, 2 * found.n_shared // 3)
+        field = _field_plan(options, point, found)
         if field is not None and field.recipe.prediction.shared_acceptance >= _GOOD:
             return field
     plan = plan_plates(options, point, found, recipe)
@@ -122,12 +120,10 @@ def plan_groups(
     return plan
 
 
-def _field_plan(
-    options: MetropolisOptions, point: PointType, found: PlateModel, most: float = math.inf
-) -> FieldPlan | None:
-    """The plan of a plate as a field, if it is one that moves so few numbers with theta."""
+def _field_plan(options: MetropolisOptions, point: PointType, found: PlateModel) -> FieldPlan | None:
+    """The plan of a plate as a field, if it is one."""
     field = field_for(options, found.factorisation)
-    if not isinstance(field, FieldModel) or field.n_together > most:
+    if not isinstance(field, FieldModel):
         return None
     try:
         with work.on_trial():
