@@ -1,12 +1,16 @@
 """What rows say of the moves of a depth: all rows of a cell, or those that its clock finds.
 
-A cell are rows that see the same nodes. With e_f = F_f' d for the blocks f of levels on its path, and typical
-sizes s_f of these, tau_if = |z_if| s_f bounds how far predictor i moves with block f. For two states let
-X_f be the root mean square of |e_f| / s_f along the segment between them, Y_f that of their difference. Then
+A cell are rows that see the same nodes. With e_f = F_f' d for the blocks f of levels on its path, and
+typical sizes s_f of these, |z_ikf| s_f bounds how far predictor k of row i moves with block f. Block f has
+the share m_if of all that moves the row, where predictors are in units v_ik: |t_i / v_i| <= sum_f m_if
+|e_f| / s_f, and shares sum to one. For two states let X_f be the root mean square of |e_f| / s_f along the
+segment between them, Y_f that of their difference. Then
 
-    |change of the remainder| <= K_i / 2 (sum_f tau_if Y_f) (sum_f tau_if X_f)^2
-                              <= rho^2 sum_f (K_i tau_if tau_i^2 / 2) Y_f,
-    rho = min(max_f X_f, sum_f X_f max_i tau_if / tau_i).
+    |change of the remainder| <= K_i / 2 (sum_f m_if Y_f) (sum_f m_if X_f)^2
+                              <= rho^2 sum_f (K_i m_if / 2) Y_f,
+    rho = min(max_f X_f, sum_f X_f max_i m_if),
+
+where K_i bounds third derivatives along directions of length one in the units v_i.
 
 The right side is a sum over blocks, so that one cumulative sum of rows for each block serves to draw rows at
 these rates; a drawn row is kept with the ratio of the two. The second form of rho helps where a block is a
@@ -25,8 +29,8 @@ import numpy as np
 from pymc_austerity.bounds.jets.points import BLOCK, run_at_points
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
-from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, Loose
-from pymc_austerity.target import Index, Matrix, RowNumbers, Vector
+from pymc_austerity.kernels.fields.records import Bounds, Design, FieldArrays, Loose
+from pymc_austerity.target import Index, Matrix, Vector
 
 # A cell of which so large a share of rows would be drawn is read; the limit of a row that is not drawn.
 _SHARE, _WHOLE = 0.7, -1.0
@@ -107,27 +111,24 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
         while clock < 0.0:
             clock += rng.standard_exponential()
             i, f = _drawn(rng, plan, u, tier, rate / factor, ys)
-            total, moves, moves_of_rate, spread = 0.0, 0.0, 0.0, 0.0
+            moves, moves_of_rate, spread = 0.0, 0.0, 0.0
             for k in range(n_blocks):
                 b = paths[u, k]
                 if b >= 0:
-                    tau = lengths[i, k]
-                    total += tau
-                    moves += tau * y[b]
-                    spread += tau * x[b]
+                    moves += lengths[i, k] * y[b]
+                    spread += lengths[i, k] * x[b]
             for k in range(n_sums):
                 moves_of_rate += lengths[i, k] * ys[k]
             for k in range(loose.blocks.shape[1]):
-                tau = loose.lengths[i, k]
-                if tau > 0.0:
+                share = loose.lengths[i, k]
+                if share > 0.0:
                     b = first_loose + loose.blocks[i, k]
-                    total += tau
-                    moves += tau * y[b]
-                    spread += tau * x[b]
-            # The rate of a row is as moves_of_rate (total rho)^2, its bound as moves spread^2.
+                    moves += share * y[b]
+                    spread += share * x[b]
+            # The rate of a row is as moves_of_rate rho^2, its bound as moves spread^2.
             sums = bounds.cumulative[tier, f]
             of_row = (sums[i + 1] - sums[i]) / lengths[i, f]
-            kept = (spread / (total * rho)) ** 2 * (moves / moves_of_rate)
+            kept = (spread / rho) ** 2 * (moves / moves_of_rate)
             if not kept <= _CERTAIN:
                 plan.violations[0] += 1
                 if not plan.debug:
@@ -264,26 +265,36 @@ def _add(
 ) -> None:
     """Add changes of remainders of n rows: as they are if all of a cell are read, else by coins."""
     room, rows, new = plan.room, plan.rows, 1 - now
-    before, old, after = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
-    design, d, d_new = (rows.columns, rows.values, rows.dense), room.d[now], room.d[new]
+    p, before = rows.predictors.shape[1], np.empty(BLOCK)
+    old, after = np.zeros((p, BLOCK)), np.zeros((p, BLOCK))
     for lane in range(n):
         i = index[lane]
-        of_held = moved_by_held(plan, i)
-        old[lane], after[lane] = of_held + moved(design, i, d), of_held + moved(design, i, d_new)
+        _add_held(plan, i, old, after, lane)
+        _add_moved(rows.design, i, room.d[now], old, lane)
+        _add_moved(rows.design, i, room.d[new], after, lane)
         for k in range(rows.data.shape[0]):
             room.data[k, lane] = rows.data[k, i]
-        room.predictors[0, lane] = rows.predictors[i] + old[lane]
+        for k in range(p):
+            room.predictors[k, lane] = rows.predictors[i, k] + old[k, lane]
     predictors, data = room.predictors[:, :n], room.data[:, :n]
     run_at_points(rows.program, predictors, data, 0, room.points)
     found = room.points.coefficients[rows.program.root, 0]
     for lane in range(n):
         before[lane] = found[lane]
-        room.predictors[0, lane] = rows.predictors[index[lane]] + after[lane]
+        for k in range(p):
+            room.predictors[k, lane] = rows.predictors[index[lane], k] + after[k, lane]
     run_at_points(rows.program, predictors, data, 0, room.points)
     rounding, debug, base = plan.bounds.rounding, plan.debug, room.base
     for lane in range(n):
-        i, s, t = index[lane], old[lane], after[lane]
-        change = found[lane] - before[lane] - (t - s) * (rows.slopes[i] - 0.5 * rows.weights[i] * (s + t))
+        i, change = index[lane], found[lane] - before[lane]
+        at = 0
+        for k in range(p):
+            s, t = old[k, lane], after[k, lane]
+            change -= (t - s) * rows.slopes[i, k]
+            for j in range(k):
+                change += rows.weights[i, at + j] * (t * after[j, lane] - s * old[j, lane])
+            change += 0.5 * rows.weights[i, at + k] * (t - s) * (t + s)
+            at += k + 1
         g, bound = groups[lane], limits[lane]
         if bound == _WHOLE:
             base[g] += change
@@ -300,24 +311,22 @@ def _add(
 
 
 @jitable
-def moved(design: tuple[RowNumbers, Matrix, Matrix], i: int, d: Vector) -> float:
-    """a_i . d, how far what moves takes the predictor of a row from the center.
-
-    `design` are columns, values and x.
-    """
-    (columns, values, dense), total = design, 0.0
-    n_lookups = d.shape[0] - dense.shape[1]
+def _add_moved(design: Design, i: int, d: Vector, result: Matrix, lane: int) -> None:
+    """Add A_i d, how far what moves takes the predictors of a row from the center."""
+    columns, values, of_columns = design.columns, design.values, design.of_columns
+    dense, of_dense, at_dense = design.dense, design.of_dense, design.at_dense
+    n_lookups = d.shape[0] - design.n_dense
     for f in range(columns.shape[1]):
-        total += values[i, f] * d[columns[i, f]]
+        result[of_columns[f], lane] += values[i, f] * d[columns[i, f]]
     for k in range(dense.shape[1]):
-        total += dense[i, k] * d[n_lookups + k]
-    return total
+        result[of_dense[k], lane] += dense[i, k] * d[n_lookups + at_dense[k]]
 
 
 @jitable
-def moved_by_held(plan: FieldArrays, i: int) -> float:
-    """How far what is held takes the predictor of a row from the center."""
-    columns, values, d, total = plan.held.columns, plan.held.values, plan.held.d, 0.0
+def _add_held(plan: FieldArrays, i: int, one: Matrix, other: Matrix, lane: int) -> None:
+    """Add how far what is held takes the predictors of a row from the center."""
+    columns, values, of_columns, d = plan.held.columns, plan.held.values, plan.held.of_columns, plan.held.d
     for f in range(columns.shape[1]):
-        total += values[i, f] * d[columns[i, f]]
-    return total
+        change = values[i, f] * d[columns[i, f]]
+        one[of_columns[f], lane] += change
+        other[of_columns[f], lane] += change

@@ -1,8 +1,9 @@
 """What a kernel knows of a field: rows, sums over them, priors, bounds and proposals.
 
-    eta_i = o_i + a_i . x,  x = b(theta) + C(theta) z,  z ~ N(0, R(theta)^-1),  y_i ~ f_i(eta_i)
+    eta_i = o_i + A_i x,  x = b(theta) + C(theta) z,  z ~ N(0, R(theta)^-1),  y_i ~ f_i(eta_i)
 
-x are the elements of tables that rows use: L that are looked up, then D that all rows have (`dense`). z are
+A row has p predictors, most often one; others are of its dispersion, its cut points and the like. x are the
+elements of tables that rows use: L that are looked up, then D that all rows have (`dense`). z are
 standardised coordinates, in the order of their elimination. A matrix by x, such as H, has its elements in
 one vector: pairs of elements that are looked up together, then (L, D) of these with dense ones, then the
 lower triangle (D, D) of the dense ones.
@@ -19,16 +20,27 @@ from pymc_austerity.kernels.fields.tree import Tree
 from pymc_austerity.target import Array, Index, Mask, Matrix, RowNumbers, Vector
 
 
+class Design(NamedTuple):
+    """The A_i: elements of x with their coefficients, each in one of the predictors. It has size N."""
+
+    columns: RowNumbers  # (N, F): which elements a row looks up
+    values: Matrix  # (N, F): their coefficients
+    of_columns: Index  # (F,): which predictor each is a part of
+    dense: Matrix  # (N, M): coefficients of elements that all rows have
+    of_dense: Index  # (M,): which predictor each is a part of
+    at_dense: Index  # (M,): which of the D elements each is
+    n_dense: int  # D
+
+
 class FieldRows(NamedTuple):
     """Rows in the order of their cells, at the center of the expansion. It has size N."""
 
-    dense: Matrix  # (N, D): coefficients of the elements that all rows have
-    columns: RowNumbers  # (N, F): which elements a row looks up, first those with the lowest number
-    values: Matrix  # (N, F): their coefficients
-    predictors: Vector  # (N,): eta_i
-    # slopes, weights (N,): f_i' and -f_i'' there
-    slopes: Vector
-    weights: Vector
+    design: Design
+    predictors: Matrix  # (N, p): eta_i
+    # slopes (N, p), weights (N, p (p + 1) / 2): the gradient of f_i there, and minus its second derivatives,
+    # the lower triangle row by row
+    slopes: Matrix
+    weights: Matrix
     data: Matrix  # (n_data, N): columns that f reads
     program: Tape  # f, to be run at points
 
@@ -97,7 +109,7 @@ class Loose(NamedTuple):
     factors: Vector  # F_l, (q, q) each
     places: Index  # (L,): where F_l begins
     blocks: RowNumbers  # (N, K): which blocks a row sees
-    lengths: Matrix  # (N, K): tau_il = |F_l^-1 a_il| s_l in the first column of each block, else 0
+    lengths: Array  # (N, K): shares of rows, in the first column of each block, else 0
 
 
 class Bounds(NamedTuple):
@@ -114,12 +126,12 @@ class Bounds(NamedTuple):
     cells: Index  # (U + 1,): rows of each cell
     of_cells: Index  # (U,): its lowest node
     paths: Index  # (U, K): blocks that its rows see; -1 for none
-    # (N, K), or (N, K + 1) with the sum of loose blocks that move: tau_if = |z_if| s_f
+    # (N, K), or (N, K + 1) with the sum of loose blocks that move: the m_if
     lengths: Matrix
-    # (U, K + 1): the largest share of tau_i that each block has in a row of the cell, and all loose ones
+    # (U, K + 1): the largest share that each block has in a row of the cell, and all loose ones
     shares: Matrix
-    # By tiers: largest |e_f| / s_f for which bounds hold (T,), sums of K_i tau_if tau_i^2 / 2 (T, ., N + 1),
-    # and those of each cell (T, U, .)
+    # By tiers: largest |e_f| / s_f for which bounds hold (T,), sums of K_i m_if / 2 (T, ., N + 1), and those
+    # of each cell (T, U, .)
     reaches: Vector
     cumulative: Array
     totals: Array
@@ -139,6 +151,7 @@ class Held(NamedTuple):
     center: Vector  # (k,): x*
     columns: RowNumbers  # (N, F): which elements a row looks up
     values: Matrix  # (N, F): their coefficients
+    of_columns: Index  # (F,): which predictor each is a part of
     # Elements of H that held ones have with those that move (first, second), and with each other
     first: Index
     second: Index
@@ -205,7 +218,7 @@ class Room(NamedTuple):
     # column moves of theta
     tally: Matrix
     moved: Vector  # (V,): changes of pulls . z by the nodes that decide
-    predictors: Matrix  # (1, BLOCK)
+    predictors: Matrix  # (p, BLOCK)
     data: Matrix  # (n_data, BLOCK)
     points: Points
     right: Vector  # (n_x,): g + H x*, less what held effects take from it

@@ -1,14 +1,20 @@
 """Bounds on the remainders of rows, by the levels that rows see.
 
-The bounds need d alone, not the tree of the moves. Let F F' = sum of w_i a_i a_i', of the rows alone, with
-w_i > 0 in every row. The order is one of its own: levels of the finest factor first, then those of the next,
-and last what all rows have. With e = F' d and z_i = F^-1 a_i it is t_i = z_i . e, and by blocks of levels
-|t_i| <= sum of |z_if| |e_f|. What is constant within a finer level has no pivot: its column becomes zero, and
-it is in no bound. So a row sees few blocks: its own levels, and what all rows have.
+The bounds need d alone, not the tree of the moves. Let F F' = sum of w_ik a_ik a_ik' over rows and their
+predictors, with w_ik > 0 everywhere. The order is one of its own: levels of the finest factor first, then
+those of the next, and last what all rows have. With e = F' d and z_ik = F^-1 a_ik it is t_ik = z_ik . e,
+and by blocks of levels |t_ik| <= sum of |z_ikf| |e_f|. What is constant within a finer level has no pivot:
+its column becomes zero, and it is in no bound. So a row sees few blocks: its own levels, and what all rows
+have.
 
 Factors that are crossed with these, vectors that are looked up twice, and what a turn holds have `loose`
-blocks, each with the factor of its own part of the sum: |F_l^-1 a_il| |F_l' d_l| is added to the bound on
-|t_i|.
+blocks, each with the factor of its own part of the sum: |F_l^-1 a_ikl| |F_l' d_l| is added to the bound on
+|t_ik|.
+
+With typical sizes s_f of the |e_f| let tau_ikf = |z_ikf| s_f, and tau_ik their sum over blocks. The share
+m_if of a block is the length of (tau_ikf / tau_ik)_k beside the sum of these over blocks, and the unit v_ik
+is tau_ik times that sum: |t_i / v_i| <= sum of m_if |e_f| / s_f. A row with one predictor has m_if = tau_if
+/ tau_i.
 """
 
 from typing import NamedTuple
@@ -24,10 +30,11 @@ from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
 from pymc_austerity.kernels.fields import decisions
 from pymc_austerity.kernels.fields import tree as trees
 from pymc_austerity.kernels.fields.decisions import loose_level
-from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, Loose
+from pymc_austerity.kernels.fields.records import Bounds, Design, FieldArrays, Loose
 from pymc_austerity.kernels.fields.tree import Tree, tree_of, write_positions
 from pymc_austerity.mode.fields.fit import FieldFit, log_marginal, write_state
-from pymc_austerity.mode.fields.layout import Layout, add_products
+from pymc_austerity.mode.fields.layout import Layout, add_products, place_of
+from pymc_austerity.mode.fields.passes import quadratic_of
 from pymc_austerity.target import Index, Matrix, Vector
 
 factorise = entry(trees.factorise)
@@ -42,7 +49,7 @@ _NO_PIVOT, _NOTHING = 1e-13, 1e-11
 _LEAST, _RIDGE, _LEAST_LOOSE = 0.05, 1e-6, 1e-4
 _INFLATION, _ROUNDING, _TINY = 1.0 + 1e-9, 1e-12, 1e-150
 _CHUNK, _OF_ROW, _SEED = 8192, 200.0, 2026
-# Rows at which rounding is measured, how far they move, as a share of tau_i, and what may be met beyond that.
+# Rows at which rounding is measured, how far they move, in units of their predictors, and what may be beyond.
 _LOOKED_AT, _NEAR, _MARGIN = 20_000, 1e-4, 16.0
 
 
@@ -63,13 +70,15 @@ def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
     work.spend(_OF_ROW * n, "Bounds of a field")
     levels = _levels(layout, plan)
     found = _blocks(levels, plan)
-    depth = _longest(levels.tree, levels.block)
-    paths, lengths, is_always = np.full((n, depth), -1), np.zeros((n, depth)), np.zeros(n, np.bool_)
-    nested = [*(f for own in layout.factors for f in own), *layout.together]
-    _write_lengths(
-        levels, layout.columns.x, layout.lookups[:, nested], layout.columns.values[:, nested],
-        layout.n_lookups, paths, lengths, is_always,
-    )  # fmt: skip
+    depth, p = _longest(levels.tree, levels.block), layout.columns.n_predictors
+    paths, tau, is_always = np.full((n, depth), -1), np.zeros((n, depth, p)), np.zeros(n, np.bool_)
+    nested, design = [*(f for own in layout.factors for f in own), *layout.together], layout.design
+    own_design = design._replace(
+        columns=design.columns[:, nested],
+        values=design.values[:, nested],
+        of_columns=design.of_columns[nested],
+    )
+    _write_lengths(levels, own_design, layout.n_lookups, paths, tau, is_always)
     cells = layout.cells
     bounds = found._replace(
         cells=cells,
@@ -79,45 +88,60 @@ def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
         loose=_loose(layout, plan),
     )
     sizes = _typical(fit, bounds, of_held)
-    n_blocks = len(bounds.nodes)
-    tau = np.maximum(lengths * sizes[np.maximum(paths, 0)] * _INFLATION, _TINY) if depth else lengths
-    tau[paths < 0] = 0.0
-    loose = bounds.loose
+    n_blocks, loose = len(bounds.nodes), bounds.loose
+    if depth:
+        tau *= sizes[np.maximum(paths, 0)][:, :, None]
+    tau_of_loose = loose.lengths * (sizes[n_blocks + loose.blocks][:, :, None] if len(loose.nodes) else 1.0)
+    every, units = _shares(np.concatenate([tau, tau_of_loose], axis=1))
+    lengths, of_loose = np.where(paths >= 0, np.maximum(every[:, :depth], _TINY), 0.0), every[:, depth:]
+    loose = loose._replace(lengths=of_loose)
+    shares = np.column_stack([lengths, of_loose.sum(axis=1)])
     if len(loose.nodes):
-        loose = loose._replace(lengths=loose.lengths * sizes[n_blocks + loose.blocks] * _INFLATION)
-        moving = np.where(loose.nodes[loose.blocks] >= 0, loose.lengths, 0.0).sum(axis=1)
-        tau = np.column_stack([tau, np.maximum(moving, _TINY)])
-    held = np.where(loose.nodes[loose.blocks] < 0, loose.lengths, 0.0).sum(axis=1)
-    total = np.maximum(tau.sum(axis=1) + held, _TINY)
-    shares = np.column_stack([tau[:, :depth], tau[:, depth:].sum(axis=1) + held]) / total[:, None]
-    totals, cumulative, is_infinite, rounding = _rates(layout, plan, tau, total)
+        moving = np.where(loose.nodes[loose.blocks] >= 0, of_loose, 0.0).sum(axis=1)
+        lengths = np.column_stack([lengths, np.maximum(moving, _TINY)])
+    totals, cumulative, is_infinite, rounding = _rates(layout, plan, lengths, units)
     always = np.maximum(bounds.always, np.maximum.reduceat(is_infinite.astype(np.int64), cells[:-1]))
     return bounds._replace(
-        always=always, sizes=sizes, lengths=tau, shares=_INFLATION * np.maximum.reduceat(shares, cells[:-1]),
+        always=always, sizes=sizes, lengths=lengths,
+        shares=_INFLATION * np.maximum.reduceat(shares, cells[:-1]),
         loose=loose, reaches=_REACHES, cumulative=cumulative, totals=totals, rounding=rounding,
     )  # fmt: skip
 
 
-def _weights(plan: FieldArrays) -> Vector:
-    """Weights of rows for factors: above zero in every row."""
-    weights = plan.rows.weights
-    return np.maximum(weights, _LEAST * max(float(np.abs(weights).mean()), 1e-300))
+def _shares(tau: np.ndarray) -> tuple[Matrix, Matrix]:
+    """The share of each block (N, .) in what moves rows, and units of their predictors (N, p)."""
+    total = tau.sum(axis=1)
+    found = np.sqrt(((tau / np.maximum(total, _TINY)[:, None]) ** 2).sum(axis=2))
+    every = np.maximum(found.sum(axis=1), _TINY)
+    return found / every[:, None], _INFLATION * total * every[:, None]
+
+
+def _weights(plan: FieldArrays) -> Matrix:
+    """Weights of rows for factors, by predictors (N, p): above zero in every row."""
+    weights, p = plan.rows.weights, plan.rows.predictors.shape[1]
+    own = weights[:, [place_of(k, k) for k in range(p)]]
+    return np.maximum(own, _LEAST * np.maximum(np.abs(own).mean(axis=0), 1e-300))
 
 
 def _loose(layout: Layout, plan: FieldArrays) -> Loose:
     """Blocks on no path; their lengths are those of levels of size one."""
-    held, n_x = layout.held, len(layout.elements)
+    held, n_x, lookups, p = (
+        layout.held,
+        len(layout.elements),
+        layout.design.columns,
+        layout.columns.n_predictors,
+    )
     own, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     block, n = np.zeros(n_x + len(held.elements), np.int32), 0
     known = np.zeros(n_x, bool)
     for some in layout.loose:  # effects of one group are a block; those that are looked up twice are alone
-        _, at = np.unique(layout.lookups[:, some[0]], return_index=True)
-        elements = layout.lookups[at][:, list(some)].astype(np.int64)
+        _, at = np.unique(lookups[:, some[0]], return_index=True)
+        elements = np.unique(lookups[at][:, list(some)], axis=1).astype(np.int64)
         elements = elements[~known[elements[:, 0]]]
         known[elements] = True
         block[elements] = n + np.arange(len(elements))[:, None]
         own.append(elements.ravel())
-        counts.append(np.full(len(elements), len(some)))
+        counts.append(np.full(len(elements), elements.shape[1]))
         n += len(elements)
     sizes_of_held = np.diff(held.starts)
     block[n_x:] = n + np.repeat(np.arange(len(sizes_of_held)), sizes_of_held)
@@ -127,31 +151,34 @@ def _loose(layout: Layout, plan: FieldArrays) -> Loose:
     nodes = np.full(len(sizes), -1)
     nodes[:n] = plan.sums.of_elements[elements[starts[:n]]]
     looked_up = [f for some in layout.loose for f in some]
-    columns = np.concatenate([layout.lookups[:, looked_up], n_x + held.columns], axis=1)
-    values = np.concatenate([layout.columns.values[:, looked_up], held.values], axis=1)
+    columns = np.concatenate([lookups[:, looked_up], n_x + held.columns], axis=1)
+    values = np.concatenate([layout.design.values[:, looked_up], held.values], axis=1)
+    of_columns = np.append(layout.design.of_columns[looked_up], held.of_columns)
     place = np.zeros(len(block), np.int64)  # of an element within its block
     place[elements] = np.arange(len(elements)) - np.repeat(starts[:-1], sizes)
     blocks, within = block[columns], place[columns]
-    loose = Loose(elements, starts, nodes, np.zeros(places[-1]), places[:-1], blocks, np.zeros(columns.shape))
-    _add_loose(loose, within, values, _weights(plan))
+    loose = Loose(
+        elements, starts, nodes, np.zeros(places[-1]), places[:-1], blocks, np.zeros((*columns.shape, p))
+    )
+    _add_loose(loose, within, values, of_columns, _weights(plan))
     none = np.zeros(0, np.int64)
     apart = tree_of(np.zeros(len(elements) + 1, np.int64), none, np.append(sizes, 0))  # a node for each
     factorise(apart, loose.factors, np.zeros(len(elements)))
-    _write_loose_lengths(loose, within, values)
+    _write_loose_lengths(loose, within, values, of_columns)
     return loose
 
 
 @entry
-def _add_loose(loose: Loose, within: Index, values: Matrix, weights: Vector) -> None:
-    """Write sums of w_i a_il a_il' with a ridge, of which factors are made; `within` are places in blocks."""
+def _add_loose(loose: Loose, within: Index, values: Matrix, of_columns: Index, weights: Matrix) -> None:
+    """Write sums of w_ik a_ikl a_ikl' with a ridge, to be factorised; `within` are places in blocks."""
     factors, blocks, starts = loose.factors, loose.blocks, loose.starts
     for i in range(within.shape[0]):
         for f in range(within.shape[1]):
             b = blocks[i, f]
             q, row = starts[b + 1] - starts[b], within[i, f]
             for g in range(within.shape[1]):
-                if blocks[i, g] == b and within[i, g] <= row:
-                    value = weights[i] * values[i, f] * values[i, g]
+                if blocks[i, g] == b and within[i, g] <= row and of_columns[g] == of_columns[f]:
+                    value = weights[i, of_columns[f]] * values[i, f] * values[i, g]
                     factors[loose.places[b] + row * q + within[i, g]] += value
     for b in range(loose.nodes.shape[0]):
         q = starts[b + 1] - starts[b]
@@ -161,9 +188,9 @@ def _add_loose(loose: Loose, within: Index, values: Matrix, weights: Vector) -> 
 
 
 @entry
-def _write_loose_lengths(loose: Loose, within: Index, values: Matrix) -> None:
-    """|F_l^-1 a_il|, in the first column with the block."""
-    factors, blocks, starts = loose.factors, loose.blocks, loose.starts
+def _write_loose_lengths(loose: Loose, within: Index, values: Matrix, of_columns: Index) -> None:
+    """|F_l^-1 a_ikl|, in the first column with the block."""
+    factors, blocks, starts, lengths = loose.factors, loose.blocks, loose.starts, loose.lengths
     for i in range(within.shape[0]):
         for f in range(within.shape[1]):
             b, is_first = blocks[i, f], True
@@ -172,37 +199,42 @@ def _write_loose_lengths(loose: Loose, within: Index, values: Matrix) -> None:
             if not is_first:
                 continue
             q, at = starts[b + 1] - starts[b], loose.places[b]
-            z, total = np.zeros(q), 0.0
+            z = np.zeros((q, lengths.shape[2]))
             for g in range(f, within.shape[1]):
                 if blocks[i, g] == b:
-                    z[within[i, g]] += values[i, g]
-            for j in range(q):
-                for k in range(j):
-                    z[j] -= factors[at + j * q + k] * z[k]
-                z[j] /= factors[at + j * q + j]
-                total += z[j] ** 2
-            loose.lengths[i, f] = np.sqrt(total)
+                    z[within[i, g], of_columns[g]] += values[i, g]
+            for own in range(lengths.shape[2]):
+                total = 0.0
+                for j in range(q):
+                    for k in range(j):
+                        z[j, own] -= factors[at + j * q + k] * z[k, own]
+                    z[j, own] /= factors[at + j * q + j]
+                    total += z[j, own] ** 2
+                lengths[i, f, own] = np.sqrt(total)
 
 
 def _levels(layout: Layout, plan: FieldArrays) -> _Levels:
-    n_x, columns = len(layout.elements), layout.lookups
+    n_x, columns = len(layout.elements), layout.design.columns
     apart, sizes = [], []
     for own in layout.factors:
         _, at = np.unique(columns[:, own[0]], return_index=True)
-        apart.append(columns[at][:, list(own)].ravel().astype(np.int64))
-        sizes += [len(own)] * len(at)
+        elements = np.unique(columns[at][:, list(own)], axis=1).astype(np.int64)
+        apart.append(elements.ravel())
+        sizes += [elements.shape[1]] * len(at)
     together = np.unique(columns[:, list(layout.together)]).astype(np.int64)
     rest = np.append(np.setdiff1d(together, np.concatenate([[-1], *apart])), np.arange(layout.n_lookups, n_x))
     variables = np.concatenate([*apart, rest]).astype(np.int64)
     n = len(variables)
     place = np.full(n_x, -1)
     place[variables] = np.arange(n)
-    hessian, unused, weights = np.zeros(len(layout.first)), np.zeros(n_x), _weights(plan)
-    values = layout.columns.values.copy()
+    hessian, unused, own_weights = np.zeros(len(layout.first)), np.zeros(n_x), _weights(plan)
+    values = layout.design.values.copy()
     values[:, [f for some in layout.loose for f in some]] = 0.0
+    weights = np.zeros_like(plan.rows.weights)
+    weights[:, [place_of(k, k) for k in range(own_weights.shape[1])]] = own_weights
     add_products(
-        (layout.combinations, layout.pairs, layout.n_lookups), (layout.columns.x, columns, values), weights,
-        weights, unused, hessian,
+        (layout.combinations, layout.pairs, layout.n_lookups), layout.design._replace(values=values),
+        own_weights, weights, unused, hessian,
     )  # fmt: skip
     first, second = place[layout.first], place[layout.second]
     kept = (first >= 0) & (second >= 0) & ((hessian != 0.0) | (first == second))
@@ -303,54 +335,51 @@ def _write_blocks(
 
 @entry
 def _write_lengths(
-    levels: _Levels,
-    dense: Matrix,
-    lookups: np.ndarray,
-    values: Matrix,
-    n_lookups: int,
-    paths: Index,
-    lengths: Matrix,
-    is_always: np.ndarray,
+    levels: _Levels, design: Design, n_lookups: int, paths: Index, lengths: np.ndarray, is_always: np.ndarray
 ) -> None:
-    """|z_if| of all rows, and the blocks on their paths; whether a row has something left without a pivot."""
-    tree, front, place = levels.tree, levels.front, levels.place
-    z = np.zeros(levels.variables.shape[0])
+    """|z_ikf| of all rows, and the blocks on their paths; whether something of a row is left without a pivot."""
+    tree, front, place, n_p = levels.tree, levels.front, levels.place, lengths.shape[2]
+    lookups, values, dense = design.columns, design.values, design.dense
+    z, totals = np.zeros((levels.variables.shape[0], n_p)), np.zeros(n_p)
     if z.shape[0] == 0:
         return
     for i in range(dense.shape[0]):
         lowest, size = z.shape[0] - 1, 0.0
         for f in range(lookups.shape[1]):
             p = place[lookups[i, f]]
-            z[p] += values[i, f]
+            z[p, design.of_columns[f]] += values[i, f]
             size += abs(values[i, f])
             lowest = min(lowest, p)
         for k in range(dense.shape[1]):
-            z[place[n_lookups + k]] += dense[i, k]
+            z[place[n_lookups + design.at_dense[k]], design.of_dense[k]] += dense[i, k]
             size += abs(dense[i, k])
         v, f = tree.node_of[lowest], 0
         while v >= 0:
             q, o, first, start = tree.size[v], tree.fronts[v], tree.first[v], tree.starts[v]
-            total = 0.0
-            for j in range(q):
-                t = z[first + j]
-                for k in range(j):
-                    t -= front[o + j * q + k] * z[first + k]
-                pivot = front[o + j * q + j]
-                if pivot > 0.0:
-                    z[first + j] = t / pivot
-                    total += z[first + j] ** 2
-                else:
-                    z[first + j] = 0.0
-                    is_always[i] = is_always[i] or abs(t) > _NOTHING * size
-            for k in range(tree.starts[v + 1] - start):
-                t = 0.0
+            for own in range(n_p):
+                totals[own] = 0.0
                 for j in range(q):
-                    t += front[o + (q + k) * q + j] * z[first + j]
-                z[tree.below[start + k]] -= t
-            for j in range(q):
-                z[first + j] = 0.0
+                    t = z[first + j, own]
+                    for k in range(j):
+                        t -= front[o + j * q + k] * z[first + k, own]
+                    pivot = front[o + j * q + j]
+                    if pivot > 0.0:
+                        z[first + j, own] = t / pivot
+                        totals[own] += z[first + j, own] ** 2
+                    else:
+                        z[first + j, own] = 0.0
+                        is_always[i] = is_always[i] or abs(t) > _NOTHING * size
+                for k in range(tree.starts[v + 1] - start):
+                    t = 0.0
+                    for j in range(q):
+                        t += front[o + (q + k) * q + j] * z[first + j, own]
+                    z[tree.below[start + k], own] -= t
+                for j in range(q):
+                    z[first + j, own] = 0.0
             if levels.block[v] >= 0:
-                lengths[i, f], paths[i, f] = np.sqrt(total), levels.block[v]
+                paths[i, f] = levels.block[v]
+                for own in range(n_p):
+                    lengths[i, f, own] = np.sqrt(totals[own])
                 f += 1
             v = tree.parent[v]
 
@@ -392,14 +421,17 @@ def _find_branching(bounds: Bounds, of_elements: Index, parent: Index, is_branch
 
 
 def _typical(fit: FieldFit, bounds: Bounds, of_held: Matrix) -> Vector:
-    """Root mean squares of |e_f| at the fitted theta; for loose blocks times what the largest of them has."""
+    """Root mean squares of |e_f| near the fitted theta; for loose blocks times what their largest has."""
     plan, loose = fit.plan, bounds.loose
-    rng, features = np.random.default_rng(_SEED), fit.features(fit.theta)
-    quadratic = plan.quadratic
-    log_marginal(quadratic, features, 0)
+    rng, quadratic, zeta = np.random.default_rng(_SEED), plan.quadratic, fit.zeta
+    root = np.zeros((len(zeta), 0)) if fit.covariance is None else np.linalg.cholesky(fit.covariance)
     room, levels = plan.room, np.zeros(int(bounds.blocks[-1]))
     total, of_loose = np.zeros(len(levels)), np.zeros((DRAWS, len(loose.nodes)))
     for k in range(DRAWS):
+        features = fit.features(fit.theta_of(zeta + root @ rng.standard_normal(root.shape[1])))
+        if not np.isfinite(log_marginal(quadratic, features, 0)):  # a scale is far out
+            features = fit.features(fit.theta)
+            log_marginal(quadratic, features, 0)
         room.eps[0] = rng.standard_normal(room.eps.shape[1])
         write_state(quadratic, features, 0)
         write_levels(bounds, room.d[0], levels)
@@ -424,24 +456,24 @@ def _write_squares(loose: Loose, d: Vector, result: Vector) -> None:
 
 
 def _rates(
-    layout: Layout, plan: FieldArrays, tau: Matrix, own: Vector
+    layout: Layout, plan: FieldArrays, lengths: Matrix, units: Matrix
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Totals of cells, and cumulative sums, of K_i tau_if tau_i^2 / 2 by tiers; `own` are the tau_i.
+    """Totals of cells, and cumulative sums, of K_i m_if / 2 by tiers; `units` are the v_ik (N, p).
 
     Also which rows have no bound, and what rounding may add to the change of a remainder.
     """
-    n, depth = tau.shape
+    (n, depth), p = lengths.shape, units.shape[1]
     is_infinite = np.zeros(n, np.bool_)
     data = layout.columns.data
     function = RowFunction(
-        name="rows", n_rows=n, n_dim=1, n_predictors=1, rows=_no_rows, data=lambda some: data[:, some],
+        name="rows", n_rows=n, n_dim=p, n_predictors=p, rows=_no_rows, data=lambda some: data[:, some],
         expression=layout.columns.expression, others=(), offset_fixed=True,
     )  # fmt: skip
 
     def sample(some: Index) -> tuple[Matrix, Matrix, Matrix]:
         return (
-            plan.rows.predictors[some, None].copy(),
-            own[some, None, None].copy(),
+            plan.rows.predictors[some],
+            units[some, :, None] * np.eye(p),
             np.ascontiguousarray(data[:, some]),
         )
 
@@ -450,30 +482,31 @@ def _rates(
     cumulative = np.zeros((len(_REACHES), depth, n + 1))
     for start in range(0, n, _CHUNK):
         some = np.arange(start, min(start + _CHUNK, n))
-        found = bounds(*sample(some))  # K_i tau_i^3
+        found = bounds(*sample(some))  # K_i
         is_infinite[some] = ~np.isfinite(found).all(axis=0)
         found[:, is_infinite[some]] = 0.0
-        rate = 0.5 * _INFLATION * found[:, :, None] * (tau[some] / own[some, None])[None] + 1e-290
+        rate = 0.5 * _INFLATION * found[:, :, None] * lengths[some][None] + 1e-290
         cumulative[:, :, some + 1] = rate.transpose(0, 2, 1)
     if depth:
         totals[:] = np.add.reduceat(cumulative[:, :, 1:], layout.cells[:-1], axis=2).transpose(0, 2, 1)
     np.cumsum(cumulative, axis=2, out=cumulative)
     some = evenly_spaced(n, _LOOKED_AT)
     found = bounds(*sample(some))[0]
-    return totals, cumulative, is_infinite, _rounding(layout, plan, some, own[some], found)
+    return totals, cumulative, is_infinite, _rounding(layout, plan, some, units[some], found)
 
 
-def _rounding(layout: Layout, plan: FieldArrays, some: Index, tau: Vector, found: Vector) -> float:
+def _rounding(layout: Layout, plan: FieldArrays, some: Index, units: Matrix, found: Vector) -> float:
     """What rounding adds to the remainders of some rows, measured: what a small move exceeds bounds by.
 
     A log density may hold constants that are much larger than what it changes by, as log y! of a large count.
-    `found` are K_i tau_i^3.
+    `found` are the K_i.
     """
-    rows, t = plan.rows, _NEAR * tau
+    rows, p = plan.rows, units.shape[1]
+    t = _NEAR / np.sqrt(p) * units
     eta, data = rows.predictors[some], dict(enumerate(layout.columns.data[:, some]))
     expression = layout.columns.expression
-    change = evaluate(expression, {0: eta + t}, data) - evaluate(expression, {0: eta}, data)
-    change = change - t * (rows.slopes[some] - 0.5 * t * rows.weights[some])
+    new, old = (evaluate(expression, dict(enumerate(at.T)), data) for at in (eta + t, eta))
+    change = new - old - quadratic_of(rows._replace(slopes=rows.slopes[some], weights=rows.weights[some]), t)
     excess = np.abs(change) - 0.5 * _NEAR**3 * found
     size = 1.0 + float(np.abs(eta).max(initial=0.0))
     return max(_ROUNDING * size, _MARGIN * float(excess[excess > 0.0].max(initial=0.0)))

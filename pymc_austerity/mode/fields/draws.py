@@ -14,7 +14,7 @@ from pymc_austerity.mode.fields.fit import (
     write_right,
     write_state,
 )
-from pymc_austerity.mode.fields.passes import add_lookups, derivatives_of
+from pymc_austerity.mode.fields.passes import add_lookups, add_moved, derivatives_of, quadratic_of
 from pymc_austerity.target import Vector
 
 from_score, score = entry(laws.from_score), entry(laws.score)
@@ -50,12 +50,11 @@ def height_of(arrays: FieldArrays, features: Vector, eps: Vector) -> float:
         return total
     d = room.d[0]
     total += sums.gradient_change @ d - 0.5 * d @ product(sums, sums.hessian_change, d)
-    n_lookups = len(d) - rows.dense.shape[1]
-    changes = rows.dense @ d[n_lookups:]
-    add_lookups(changes, rows.columns, rows.values, d)
-    add_lookups(changes, arrays.held.columns, arrays.held.values, arrays.held.d)
+    changes, held = np.zeros_like(rows.predictors), arrays.held
+    add_moved(changes, rows.design, d)
+    add_lookups(changes, held.columns, held.values, held.of_columns, held.d)
     new, old = (derivatives_of(rows, eta, 0)[0] for eta in (rows.predictors + changes, rows.predictors))
-    return float(total + np.sum(new - old - changes * (rows.slopes - 0.5 * rows.weights * changes)))
+    return float(total + np.sum(new - old - quadratic_of(rows, changes)))
 
 
 def centered(turns: tuple[FieldArrays, ...], features: Vector) -> Vector:

@@ -95,7 +95,8 @@ class FieldModel:
 
     def _arrays(self, fit: FieldFit, bounds: Bounds, *, reads_all: bool, debug: bool) -> FieldArrays:
         plan, tree = fit.plan, fit.layout.tree
-        program = tape_of(fit.layout.columns.expression, 1, 0)
+        columns = fit.layout.columns
+        program = tape_of(columns.expression, columns.n_predictors, 0)
         room = room_for(fit.layout, program, int(bounds.blocks[-1]), len(bounds.sizes))
         return plan._replace(
             bounds=bounds,
@@ -143,13 +144,10 @@ def field_model(model: pm.Model, fact: Factorisation, fewest: int, found: Field 
                 raise NoField(f"the scale of {one.name!r} may be negative")
     names = sorted(fact.var_names, key=lambda name: sizes.get(name, 0))
     fact = replace(fact, var_names=tuple(names))
-    layouts = layouts_of(found, fact.graph)
-    term = found.likelihoods[0].term.name
-    precision = None
-    if layouts[0].scale is not None:
-        precision = normal_precision(model, fact, term)
-        if precision is None:
-            raise NoField(f"rows of {term!r} share a number beside their predictor, as a dispersion")
+    precision = normal_precision(model, fact, found.likelihoods[0].term.name)
+    layouts = layouts_of(found, fact.graph, is_normal=precision is not None)
+    if layouts[0].scale is None:
+        precision = None
     values, number = values_of(found, fact, layouts[0], precision)
     shared, unit = values.shared, 1.0
     if number >= 0:

@@ -1,7 +1,7 @@
 """The averaged expansion of a field, and the law of theta.
 
 Any quadratic V may stand for the likelihood. The one whose slopes and curvatures are averages over the
-predictors' own distribution, t_i ~ N(0, v_i) with v_i = a_i' C P^-1 C' a_i, has no drift: by Stein's lemma
+predictors' own distribution, t_i ~ N(0, v_i) with v_i = A_i C P^-1 C' A_i', has no drift: by Stein's lemma
 the remainders' mean slope by theta and by every eps is zero at the fixed point. Passes over the rows
 alternate with the maximum of log p^(theta), which reads none.
 
@@ -42,9 +42,21 @@ from pymc_austerity.kernels.fields.records import (
     Sums,
 )
 from pymc_austerity.mode.fields.law import law_of, no_law
-from pymc_austerity.mode.fields.layout import Layout, add_products, write_covariances, write_variances
+from pymc_austerity.mode.fields.layout import (
+    Layout,
+    add_products,
+    place_of,
+    write_covariances,
+    write_variances,
+)
 from pymc_austerity.mode.fields.maps import matrix_of
-from pymc_austerity.mode.fields.passes import NODES, derivatives_of, predictors_at
+from pymc_austerity.mode.fields.passes import (
+    derivatives_of,
+    nodes_of,
+    predictors_at,
+    quadratic_of,
+    slopes_and_weights,
+)
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.plate_model import by_powers
 from pymc_austerity.model.structure.affine_expressions import leaves
@@ -180,18 +192,21 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
     NoNormalApproximationError
         If there is no maximum.
     """
-    program, nothing = tape_of(layouts[0].columns.expression, 1, 2), np.zeros(0)
+    columns = layouts[0].columns
+    program = tape_of(columns.expression, columns.n_predictors, 2)
     x = np.zeros(int(np.sum(layouts[0].elements >= 0)) + len(layouts[0].held.elements))
+    given = layouts[0].prior
+    x[layouts[0].elements[given.given]] = given.constants * parameters.features(theta)[given.numbers]
     fits = _begun(layouts, parameters, program, np.array(theta, dtype=np.float64), x)
     if parameters.precision >= 0 and len(fits) == 1:
-        _expand(fits[0], nothing)
+        _expand(fits[0], None)
         _maximise(fits[0])
         return _finished(fits)
     is_normal, n_whole = parameters.precision >= 0, 0
     for _ in range(_MOST):
         moves = []
         for fit in fits:
-            _expand(fit, nothing)
+            _expand(fit, None)
             moves.append(_center(fit, is_guarded=not is_normal))
             if n_whole in (3, 5, 7) and moves[-1].length == 1.0:
                 _draw_held(fits, fit)
@@ -207,9 +222,9 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
             "where priors are improper. Give proper priors."
         )
     for _ in range(_AVERAGED):
-        variances, step, moved = _variances(fits), 0.0, 0.0
+        covariances, step, moved = _covariances(fits), 0.0, 0.0
         for fit in fits:
-            _expand(fit, nothing if is_normal else variances[fit.layout.rows])
+            _expand(fit, None if is_normal else covariances[fit.layout.rows])
             before = fit.zeta
             _draw_held(fits, fit)
             _maximise(fit)
@@ -220,9 +235,9 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
             _share(fits, fit.theta)
         if step < _NEAR and moved < 1.0:
             break
-    variances = _variances(fits)
+    covariances = _covariances(fits)
     for fit in fits:
-        _expand(fit, nothing if is_normal else variances[fit.layout.rows])
+        _expand(fit, None if is_normal else covariances[fit.layout.rows])
         _meet(fit)
     for fit in fits:
         _draw_held(fits, fit)
@@ -256,7 +271,8 @@ def fit_again(
     layouts: tuple[Layout, ...], parameters: Parameters, fitted: tuple[FittedField, ...]
 ) -> tuple[FieldFit, ...]:
     """What another process has fitted, in one pass over the rows."""
-    program = tape_of(layouts[0].columns.expression, 1, 2)
+    columns = layouts[0].columns
+    program = tape_of(columns.expression, columns.n_predictors, 2)
     fits = _begun(layouts, parameters, program, fitted[0].theta, fitted[0].center)
     for fit, found in zip(fits, fitted, strict=True):
         _write_taylor(fit)
@@ -303,9 +319,10 @@ def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> 
     """A plan without bounds or proposals."""
     tree, n_x = layout.tree, len(layout.elements)
     n_h, n_v = len(layout.first), len(tree.first)
+    n, p = layout.columns.offsets.shape
     rows = FieldRows(
-        layout.columns.x, layout.lookups, layout.columns.values, layout.columns.offsets.copy(),
-        np.zeros(len(layout.rows)), np.zeros(len(layout.rows)), layout.columns.data, program,
+        layout.design, layout.columns.offsets.copy(), np.zeros((n, p)), np.zeros((n, p * (p + 1) // 2)),
+        layout.columns.data, program,
     )  # fmt: skip
     sums = Sums(
         np.zeros(n_x), np.zeros(n_h), np.zeros(n_x), np.zeros(n_h), np.zeros(n_x),
@@ -335,7 +352,7 @@ def _empty_held(layout: Layout, *, is_bound: bool) -> Held:
     own = layout.held
     n, nothing, none = len(own.elements), np.zeros(0), np.zeros(0, np.int64)
     return Held(
-        own.coordinates, Elements(*own.map), np.zeros(n), own.columns, own.values,
+        own.coordinates, Elements(*own.map), np.zeros(n), own.columns, own.values, own.of_columns,
         none, none, nothing, none, none, nothing, nothing, own.starts, is_bound,
         np.zeros(n), np.zeros((2, len(own.map.rows))), np.zeros((2, len(own.coordinates))),
     )  # fmt: skip
@@ -350,7 +367,8 @@ def room_for(layout: Layout, program: Tape, n_levels: int, n_blocks: int) -> Roo
         np.zeros((2, n_x)), np.zeros((2, n_levels)), np.zeros((2, len(layout.prior.map.rows))),
         np.zeros((2, len(layout.prior.pulls.columns))), np.zeros((2, n)), np.zeros((3, n_blocks)),
         np.zeros(n_v, np.int64), np.zeros(n_v), np.zeros(n_v, np.bool_),
-        np.zeros((2, int(tree.depth.max(initial=0)) + 1)), np.zeros(n_v), np.zeros((1, BLOCK)),
+        np.zeros((2, int(tree.depth.max(initial=0)) + 1)), np.zeros(n_v),
+        np.zeros((layout.columns.n_predictors, BLOCK)),
         np.zeros((len(layout.columns.data), BLOCK)), points_for(program), np.zeros(n_x), np.zeros(1),
         np.zeros(0), np.full(2, -1.0),
     )  # fmt: skip
@@ -360,41 +378,49 @@ def _where(layout: Layout) -> tuple[Index, np.ndarray, int]:
     return layout.combinations, layout.pairs, layout.n_lookups
 
 
-def _design(layout: Layout) -> tuple[Matrix, np.ndarray, Matrix]:
-    return layout.columns.x, layout.lookups, layout.columns.values
-
-
 def _write_taylor(fit: FieldFit) -> None:
     """Predictors, slopes and curvatures of all rows at fit.x."""
-    rows = fit.plan.rows
+    rows, p = fit.plan.rows, fit.layout.columns.n_predictors
     work.spend(_OF_ROW * len(fit.layout.rows), "The fit of a field")
     rows.predictors[:] = predictors_at(fit.layout, fit.x, fit.everywhere[fit.layout.held.elements])
-    _, slopes, halves = derivatives_of(rows, rows.predictors, 2)
-    rows.slopes[:], rows.weights[:] = slopes / fit.unit, -2.0 * halves / fit.unit
+    slopes, weights = slopes_and_weights(derivatives_of(rows, rows.predictors, 2), p)
+    rows.slopes[:], rows.weights[:] = slopes / fit.unit, weights / fit.unit
     if not (np.isfinite(rows.slopes).all() and np.isfinite(rows.weights).all()):
         raise NoNormalApproximationError("Some rows of a field have no finite derivatives near its mode.")
 
 
-def _expand(fit: FieldFit, variances: Vector) -> None:
+def _expand(fit: FieldFit, covariances: Matrix | None) -> None:
     """Expand about fit.x: H and g of averages, and what Taylor's differ by."""
-    layout, n = fit.layout, len(fit.layout.rows)
+    layout, design, n = fit.layout, fit.layout.design, len(fit.layout.rows)
     _write_taylor(fit)
     rows, n_h = fit.plan.rows, len(fit.layout.first)
     taylor_gradient, taylor = np.zeros(len(fit.x)), np.zeros(n_h)
-    add_products(_where(layout), _design(layout), rows.slopes, rows.weights, taylor_gradient, taylor)
+    add_products(_where(layout), design, rows.slopes, rows.weights, taylor_gradient, taylor)
     slopes, weights, gradient, hessian = rows.slopes, rows.weights, taylor_gradient, taylor
-    if len(variances):
-        work.spend(_OF_ROW * n * NODES, "The fit of a field")
-        _, slopes, halves = derivatives_of(rows, rows.predictors, 2, variances)
-        weights = -2.0 * halves
+    if covariances is not None:
+        p = layout.columns.n_predictors
+        work.spend(_OF_ROW * n * len(nodes_of(p)[1]), "The fit of a field")
+        slopes, weights = slopes_and_weights(derivatives_of(rows, rows.predictors, 2, covariances), p)
         gradient, hessian = np.zeros(len(fit.x)), np.zeros(n_h)
-        add_products(_where(layout), _design(layout), slopes, weights, gradient, hessian)
+        add_products(_where(layout), design, slopes, weights, gradient, hessian)
     _take(fit, gradient, hessian, taylor_gradient, taylor)
     found = log_marginal(fit.plan.quadratic, fit.features(fit.theta), 0)
     if not np.isfinite(found):  # far out some rows curve upwards
         gradient, hessian = np.zeros(len(fit.x)), np.zeros(n_h)
-        add_products(_where(layout), _design(layout), slopes, np.maximum(weights, 0.0), gradient, hessian)
+        add_products(_where(layout), design, slopes, _not_upwards(weights), gradient, hessian)
         _take(fit, gradient, hessian, taylor_gradient, taylor)
+
+
+def _not_upwards(weights: Matrix) -> Matrix:
+    """Second derivatives of rows without the directions in which these curve upwards."""
+    if weights.shape[1] == 1:
+        return np.maximum(weights, 0.0)
+    p = int(math.sqrt(2.0 * weights.shape[1]))
+    lower = np.tril_indices(p)
+    whole = np.empty((len(weights), p, p))
+    whole[:, lower[0], lower[1]] = whole[:, lower[1], lower[0]] = weights
+    sizes, vectors = np.linalg.eigh(whole)
+    return np.einsum("ijk,ik,ilk->ijl", vectors, np.maximum(sizes, 0.0), vectors)[:, lower[0], lower[1]]
 
 
 def _take(fit: FieldFit, gradient: Vector, hessian: Vector, taylor_gradient: Vector, taylor: Vector) -> None:
@@ -480,17 +506,22 @@ def _meet(fit: FieldFit) -> None:
     Their weights are Taylor's, so that what these differ by from V has no such elements.
     """
     layout, rows = fit.layout, fit.plan.rows
-    held, weights, n_lookups = layout.held, rows.weights, layout.n_lookups
-    n = len(held.elements)
+    held, design, n = layout.held, layout.design, len(layout.held.elements)
     if not n:
         return
+
+    def between(k: int, g: int) -> Vector:
+        """Second derivatives by predictor k and that of a column of what is held, and its coefficients."""
+        at = place_of(k, int(held.of_columns[g]))
+        return np.asarray(rows.weights[:, at] * held.values[:, g])
+
     codes, products = [], []
-    for f, g in np.ndindex(layout.lookups.shape[1], held.columns.shape[1]):
-        codes.append(layout.lookups[:, f].astype(np.int64) * n + held.columns[:, g])
-        products.append(weights * layout.columns.values[:, f] * held.values[:, g])
-    for k, g in np.ndindex(layout.columns.x.shape[1], held.columns.shape[1]):
-        codes.append((n_lookups + k) * n + held.columns[:, g])
-        products.append(weights * layout.columns.x[:, k] * held.values[:, g])
+    for f, g in np.ndindex(design.columns.shape[1], held.columns.shape[1]):
+        codes.append(design.columns[:, f].astype(np.int64) * n + held.columns[:, g])
+        products.append(design.values[:, f] * between(int(design.of_columns[f]), g))
+    for k, g in np.ndindex(design.dense.shape[1], held.columns.shape[1]):
+        codes.append((layout.n_lookups + design.at_dense[k]) * n + held.columns[:, g])
+        products.append(design.dense[:, k] * between(int(design.of_dense[k]), g))
     first, hessian = _added(codes, products)
     one, own, gradient = first[:0], hessian[:0], np.zeros(n)
     if fit.plan.sums.precision >= 0:
@@ -498,10 +529,12 @@ def _meet(fit: FieldFit) -> None:
         for f, g in np.ndindex(held.columns.shape[1], held.columns.shape[1]):
             a, b = held.columns[:, f].astype(np.int64), held.columns[:, g]
             codes.append(np.minimum(a, b) * n + np.maximum(a, b))
-            products.append(np.where(a == b, 1.0, 0.5) * weights * held.values[:, f] * held.values[:, g])
+            own_product = held.values[:, f] * between(int(held.of_columns[f]), g)
+            products.append(np.where(a == b, 1.0, 0.5) * own_product)
         one, own = _added(codes, products)
         for f in range(held.columns.shape[1]):
-            gradient += np.bincount(held.columns[:, f], rows.slopes * held.values[:, f], minlength=n)
+            slopes = rows.slopes[:, held.of_columns[f]]
+            gradient += np.bincount(held.columns[:, f], slopes * held.values[:, f], minlength=n)
     fit.plan = fit.plan._replace(
         held=fit.plan.held._replace(
             first=first // n, second=first % n, hessian=hessian, one=one // n, other=one % n, own_hessian=own,
@@ -553,7 +586,8 @@ def _length(fit: FieldFit, d: Vector) -> float:
     rows, layout = fit.plan.rows, fit.layout
     eta = rows.predictors
     changes = predictors_at(layout, fit.x + d, fit.everywhere[layout.held.elements]) - eta
-    slope, curvature = rows.slopes @ changes, rows.weights @ changes**2
+    slope = float((rows.slopes * changes).sum())
+    curvature = 2.0 * (slope - float(quadratic_of(rows, changes).sum()))
     before, length = float(derivatives_of(rows, eta, 0).sum()), 1.0
     while length > 1e-9:
         work.spend(_OF_ROW * len(eta), "The fit of a field")
@@ -566,9 +600,10 @@ def _length(fit: FieldFit, d: Vector) -> float:
     return length
 
 
-def _variances(fits: tuple[FieldFit, ...]) -> Vector:
-    """a_i' C P^-1 C' a_i of all rows at theta; what all turns move counts once."""
-    total = np.zeros(max(int(fit.layout.rows.max(initial=-1)) + 1 for fit in fits))
+def _covariances(fits: tuple[FieldFit, ...]) -> Matrix:
+    """A_i C P^-1 C' A_i' of all rows at theta, lower triangles; what all turns move counts once."""
+    n, p = max(int(fit.layout.rows.max(initial=-1)) + 1 for fit in fits), fits[0].layout.columns.n_predictors
+    total = np.zeros((n, p * (p + 1) // 2))
     has_dense = False
     for fit in fits:
         plan, layout = fit.plan, fit.layout
@@ -577,10 +612,10 @@ def _variances(fits: tuple[FieldFit, ...]) -> Vector:
         selected_inverse(layout.tree, plan.room.fronts[0], inverse)
         covariance = np.empty(len(plan.sums.first))
         write_covariances(plan.prior, plan.sums, plan.room.elements[0], inverse, covariance)
-        result = np.empty(len(layout.rows))
-        dense, lookups, values = _design(layout)
-        design = (np.zeros_like(dense) if has_dense else dense, lookups, values)
-        has_dense = has_dense or dense.shape[1] > 0
+        result, design = np.zeros((len(layout.rows), total.shape[1])), layout.design
+        if has_dense:
+            design = design._replace(dense=np.zeros_like(design.dense))
+        has_dense = has_dense or design.n_dense > 0
         write_variances(_where(layout), design, covariance, result)
         total[layout.rows] += result
     return total

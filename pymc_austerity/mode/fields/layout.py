@@ -8,7 +8,8 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.kernels.fields.records import Elements, Prior, Sums
+from pymc_austerity.compilation import jitable
+from pymc_austerity.kernels.fields.records import Design, Elements, Prior, Sums
 from pymc_austerity.kernels.fields.tree import Tree, write_positions
 from pymc_austerity.mode.fields.maps import Coordinates, Entries, Maps, maps_of
 from pymc_austerity.mode.fields.order import Order
@@ -35,6 +36,7 @@ class HeldLayout(NamedTuple):
     is_square: bool  # Whether every block has as many coordinates as elements
     columns: np.ndarray  # (N, F)
     values: Matrix  # (N, F)
+    of_columns: Index  # (F,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +49,8 @@ class Layout:
     elements: Index  # (n_x,): which element of rows each is; -1 for one that is always 0
     n_lookups: int
     rows: Index  # (N,): which row comes first, second, ...; without those that see nothing of the turn
-    columns: Columns  # In this order; columns of x by numbers over all tables are gone
-    lookups: np.ndarray  # (N, F)
+    columns: Columns  # In this order; columns and coefficients by numbers over all tables are gone
+    design: Design
     prior: Prior
     # Elements of H: the two of x, and in which nodes; where the pairs of each occupied combination are
     first: Index
@@ -84,15 +86,15 @@ class _Reading(NamedTuple):
     left: tuple[int, Entries] | None
 
 
-def layouts_of(found: Field, graph: LogDensityGraph) -> tuple[Layout, ...]:
-    """Read the rows of a field and put them in order, once for every turn.
+def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> tuple[Layout, ...]:
+    """Read the rows of a field, normal ones or others, and put them in order, once for every turn.
 
     Raises
     ------
     NoField, NoOrderError
         If it is one that is not moved.
     """
-    columns, maps = columns_of(found), maps_of(found, graph)
+    columns, maps = columns_of(found, is_normal=is_normal), maps_of(found, graph)
     use = used(columns)
     n_x, n_z = len(use.elements), maps.n_coordinates
     entries, given = _map(maps, use.elements, found)
@@ -132,7 +134,7 @@ def _layout(read: _Reading, moves: Mask, order: Order) -> Layout:
             "moved in turns"
         )
     is_dense = ~is_held[use.n_lookups :]
-    lookups, values, own, some = _own_lookups(read, is_held)
+    lookups, values, of_lookups, own, some = _own_lookups(read, is_held)
     n_dense = int(is_dense.sum())
     n_x, n_lookups = len(own), len(own) - n_dense
     number = np.full(len(use.elements), -1)
@@ -156,25 +158,29 @@ def _layout(read: _Reading, moves: Mask, order: Order) -> Layout:
     of_pairs = np.minimum(of_elements[first], of_elements[second])
     given = (number[read.given[0]], *read.given[1:])
     prior = _prior(maps, entries, place, given, tree, (first, second), read.left)
-    kept = some[rows]
+    kept, own_x = some[rows], np.flatnonzero(is_dense[columns.at_x])
+    design = Design(
+        np.ascontiguousarray(lookups[rows]), np.ascontiguousarray(values[rows]), of_lookups,
+        np.ascontiguousarray(columns.x[np.ix_(kept, own_x)]), columns.of_x[own_x],
+        (np.cumsum(is_dense) - 1)[columns.at_x[own_x]], n_dense,
+    )  # fmt: skip
+    nothing = np.zeros((0, 0))
     sorted_columns = columns._replace(
         offsets=columns.offsets[kept],
-        x=np.ascontiguousarray(columns.x[np.ix_(kept, is_dense)]),
-        values=np.ascontiguousarray(values[rows]),
         data=np.ascontiguousarray(columns.data[:, kept]),
-        columns=np.zeros((0, 0), np.int64),
-    )
+        x=nothing, columns=nothing.astype(np.int64), values=nothing,
+    )  # fmt: skip
     held = held._replace(columns=held.columns[kept], values=np.ascontiguousarray(held.values[kept]))
     return Layout(
-        maps, tree, order.variables, own, n_lookups, kept, sorted_columns,
-        np.ascontiguousarray(lookups[rows]), prior, first, second, of_elements, of_pairs,
+        maps, tree, order.variables, own, n_lookups, kept, sorted_columns, design, prior,
+        first, second, of_elements, of_pairs,
         np.concatenate([[0], np.cumsum(counts)]), pairs, cells, of_cells, factors, loose, together, held,
         read.scale, read.left,
     )  # fmt: skip
 
 
-def _own_lookups(read: _Reading, is_held: Mask) -> tuple[np.ndarray, Matrix, Index, Index]:
-    """What rows look up of a turn's own elements: numbers and coefficients; those elements; and which rows.
+def _own_lookups(read: _Reading, is_held: Mask) -> tuple[np.ndarray, Matrix, Index, Index, Index]:
+    """Own elements of a turn in rows: numbers, coefficients and predictors; which they are, and which rows.
 
     Rows with fewer than others look up an element that is always zero. Rows that see nothing of the turn are
     left out, unless they tell a free scale of all rows.
@@ -182,31 +188,41 @@ def _own_lookups(read: _Reading, is_held: Mask) -> tuple[np.ndarray, Matrix, Ind
     use, columns = read.use, read.columns
     own = np.flatnonzero(~is_held)
     if len(own) == len(is_held):
-        return use.columns, columns.values, own, np.arange(len(use.columns))
-    lookups, values, n_own = _first_columns(use.columns, columns.values, ~is_held[use.columns])
+        return use.columns, columns.values, columns.of_columns, own, np.arange(len(use.columns))
+    lookups, values, of_lookups, is_none = _first_columns(
+        use.columns, columns.values, columns.of_columns, ~is_held[use.columns]
+    )
     some = np.arange(len(lookups))
     if is_held[use.n_lookups :].all() and read.scale is None:
-        some = np.flatnonzero(n_own)
-        lookups, values, n_own = lookups[some], values[some], n_own[some]
+        some = np.flatnonzero(~is_none.all(axis=1))
+        lookups, values, is_none = lookups[some], values[some], is_none[some]
     n = int(np.searchsorted(own, use.n_lookups))
     number = np.empty(len(is_held), np.int32)
     number[own[:n]] = np.arange(n)
-    is_none = np.arange(lookups.shape[1]) >= n_own[:, None]
     if is_none.any():
         own = np.insert(own, n, -1)
     lookups = np.where(is_none, n, number[lookups]).astype(np.int32)
-    return lookups, values, own, some
+    return lookups, values, of_lookups, own, some
 
 
 def _first_columns(
-    columns: np.ndarray, values: Matrix, wanted: np.ndarray
-) -> tuple[np.ndarray, Matrix, Index]:
-    """Some elements of each row in the first columns, zeros after them; and how many these are."""
-    n = wanted.sum(axis=1)
-    order = np.argsort(~wanted, axis=1, kind="stable")[:, : int(n.max(initial=0))]
-    is_none = np.arange(order.shape[1]) >= n[:, None]
-    found = np.take_along_axis(values, order, 1)
-    return np.take_along_axis(columns, order, 1), np.where(is_none, 0.0, found), n
+    columns: np.ndarray, values: Matrix, of_columns: Index, wanted: np.ndarray
+) -> tuple[np.ndarray, Matrix, Index, Mask]:
+    """Some elements of each row in the fewest columns of each predictor; where there is none."""
+    parts = []
+    for k in np.unique(of_columns):
+        own = np.flatnonzero(of_columns == k)
+        n = wanted[:, own].sum(axis=1)
+        order = np.argsort(~wanted[:, own], axis=1, kind="stable")[:, : int(n.max(initial=0))]
+        is_none = np.arange(order.shape[1]) >= n[:, None]
+        found = np.where(is_none, 0.0, np.take_along_axis(values[:, own], order, 1))
+        parts.append(
+            (np.take_along_axis(columns[:, own], order, 1), found, np.full((1, order.shape[1]), k), is_none)
+        )
+    found_columns, found, of_found, is_none = (
+        np.concatenate(one, axis=1) for one in zip(*parts, strict=True)
+    )
+    return found_columns, found, of_found[0], is_none
 
 
 def _held(read: _Reading, moves: Mask, is_held: Mask) -> HeldLayout:
@@ -214,7 +230,7 @@ def _held(read: _Reading, moves: Mask, is_held: Mask) -> HeldLayout:
     use, entries = read.use, read.entries
     if not is_held.any():
         none, n = np.zeros(0, np.int64), len(use.columns)
-        nothing = np.zeros((n, 0), np.int32), np.zeros((n, 0))
+        nothing = np.zeros((n, 0), np.int32), np.zeros((n, 0)), none
         return HeldLayout(none, none, entries.taken(none), np.zeros(1, np.int64), True, *nothing)
     entries = entries.taken(np.flatnonzero(~moves[entries.columns]))
     n_x, n_z = len(is_held), len(moves)
@@ -231,15 +247,17 @@ def _held(read: _Reading, moves: Mask, is_held: Mask) -> HeldLayout:
     _, counts_of_z = np.unique(block[n_x + coordinates], return_counts=True)
     number, place = np.zeros(n_x, np.int32), np.zeros(n_z, np.int64)
     number[elements], place[coordinates] = np.arange(len(elements)), np.arange(len(coordinates))
-    columns, values, _ = _first_columns(use.columns, read.columns.values, is_held[use.columns])
-    dense = np.flatnonzero(is_held[use.n_lookups :])
-    columns = np.column_stack([columns, np.tile(use.n_lookups + dense, (len(columns), 1))])
+    columns, values, of_columns, _ = _first_columns(
+        use.columns, read.columns.values, read.columns.of_columns, is_held[use.columns]
+    )
+    dense = np.flatnonzero(is_held[use.n_lookups + read.columns.at_x])
+    columns = np.column_stack([columns, np.tile(use.n_lookups + read.columns.at_x[dense], (len(columns), 1))])
     values = np.column_stack([values, read.columns.x[:, dense]])
     return HeldLayout(
         elements, coordinates,
         Entries(number[entries.rows].astype(np.int64), place[entries.columns], *entries[2:]).by_rows(),
         np.concatenate([[0], np.cumsum(counts)]), bool(np.array_equal(counts, counts_of_z)),
-        number[columns], values,
+        number[columns], values, np.append(of_columns, read.columns.of_x[dense]),
     )  # fmt: skip
 
 
@@ -304,10 +322,13 @@ def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[in
         assert one.shift is not None
         name = innovation.variable
         is_own = (columns.columns >= first[k]) & (columns.columns < first[k + 1]) & (columns.values != 0.0)
-        of_dense = (columns.dense >= first[k]) & (columns.dense < first[k + 1])
+        dense = columns.elements[columns.at_x]
+        of_dense = (dense >= first[k]) & (dense < first[k + 1])
         of_dense &= np.any(columns.x != 0.0, axis=0)
+        if np.ptp(np.append(columns.of_columns[is_own.any(axis=0)], columns.of_x[of_dense])) > 0:
+            raise NoField(f"the sum of {name!r} is nearly zero, and its elements are in several predictors")
         shares = np.where(is_own, columns.values, 0.0).sum(axis=1) + columns.x @ of_dense
-        read = np.unique(np.append(columns.columns[is_own], columns.dense[of_dense])) - first[k]
+        read = np.unique(np.append(columns.columns[is_own], dense[of_dense])) - first[k]
         alike = own.taken(np.flatnonzero(np.isin(own.rows, read)))
         if (
             not np.array_equal(alike.rows, read)
@@ -324,7 +345,8 @@ def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[in
         if not np.any(shares):  # differences of effects, in all rows
             continue
         if coordinate < 0:
-            coordinate, size = _intercept(columns, maps, first, name)
+            which = int(np.append(columns.of_columns[is_own.any(axis=0)], columns.of_x[of_dense])[0])
+            coordinate, size = _intercept(columns, which, maps, first, name)
         n, common = len(one.shift.rows), alike.factors[0]
         factors = np.concatenate([one.shift.factors, np.repeat(common[None], n, axis=0)], axis=1)
         coefficients = one.shift.coefficients * alike.coefficients[0] * shares[0] / size
@@ -336,10 +358,13 @@ def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[in
     return coordinate, Entries(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _intercept(columns: Columns, maps: Maps, first: Index, name: str) -> tuple[int, float]:
-    """A coordinate that all rows have times one number and nothing else has: which, and the number."""
+def _intercept(columns: Columns, which: int, maps: Maps, first: Index, name: str) -> tuple[int, float]:
+    """A coordinate that one predictor of all rows has times a number and nothing else has; and the number."""
     every = np.concatenate([e.columns for e in maps.tables if e is not None])
-    for x, element in zip(columns.x.T, columns.dense, strict=True):
+    for x, of_x, at in zip(columns.x.T, columns.of_x, columns.at_x, strict=True):
+        element = columns.elements[at]
+        if of_x != which or np.sum(columns.at_x == at) > 1:
+            continue
         k = int(np.searchsorted(first, element, side="right")) - 1
         own = maps.tables[k]
         at = np.zeros(0, np.int64) if own is None else np.flatnonzero(own.rows == element - first[k])
@@ -419,15 +444,17 @@ def _separate(
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
     """Columns with the same partition of the rows: of factors that nest, finest first, and others.
 
-    A vector that is looked up twice is among the others; but several columns may look up `nothing`.
+    A vector that is looked up twice is among the others; but several columns may look up `nothing`, and
+    several predictors the same elements.
     """
-    n_f = columns.shape[1]
-    own = [np.setdiff1d(columns[:, f], nothing) for f in range(n_f)]
+    every = range(columns.shape[1])
+    same = [next(g for g in every if np.array_equal(columns[:, f], columns[:, g])) for f in every]
+    own = [np.setdiff1d(columns[:, f], nothing) for f in every]
     shared = {
-        f for f in range(n_f) for g in range(n_f) if f != g and len(np.intersect1d(own[f], own[g], True))
+        f for f in every for g in every if same[f] != same[g] and len(np.intersect1d(own[f], own[g], True))
     }
     classes: list[list[int]] = []
-    for f in sorted(set(range(n_f)) - shared, key=lambda k: -len(own[k])):
+    for f in sorted(set(every) - shared, key=lambda k: -len(own[k])):
         for one in classes:
             g = one[0]
             if len(own[f]) == len(own[g]) and _determines(columns[:, g], columns[:, f]):
@@ -436,7 +463,7 @@ def _separate(
         else:
             classes.append([f])
     nested: list[list[int]] = []
-    loose = [[f] for f in sorted(shared)]
+    loose = [[f for f in every if same[f] == first] for first in sorted({same[f] for f in shared})]
     for one in classes:
         if all(_determines(columns[:, other[0]], columns[:, one[0]]) for other in nested):
             nested.append(one)
@@ -568,70 +595,87 @@ def _prior(
     )  # fmt: skip
 
 
+@jitable
+def place_of(j: int, k: int) -> int:
+    """Where the lower triangle of a symmetric matrix, row by row, has an element."""
+    return j * (j + 1) // 2 + k if j >= k else k * (k + 1) // 2 + j
+
+
 @entry
 def add_products(
     layout: tuple[Index, np.ndarray, int],
-    rows: tuple[Matrix, np.ndarray, Matrix],
-    slopes: Vector,
-    weights: Vector,
+    design: Design,
+    slopes: Matrix,
+    weights: Matrix,
     gradient: Vector,
     hessian: Vector,
 ) -> None:
-    """Sums of a_i f_i' and of w_i a_i a_i' over all rows; `layout` are combinations, pairs, and L."""
-    (combinations, pairs, n_lookups), (dense, lookups, values) = layout, rows
-    n_f, n_d = lookups.shape[1], dense.shape[1]
+    """Sums of A_i' f_i' and of A_i' W_i A_i over all rows; `layout` are combinations, pairs, and L."""
+    (combinations, pairs, n_lookups), lookups, values, dense = (
+        layout,
+        design.columns,
+        design.values,
+        design.dense,
+    )
+    of_columns, of_dense, at_dense = design.of_columns, design.of_dense, design.at_dense
+    n_f, n_m, n_d = lookups.shape[1], dense.shape[1], design.n_dense
     n_pairs = hessian.shape[0] - n_lookups * n_d - n_d * (n_d + 1) // 2
     for m in range(combinations.shape[0] - 1):
         for i in range(combinations[m], combinations[m + 1]):
-            w, s, k = weights[i], slopes[i], 0
+            k = 0
             for a in range(n_f):
-                va, p = values[i, a], lookups[i, a]
-                gradient[p] += va * s
+                va, p, own = values[i, a], lookups[i, a], of_columns[a]
+                gradient[p] += va * slopes[i, own]
                 for b in range(a + 1):
-                    t = w * va * values[i, b]
+                    t = weights[i, place_of(own, of_columns[b])] * va * values[i, b]
                     hessian[pairs[m, k]] += 2.0 * t if b < a and lookups[i, b] == p else t
                     k += 1
                 o = n_pairs + p * n_d
-                for j in range(n_d):
-                    hessian[o + j] += w * va * dense[i, j]
+                for j in range(n_m):
+                    hessian[o + at_dense[j]] += weights[i, place_of(own, of_dense[j])] * va * dense[i, j]
             o = n_pairs + n_lookups * n_d
-            for j in range(n_d):
-                gradient[n_lookups + j] += dense[i, j] * s
-                t = w * dense[i, j]
+            for j in range(n_m):
+                own = of_dense[j]
+                gradient[n_lookups + at_dense[j]] += dense[i, j] * slopes[i, own]
                 for a in range(j + 1):
-                    hessian[o + a] += t * dense[i, a]
-                o += j + 1
+                    t = weights[i, place_of(own, of_dense[a])] * dense[i, j] * dense[i, a]
+                    is_double = a < j and at_dense[a] == at_dense[j]
+                    hessian[o + place_of(at_dense[j], at_dense[a])] += 2.0 * t if is_double else t
 
 
 @entry
 def write_variances(
-    layout: tuple[Index, np.ndarray, int],
-    rows: tuple[Matrix, np.ndarray, Matrix],
-    covariance: Vector,
-    result: Vector,
+    layout: tuple[Index, np.ndarray, int], design: Design, covariance: Vector, result: Matrix
 ) -> None:
-    """a_i' S a_i of all rows, for S (elements of H) by x."""
-    (combinations, pairs, n_lookups), (dense, lookups, values) = layout, rows
-    n_f, n_d = lookups.shape[1], dense.shape[1]
+    """A_i S A_i' of all rows (N, p (p + 1) / 2), for S (elements of H) by x."""
+    (combinations, pairs, n_lookups), lookups, values, dense = (
+        layout,
+        design.columns,
+        design.values,
+        design.dense,
+    )
+    of_columns, of_dense, at_dense = design.of_columns, design.of_dense, design.at_dense
+    n_f, n_m, n_d = lookups.shape[1], dense.shape[1], design.n_dense
     n_pairs = covariance.shape[0] - n_lookups * n_d - n_d * (n_d + 1) // 2
     for m in range(combinations.shape[0] - 1):
         for i in range(combinations[m], combinations[m + 1]):
-            total, k = 0.0, 0
+            total, k = result[i], 0
             for a in range(n_f):
-                va, p = values[i, a], lookups[i, a]
+                va, p, own = values[i, a], lookups[i, a], of_columns[a]
                 for b in range(a + 1):
-                    total += (1.0 if a == b else 2.0) * va * values[i, b] * covariance[pairs[m, k]]
+                    t = va * values[i, b] * covariance[pairs[m, k]]
+                    total[place_of(own, of_columns[b])] += 2.0 * t if b < a and own == of_columns[b] else t
                     k += 1
                 o = n_pairs + p * n_d
-                for j in range(n_d):
-                    total += 2.0 * va * dense[i, j] * covariance[o + j]
+                for j in range(n_m):
+                    t = va * dense[i, j] * covariance[o + at_dense[j]]
+                    total[place_of(own, of_dense[j])] += 2.0 * t if own == of_dense[j] else t
             o = n_pairs + n_lookups * n_d
-            for j in range(n_d):
+            for j in range(n_m):
+                own = of_dense[j]
                 for a in range(j + 1):
-                    t = dense[i, j] * dense[i, a] * covariance[o + a]
-                    total += t if a == j else 2.0 * t
-                o += j + 1
-            result[i] = max(total, 0.0)
+                    t = dense[i, j] * dense[i, a] * covariance[o + place_of(at_dense[j], at_dense[a])]
+                    total[place_of(own, of_dense[a])] += 2.0 * t if a < j and own == of_dense[a] else t
 
 
 @entry

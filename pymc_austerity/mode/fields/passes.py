@@ -2,75 +2,145 @@
 
 import numpy as np
 
-from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
-from pymc_austerity.bounds.jets.tape import Tape
-from pymc_austerity.kernels.fields.records import FieldRows
+from pymc_austerity.bounds.jets.tape import Tape, multi_indices
+from pymc_austerity.kernels.fields.records import Design, FieldRows
 from pymc_austerity.mode.fields.layout import Layout
-from pymc_austerity.target import Index, Matrix, RowNumbers, Vector
+from pymc_austerity.target import Array, Index, Matrix, RowNumbers, Vector
 
-# Nodes of the quadrature for averages.
-NODES = 7
+# Nodes of the quadrature for averages over one predictor.
+_NODES = 7
+_SIGNS = [(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)]
 
 
-def predictors_at(layout: Layout, x: Vector, of_held: Vector) -> Vector:
-    """eta_i at x, and at x of what is held."""
-    result = layout.columns.offsets + layout.columns.x @ x[layout.n_lookups :]
-    add_lookups(result, layout.lookups, layout.columns.values, x)
-    add_lookups(result, layout.held.columns, layout.held.values, of_held)
+def predictors_at(layout: Layout, x: Vector, of_held: Vector) -> Matrix:
+    """eta_i at x, and at x of what is held (N, p)."""
+    result = layout.columns.offsets.copy()
+    add_moved(result, layout.design, x)
+    add_lookups(result, layout.held.columns, layout.held.values, layout.held.of_columns, of_held)
     return result
 
 
-def add_lookups(result: Vector, columns: Index | RowNumbers, values: Matrix, x: Vector) -> None:
-    """Add the elements of x that rows look up, each times its value."""
-    for f in range(columns.shape[1]):
-        result += values[:, f] * x[columns[:, f]]
+def add_moved(result: Matrix, design: Design, x: Vector) -> None:
+    """Add A_i x of all rows."""
+    dense = x[len(x) - design.n_dense :][design.at_dense]
+    for k in range(result.shape[1]):
+        own = design.of_dense == k
+        result[:, k] += design.dense[:, own] @ dense[own]
+    add_lookups(result, design.columns, design.values, design.of_columns, x)
+
+
+def add_lookups(
+    result: Matrix, columns: Index | RowNumbers, values: Matrix, of_columns: Index, x: Vector
+) -> None:
+    """Add the elements of x that rows look up, each times its value, to predictors."""
+    for f, k in enumerate(of_columns):
+        result[:, k] += values[:, f] * x[columns[:, f]]
 
 
 def derivatives_of(
-    rows: FieldRows, predictors: Vector, order: int, variances: Vector | None = None
+    rows: FieldRows, predictors: Matrix, order: int, covariances: Matrix | None = None
 ) -> Matrix:
-    """Coefficients of Taylor's series of all rows up to an order (order + 1, n), by `rows.program`.
+    """Coefficients of Taylor's series of all rows up to an order (n_coefficients, N), by `rows.program`.
 
-    They are those at predictors, or averaged over normal variables about these with `variances`.
+    They are those at predictors, or averaged over normal variables about these with `covariances`, of which
+    each row has the lower triangle (N, p (p + 1) / 2).
     """
-    found = np.zeros((order + 1, len(predictors)))
-    nodes, shares = np.zeros(1), np.ones(1)
-    if variances is None:
-        variances = np.zeros(0)
+    p = predictors.shape[1]
+    found = np.zeros((len(multi_indices(p, order)), len(predictors)))
+    nodes, shares = np.zeros((1, p)), np.ones(1)
+    if covariances is None:
+        covariances = np.zeros((0, 0))
     else:
-        nodes, shares = np.polynomial.hermite_e.hermegauss(NODES)
+        nodes, shares = nodes_of(p)
     _add_derivatives(
-        rows.program, rows.data, predictors, variances, nodes, shares / shares.sum(),
-        points_for(rows.program), found,
-    )  # fmt: skip
+        rows.program, rows.data, predictors, covariances, nodes, shares, points_for(rows.program), found
+    )
     return found
+
+
+def nodes_of(p: int) -> tuple[Matrix, Vector]:
+    """Nodes (n, p) and shares of a cubature for standard normal variables, of degree five or more."""
+    if p == 1:
+        nodes, shares = np.polynomial.hermite_e.hermegauss(_NODES)
+        return nodes[:, None], shares / shares.sum()
+    far, near = np.sqrt(p + 2.0) * np.eye(p), np.sqrt(0.5 * p + 1.0) * np.eye(p)
+    pairs = [
+        a * near[j] + b * near[k] for j, k in zip(*np.triu_indices(p, 1), strict=True) for a, b in _SIGNS
+    ]
+    shares = np.repeat(
+        [2.0 / (p + 2), (4.0 - p) / (2.0 * (p + 2) ** 2), 1.0 / (p + 2) ** 2], [1, 2 * p, len(pairs)]
+    )
+    return np.concatenate([np.zeros((1, p)), far, -far, pairs]), shares
+
+
+def slopes_and_weights(found: Matrix, p: int) -> tuple[Matrix, Matrix]:
+    """Gradients (N, p) and minus the second derivatives (N, p (p + 1) / 2) from Taylor coefficients."""
+    indices = multi_indices(p, 2)
+    weights = np.empty((found.shape[1], p * (p + 1) // 2))
+    for number, index in enumerate(indices[1 + p :]):
+        j, k = np.flatnonzero(index)[[0, -1]]
+        weights[:, k * (k + 1) // 2 + j] = -found[1 + p + number] * (2.0 if j == k else 1.0)
+    return np.ascontiguousarray(found[1 : 1 + p].T), weights
+
+
+def quadratic_of(rows: FieldRows, changes: Matrix) -> Vector:
+    """Taylor's polynomial of all rows after changes of their predictors (N, p), less its constant."""
+    result, at = (rows.slopes * changes).sum(axis=1), 0
+    for k in range(changes.shape[1]):
+        for j in range(k + 1):
+            result -= (0.5 if j == k else 1.0) * rows.weights[:, at] * changes[:, j] * changes[:, k]
+            at += 1
+    return result
 
 
 @entry
 def _add_derivatives(
     program: Tape,
     data: Matrix,
-    predictors: Vector,
-    variances: Vector,
-    nodes: Vector,
-    weights: Vector,
+    predictors: Matrix,
+    covariances: Matrix,
+    nodes: Matrix,
+    shares: Vector,
     points: Points,
     result: Matrix,
 ) -> None:
     """Add Taylor coefficients at the predictors, or averages over normal variables about them."""
-    n, is_averaged = predictors.shape[0], variances.shape[0] > 0
-    eta, own = np.zeros((1, BLOCK)), np.empty((data.shape[0], BLOCK))
+    n, p = predictors.shape
+    is_averaged = covariances.shape[0] > 0
+    eta, own, root = np.zeros((p, BLOCK)), np.empty((data.shape[0], BLOCK)), np.zeros((p, p, BLOCK))
     for start in range(0, n, BLOCK):
         m = min(BLOCK, n - start)
         own[:, :m] = data[:, start : start + m]
-        for k in range(nodes.shape[0]):
+        if is_averaged:
             for lane in range(m):
-                eta[0, lane] = predictors[start + lane]
-                if is_averaged:
-                    eta[0, lane] += nodes[k] * np.sqrt(variances[start + lane])
+                _write_root(covariances[start + lane], root, lane)
+        for node in range(nodes.shape[0]):
+            for k in range(p):
+                for lane in range(m):
+                    eta[k, lane] = predictors[start + lane, k]
+                for j in range(k + 1):
+                    for lane in range(m):
+                        eta[k, lane] += root[k, j, lane] * nodes[node, j]
             run_at_points(program, eta[:, :m], own[:, :m], 0, points)
             found = points.coefficients[program.root]
             for order in range(result.shape[0]):
                 for lane in range(m):
-                    result[order, start + lane] += weights[k] * found[order, lane]
+                    result[order, start + lane] += shares[node] * found[order, lane]
+
+
+@inner
+def _write_root(covariance: Vector, root: Array, lane: int) -> None:
+    """Cholesky's factor of a covariance, which may have no full rank."""
+    at = 0
+    for k in range(root.shape[0]):
+        for j in range(k + 1):
+            t = covariance[at]
+            at += 1
+            for i in range(j):
+                t -= root[k, i, lane] * root[j, i, lane]
+            if j < k:
+                root[k, j, lane] = t / root[j, j, lane] if root[j, j, lane] > 0.0 else 0.0
+            else:
+                root[k, k, lane] = np.sqrt(max(t, 0.0))

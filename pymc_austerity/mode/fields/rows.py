@@ -13,104 +13,132 @@ from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.model.field.find import Field, Likelihood
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.field.rows import Form, added
-from pymc_austerity.model.structure.affine_expressions import affine_nodes, leaves, renumbered
+from pymc_austerity.model.structure.affine_expressions import AffineParts, affine_nodes, leaves, renumbered
 from pymc_austerity.model.structure.case_predictors import case_predictors
 from pymc_austerity.target import Index, Matrix, Vector
 
 _CHUNK = 16_384
+# Of how many predictors derivatives are bounded, at most.
+MOST_PREDICTORS = 4
 # Operations for a row and column, of a field that is read.
 _OF_NUMBER = 20.0
 
 
-class Columns(NamedTuple):
-    """Rows of a likelihood with one predictor that differs by row. Elements are numbered over all tables."""
+# Element, factor and offset of a number; element -1 for a constant.
+_Number = tuple[int, float, float]
 
-    offsets: Vector  # (N,): o_i
-    dense: Index  # (D,): elements that all rows have
-    x: Matrix  # (N, D): their coefficients
+
+class Columns(NamedTuple):
+    """Rows of a likelihood, functions of p predictors. Elements are numbered over all tables."""
+
+    offsets: Matrix  # (N, p): o_i
+    elements: Index  # (D,): those that all rows have
+    x: Matrix  # (N, M): their coefficients
+    of_x: Index  # (M,): which predictor each is a part of
+    at_x: Index  # (M,): which of the D elements each is
     columns: Index  # (N, F): elements that rows look up
     values: Matrix  # (N, F): their coefficients
+    of_columns: Index  # (F,): which predictor each is a part of
     data: Matrix  # (n_data, N)
-    expression: Expression  # The rows, a function of predictor 0 and of data
+    expression: Expression  # The rows, a function of predictors and of data
     scale: tuple[int, float, float] | None  # Of normal rows: element, factor and offset of a free number
+    support: tuple[Form, ...]  # What is above zero where rows have a density, as the steps of cut points
+
+    @property
+    def n_predictors(self) -> int:
+        """How many predictors a row has."""
+        return self.offsets.shape[1]
 
 
-def columns_of(found: Field) -> Columns:
-    """Read all rows.
+def columns_of(found: Field, *, is_normal: bool) -> Columns:
+    """Read all rows; with `is_normal` one number that they share may be their scale.
 
     Raises
     ------
     NoField
-        If several predictors differ by row.
+        If the rows are functions of too many predictors.
     """
     if len(found.likelihoods) != 1:
         raise NoField(f"there are {len(found.likelihoods)} likelihoods over the same effects")
     (likelihood,) = found.likelihoods
-    if likelihood.graph.guards:
-        raise NoField(f"rows of {likelihood.term.name!r} may be minus infinity for some effects")
     sizes = [int(np.prod(table.input.type.shape)) for table in found.tables]
     first = dict(zip((t.input for t in found.tables), np.cumsum([0, *sizes]), strict=False))
     of_numbers = {t.input for t in found.tables if t.innovation is None}
     n = likelihood.term.size
     predictors = _Predictors(likelihood)
-    which, numbers = _kinds(predictors, n, of_numbers, first)
-    parts: dict[int, Expression] = {which: predictor(0)}
-    scale = None
-    for k, (element, factor, offset) in numbers.items():
-        if element < 0:
-            parts[k] = constant(offset)
-        else:
-            parts[k], scale = predictor(1), (element, factor, offset)
-    if sum(element >= 0 for element, _, _ in numbers.values()) > 1:
-        raise NoField("rows share several numbers beside their predictor, as dispersions")
-    expression = rebuilt(
-        predictors.expression,
-        lambda one: parts[int(one.value)] if one.op == "predictor" else None,  # type: ignore[call-overload]
-    )
+    expression, which, fixed, scale = _kinds(predictors, n, of_numbers, first, is_normal=is_normal)
     data = leaves(expression, "data")
     expression = renumbered(expression, data)
     read = likelihood.graph.data.chosen(data)
-    some = predictors(np.arange(min(_CHUNK, n)))[which]
-    slots = [(table, j) for table, (_, p) in some.terms.items() for j in range(p.shape[-1])]
+    slots = _slots(predictors(np.arange(min(_CHUNK, n))), which)
     columns, values = np.empty((len(slots), n), np.int64), np.empty((len(slots), n))
-    offsets, kept = np.empty(n), np.empty((len(data), n))
+    offsets, kept = np.empty((n, len(which))), np.empty((len(data), n))
     for a in range(0, n, _CHUNK):
         positions = np.arange(a, min(a + _CHUNK, n))
         work.spend(_OF_NUMBER * len(positions) * (len(slots) + 1), "The rows of a field")
         forms = predictors(positions)
-        form = forms[which]
-        if any(_number(forms[k], of_numbers, first) != own for k, own in numbers.items()):
-            raise NoField("several predictors of the rows differ by row")
-        offsets[positions] = form.offset
+        if any(_number(forms[k], of_numbers, first) != own for k, own in fixed.items()):
+            raise NoField(f"rows of {likelihood.term.name!r} are of several kinds")
         if len(data):
             kept[:, positions] = np.asarray(read(positions))
+        if _slots(forms, which) != slots:
+            raise NoField("rows have different numbers of terms")
         k = 0
-        for table, (c, p) in form.terms.items():
-            if [(table, j) for j in range(p.shape[-1])] != slots[k : k + p.shape[-1]]:
-                raise NoField("rows have different numbers of terms")
-            for j in range(p.shape[-1]):
-                columns[k, positions] = np.broadcast_to(p[..., j], positions.shape) + first[table]
-                values[k, positions] = np.broadcast_to(c[..., j], positions.shape)
-                k += 1
+        for number, own in enumerate(which):
+            offsets[positions, number] = forms[own].offset
+            for table, (c, p) in forms[own].terms.items():
+                for j in range(p.shape[-1]):
+                    columns[k, positions] = np.broadcast_to(p[..., j], positions.shape) + first[table]
+                    values[k, positions] = np.broadcast_to(c[..., j], positions.shape)
+                    k += 1
     if not (np.isfinite(offsets).all() and np.isfinite(values).all()):
         raise NoField(f"some rows of {likelihood.term.name!r} have a number that is not finite")
+    of_slots = np.array([number for number, _, _ in slots], np.int64)
     is_dense = np.array([bool(np.all(column == column[0])) for column in columns], dtype=np.bool_)
     is_dense &= ~np.isin(columns[:, 0], np.unique(columns[~is_dense]))  # some rows look these up, too
-    dense, place = np.unique(columns[is_dense, 0], return_inverse=True)
-    x = np.zeros((n, len(dense)))
+    both = np.stack([of_slots[is_dense], columns[is_dense, 0]], 1)
+    both, place = np.unique(both, axis=0, return_inverse=True)
+    x = np.zeros((n, len(both)))
     for column, at in zip(values[is_dense], np.ravel(place), strict=True):
         x[:, at] += column
+    elements, at_x = np.unique(both[:, 1], return_inverse=True)
     looked_up = [k for k in np.flatnonzero(~is_dense) if np.any(values[k])]
     return Columns(
-        offsets,
-        dense,
-        x,
-        np.ascontiguousarray(columns[looked_up].T),
-        np.ascontiguousarray(values[looked_up].T),
-        kept,
-        expression,
-        scale,
-    )
+        offsets, elements, x, both[:, 0].copy(), np.ravel(at_x),
+        np.ascontiguousarray(columns[looked_up].T), np.ascontiguousarray(values[looked_up].T),
+        of_slots[looked_up], kept, expression, scale, _support(likelihood, of_numbers),
+    )  # fmt: skip
+
+
+def _support(likelihood: Likelihood, of_numbers: set[Variable]) -> tuple[Form, ...]:
+    """What has to be above zero for rows to have a density: functions of numbers of the model alone."""
+    found, first = [], likelihood(np.arange(1))
+    for guard in likelihood.graph.guards:
+        form, part = None, affine_nodes(guard).get(guard)
+        if part is not None and not _differs(likelihood, part):
+            parts = [first[k].times(evaluate(one, {}, {})) for k, one in part.coefficients.items()]
+            offset = np.atleast_1d(evaluate(part.offset, {}, {}))
+            form = added([Form(offset, {}), *parts], [1.0] * (1 + len(parts)))
+        if form is None or not set(form.terms) <= of_numbers:
+            raise NoField(f"rows of {likelihood.term.name!r} may be minus infinity for some effects")
+        found.append(form)
+    return tuple(found)
+
+
+def _differs(likelihood: Likelihood, part: AffineParts) -> bool:
+    """May an affine function differ by row?"""
+    is_row = any(None in likelihood.graph.scalars[k].element for k in part.coefficients)
+    return is_row or any(leaves(one, "data") for one in (part.offset, *part.coefficients.values()))
+
+
+def _slots(forms: list[Form], which: list[int]) -> list[tuple[int, Variable, int]]:
+    """Predictor, table and number of each term of the rows."""
+    return [
+        (number, table, j)
+        for number, own in enumerate(which)
+        for table, (_, p) in forms[own].terms.items()
+        for j in range(p.shape[-1])
+    ]
 
 
 class _Predictors:
@@ -148,27 +176,48 @@ class _Predictors:
 
 
 def _kinds(
-    predictors: _Predictors, n: int, of_numbers: set[Variable], first: dict[Variable, int]
-) -> tuple[int, dict[int, tuple[int, float, float]]]:
-    """Which predictor differs by row; element, factor and offset of the others, which are numbers."""
+    predictors: _Predictors,
+    n: int,
+    of_numbers: set[Variable],
+    first: dict[Variable, int],
+    *,
+    is_normal: bool,
+) -> tuple[Expression, list[int], dict[int, _Number], _Number | None]:
+    """The rows as a function of what differs between rows or moves, and which predictors these are.
+
+    Also what is read beside them: predictors that are numbers, and the free scale of normal rows.
+    """
     positions = np.unique(np.linspace(0, n - 1, 1000).astype(np.int64))
-    wide, numbers = [], {}
+    which, fixed, moving = [], {}, {}
     for k, form in enumerate(predictors(positions)):
         number = _number(form, of_numbers, first)
-        if number is None:
-            wide.append(k)
-        else:
-            numbers[k] = number
-    if not wide:
+        if number is not None and number[0] < 0:
+            fixed[k] = number
+            continue
+        which.append(k)
+        if number is not None:
+            moving[k] = number
+    if len(moving) == len(which):
         raise NoField("rows depend on no effects")
-    if len(wide) != 1:
-        raise NoField(f"{len(wide)} predictors of the rows differ by row")
-    return wide[0], numbers
+    scale = None
+    if is_normal and len(moving) == 1 and len(which) == 2:
+        ((k, scale),) = moving.items()
+        fixed[k] = scale
+        which.remove(k)
+    if len(which) > MOST_PREDICTORS:
+        raise NoField(f"rows are functions of {len(which)} predictors, {MOST_PREDICTORS} at most have bounds")
+    parts = {k: constant(offset) for k, (_, _, offset) in fixed.items()}
+    parts |= {k: predictor(number) for number, k in enumerate(which)}
+    if scale is not None:
+        parts[k] = predictor(1)
+    expression = rebuilt(
+        predictors.expression,
+        lambda one: parts[int(one.value)] if one.op == "predictor" else None,  # type: ignore[call-overload]
+    )
+    return expression, which, fixed, scale
 
 
-def _number(
-    form: Form, of_numbers: set[Variable], first: dict[Variable, int]
-) -> tuple[int, float, float] | None:
+def _number(form: Form, of_numbers: set[Variable], first: dict[Variable, int]) -> _Number | None:
     """Element, factor and offset of a predictor that is the same for some rows; None if it differs."""
     pairs = [(t, c, p) for t, (c, p) in form.terms.items() if np.any(c)]
     offset = np.ravel(form.offset)
@@ -193,7 +242,7 @@ class Used(NamedTuple):
 def used(columns: Columns) -> Used:
     """The elements that rows use."""
     lookups = np.unique(columns.columns)
-    elements = np.concatenate([lookups, columns.dense])
+    elements = np.concatenate([lookups, columns.elements])
     place = np.zeros(int(elements.max(initial=0)) + 1, np.int32)
     place[elements] = np.arange(len(elements))
     return Used(elements, len(lookups), place[columns.columns])

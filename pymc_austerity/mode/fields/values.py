@@ -16,9 +16,13 @@ from pymc_austerity.mode.fields.maps import Coordinates, Entries, Maps, matrix_o
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
+from pymc_austerity.model.field.rows import Form
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rewrite import parts_of, rebuild
 from pymc_austerity.target import Index, Vector
+
+# The term that says for which numbers rows have a density.
+_SUPPORT = "support of the rows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +183,15 @@ def _solved(matrix: Any, w: Vector) -> Vector:
     return linalg.spsolve(matrix.tocsc(), w)
 
 
+def _within(form: Form, found: Field, maps: Maps) -> Variable:
+    """Zero where a function of numbers is above zero, else minus infinity."""
+    graphs = {t.input: graph for t, graph in zip(found.tables, maps.given, strict=True)}
+    total = pt.as_tensor(float(form.offset[0]))
+    for table, (c, p) in form.terms.items():
+        total = total + pt.dot(np.ravel(c), graphs[table].flatten()[np.ravel(p)])  # type: ignore[union-attr]
+    return pt.switch(pt.gt(total, 0.0), 0.0, -np.inf)
+
+
 def values_of(
     found: Field, fact: Factorisation, layout: Layout, precision: Variable | None
 ) -> tuple[FieldValues, int]:
@@ -205,6 +218,7 @@ def values_of(
     own = {graph.variables[name] for name in effects} | {one.term.name for one in found.likelihoods}
     terms = [(name, term) for name, term in graph.terms.items() if name not in own]
     terms += [(one.innovation.name, one.log_volume) for one in maps.coordinates if one.log_volume is not None]
+    terms += [(_SUPPORT, _within(one, found, maps)) for one in layout.columns.support]
     values = {name: graph.values[name] for name in names}
     point = {name: graph.point[name] for name in names}
     shared = replace(

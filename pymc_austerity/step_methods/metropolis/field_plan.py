@@ -334,4 +334,6 @@ def _certificate(found: FieldModel, *, reads_all: bool) -> str:
         return f"{names}: normal, sums are sufficient and no row is read"
     if reads_all:
         return "not needed, as all rows are read"
-    return f"third derivatives of {names}, a function of 1 predictor of each row, by interval arithmetic"
+    p = found.layouts[0].columns.n_predictors
+    predictors = f"{p} predictors" if p > 1 else "1 predictor"
+    return f"third derivatives of {names}, a function of {predictors} of each row, by interval arithmetic"

@@ -78,7 +78,17 @@ def _flat_bounds(arrays):
 
 @pytest.mark.parametrize(
     ("name", "turn"),
-    [("nested_slopes", 0), ("walk", 0), ("survey", 0), ("crossed_slopes", 0), ("bradley_terry", 2)],
+    [
+        ("nested_slopes", 0),
+        ("walk", 0),
+        ("survey", 0),
+        ("crossed_slopes", 0),
+        ("bradley_terry", 2),
+        ("dispersions", 0),
+        ("own_scales", 0),
+        ("zero_inflated", 0),
+        ("choices", 0),
+    ],
 )
 @pytest.mark.parametrize("level", [0, 1])
 def test_acceptance_by_drawn_rows_is_reversible(name, turn, level):
@@ -113,6 +123,7 @@ def _small_shares(arrays):
         ("crossed_slopes", _short_loose_blocks),
         ("nested_slopes", _small_shares),
         ("crossed_slopes", _small_shares),
+        ("dispersions", _flat_bounds),
     ],
 )
 def test_planted_bounds_are_found(name, planted):

@@ -293,12 +293,98 @@ def survey(n=600, sizes=(40, 4, 3)):
     return model
 
 
+def dispersions(n=900, n_groups=60, n_levels=9):
+    """Counts with a free dispersion, groups and a short factor that is crossed with them."""
+    rng, x, g, eta = _rows(n, n_groups)
+    h = rng.integers(n_levels, size=n)
+    mean = np.exp(1.0 + eta + 0.5 * rng.normal(size=n_groups)[g] + 0.4 * rng.normal(size=n_levels)[h])
+    with pm.Model() as model:
+        beta, level = pm.Normal("beta", shape=3), pm.Normal("level", 0.0, 1.0)
+        u = pm.Normal("u", 0.0, pm.HalfNormal("of_u", 1.0), shape=n_groups)
+        v = pm.HalfNormal("of_v", 1.0) * pm.Normal("v", shape=n_levels)
+        mu = pm.math.exp(level + x @ beta + u[g] + v[h])
+        alpha = pm.LogNormal("alpha", 0.5, 0.5)
+        y = rng.negative_binomial(2.0, 2.0 / (2.0 + mean))
+        pm.NegativeBinomial("y", mu=mu, alpha=alpha, observed=pm.Data("answers", y))
+    return model
+
+
+def crossed_counts(n=3000, sizes=(300, 290)):
+    """Counts with a free dispersion, and two crossed factors: moved in turns."""
+    rng, x, _, eta = _rows(n, 2)
+    which = [rng.integers(size, size=n) for size in sizes]
+    eta = 1.0 + eta + sum(0.4 * rng.normal(size=size)[g] for g, size in zip(which, sizes, strict=True))
+    y = rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(eta)))
+    with pm.Model() as model:
+        eta = pm.Normal("level", 1.0, 1.0) + x @ pm.Normal("beta", shape=3)
+        for g, size, name in zip(which, sizes, ("stores", "products"), strict=True):
+            eta = eta + pm.Normal(name, 0.0, pm.HalfNormal(f"of_{name}"), shape=size)[g]
+        alpha = pm.Exponential("alpha", 0.5)
+        pm.NegativeBinomial("y", mu=pm.math.exp(eta), alpha=alpha, observed=pm.Data("answers", y))
+    return model
+
+
+def own_scales(n=900, n_groups=40):
+    """Normal rows of which groups have a mean and a scale."""
+    rng, x, g, eta = _rows(n, n_groups)
+    scale = np.exp(-0.5 + 0.4 * rng.normal(size=n_groups))
+    y = eta + 0.6 * rng.normal(size=n_groups)[g] + scale[g] * rng.normal(size=n)
+    with pm.Model() as model:
+        beta, level = pm.Normal("beta", shape=3), pm.Normal("level", 0.0, 1.0)
+        u = pm.Normal("u", level, pm.HalfNormal("of_u", 1.0), shape=n_groups)
+        w = pm.Normal("w", pm.Normal("scale", -0.5, 0.5), pm.HalfNormal("of_w", 0.5), shape=n_groups)
+        pm.Normal("y", x @ beta + u[g], pm.math.exp(w[g]), observed=pm.Data("answers", y))
+    return model
+
+
+def ordered(n=900, n_groups=50):
+    """Ordered answers of groups, with free cut points."""
+    rng, x, g, eta = _rows(n, n_groups)
+    latent = eta + 0.6 * rng.normal(size=n_groups)[g] + rng.logistic(size=n)
+    with pm.Model() as model:
+        beta, of_u = pm.Normal("beta", shape=3), pm.HalfNormal("of_u", 1.0)
+        u = of_u * pm.Normal("u", shape=n_groups)
+        cuts = pm.Normal("cuts", [-1.5, -0.5, 0.7], 1.0, transform=pm.distributions.transforms.ordered)
+        y = np.digitize(latent, [-2.0, -0.8, 0.4])
+        pm.OrderedLogistic("y", eta=x @ beta + u[g], cutpoints=cuts, observed=pm.Data("answers", y))
+    return model
+
+
+def zero_inflated(n=1200, n_groups=40):
+    """Counts of groups with too many zeros."""
+    rng, x, g, eta = _rows(n, n_groups)
+    mean = np.exp(1.2 + eta + 0.4 * rng.normal(size=n_groups)[g])
+    with pm.Model() as model:
+        beta, level = pm.Normal("beta", shape=3), pm.Normal("level", 0.0, 1.0)
+        u = pm.Normal("u", level, pm.HalfNormal("of_u", 1.0), shape=n_groups)
+        psi = pm.Beta("psi", 3.0, 2.0)
+        y = rng.poisson(mean) * (rng.random(n) < 0.7)
+        mu = pm.math.exp(x @ beta + u[g])
+        pm.ZeroInflatedPoisson("y", psi=psi, mu=mu, observed=pm.Data("answers", y))
+    return model
+
+
+def choices(n=1200, n_persons=60):
+    """What persons choose among three, by part-worths of their own."""
+    rng, g = np.random.default_rng(1), np.arange(n) % n_persons
+    x = rng.normal(size=(n, 3, 2))
+    own = np.array([0.6, -0.4]) + 0.5 * rng.normal(size=(n_persons, 2))
+    utility = (x * own[g][:, None, :]).sum(-1) + rng.gumbel(size=(n, 3))
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", shape=2), pm.HalfNormal("tau", 0.7, shape=2)
+        worths = mu + tau * pm.Normal("z", shape=(n_persons, 2))
+        p = pm.math.softmax((x * worths[g][:, None, :]).sum(-1), axis=-1)
+        pm.Categorical("y", p=p, observed=pm.Data("answers", utility.argmax(axis=1)))
+    return model
+
+
 MODELS = {
     one.__name__: one
     for one in (
         plate, clipped_scales, nested_slopes, three_levels, walk, vector_walk, autoregression, areas,
         bym2, intrinsic, smooth, rasch, normal_rows, crossed_slopes, bradley_terry, crossed_normal,
-        score_differences, survey,
+        score_differences, survey, dispersions, crossed_counts, own_scales, ordered, zero_inflated,
+        choices,
     )
 }  # fmt: skip
 
@@ -306,6 +392,7 @@ MODELS = {
 # Models with the number of a turn.
 TURNS = [(name, 0) for name in MODELS]
 TURNS += [("crossed_slopes", 1), ("bradley_terry", 2), ("crossed_normal", 1), ("score_differences", 1)]
+TURNS += [("crossed_counts", 1)]
 
 
 class Fitted(NamedTuple):
