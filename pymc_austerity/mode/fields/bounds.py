@@ -337,7 +337,7 @@ def _write_blocks(
 def _write_lengths(
     levels: _Levels, design: Design, n_lookups: int, paths: Index, lengths: np.ndarray, is_always: np.ndarray
 ) -> None:
-    """|z_ikf| of all rows, and the blocks on their paths; whether something of a row is left without a pivot."""
+    """|z_ikf| of all rows, and the blocks on their paths; whether something is left without a pivot."""
     tree, front, place, n_p = levels.tree, levels.front, levels.place, lengths.shape[2]
     lookups, values, dense = design.columns, design.values, design.dense
     z, totals = np.zeros((levels.variables.shape[0], n_p)), np.zeros(n_p)
@@ -423,12 +423,12 @@ def _find_branching(bounds: Bounds, of_elements: Index, parent: Index, is_branch
 def _typical(fit: FieldFit, bounds: Bounds, of_held: Matrix) -> Vector:
     """Root mean squares of |e_f| near the fitted theta; for loose blocks times what their largest has."""
     plan, loose = fit.plan, bounds.loose
-    rng, quadratic, zeta = np.random.default_rng(_SEED), plan.quadratic, fit.zeta
-    root = np.zeros((len(zeta), 0)) if fit.covariance is None else np.linalg.cholesky(fit.covariance)
+    rng, quadratic, law = np.random.default_rng(_SEED), plan.quadratic, plan.law
     room, levels = plan.room, np.zeros(int(bounds.blocks[-1]))
     total, of_loose = np.zeros(len(levels)), np.zeros((DRAWS, len(loose.nodes)))
     for k in range(DRAWS):
-        features = fit.features(fit.theta_of(zeta + root @ rng.standard_normal(root.shape[1])))
+        zeta = law.mean + law.spread * (law.factor @ rng.standard_normal(len(law.which)))
+        features = fit.features(fit.theta_of(zeta))
         if not np.isfinite(log_marginal(quadratic, features, 0)):  # a scale is far out
             features = fit.features(fit.theta)
             log_marginal(quadratic, features, 0)

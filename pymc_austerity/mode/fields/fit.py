@@ -59,7 +59,6 @@ from pymc_austerity.mode.fields.passes import (
 )
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.plate_model import by_powers
-from pymc_austerity.model.structure.affine_expressions import leaves
 from pymc_austerity.target import Index, Matrix, Vector
 
 # Functions of kernels, to be called from Python.
@@ -298,8 +297,7 @@ def with_scale(
     assert own.scale is not None
     number, factor, offset = own.scale
     powers = by_powers(own.columns.expression)
-    if powers is None or leaves(powers[2], "data"):
-        raise NoField("the mean of normal rows is no linear function of effects")
+    assert powers is not None
     for at in (theta + _SHIFT, theta):
         found = features(at)
         unit, scale = math.exp(found[precision]), factor * found[number] + offset
@@ -336,9 +334,9 @@ def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> 
     )
     bounds = Bounds(
         none, empty, none, np.zeros(0), empty, empty, loose, np.zeros(0), layout.cells, layout.of_cells,
-        np.zeros((len(layout.of_cells), 0), np.int64), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0),
-        np.zeros((0, 0, 1)),
-        np.zeros((0, len(layout.of_cells), 0)), 0.0, np.zeros(len(layout.of_cells), np.int64),
+        np.zeros((len(layout.of_cells), 0), np.int64), np.zeros((0, 0)), np.zeros((len(layout.of_cells), 1)),
+        np.zeros(0), np.zeros((0, 0, 1)), np.zeros((0, len(layout.of_cells), 0)), 0.0,
+        np.zeros(len(layout.of_cells), np.int64),
     )  # fmt: skip
     room, unknown = room_for(layout, program, 0, 0), Schedule(1, np.ones(1, np.int64), np.ones(1))
     return FieldArrays(

@@ -13,6 +13,7 @@ from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.model.field.find import Field, Likelihood
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.field.rows import Form, added
+from pymc_austerity.model.plates.plate_model import by_powers
 from pymc_austerity.model.structure.affine_expressions import AffineParts, affine_nodes, leaves, renumbered
 from pymc_austerity.model.structure.case_predictors import case_predictors
 from pymc_austerity.target import Index, Matrix, Vector
@@ -50,8 +51,10 @@ class Columns(NamedTuple):
         return self.offsets.shape[1]
 
 
-def columns_of(found: Field, *, is_normal: bool) -> Columns:
+def columns_of(found: Field, *, is_normal: bool, varying: frozenset[int] = frozenset()) -> Columns:
     """Read all rows; with `is_normal` one number that they share may be their scale.
+
+    Predictors that a few rows alone show to be no numbers are `varying`.
 
     Raises
     ------
@@ -66,7 +69,9 @@ def columns_of(found: Field, *, is_normal: bool) -> Columns:
     of_numbers = {t.input for t in found.tables if t.innovation is None}
     n = likelihood.term.size
     predictors = _Predictors(likelihood)
-    expression, which, fixed, scale = _kinds(predictors, n, of_numbers, first, is_normal=is_normal)
+    expression, which, fixed, scale = _kinds(
+        predictors, n, of_numbers, first, is_normal=is_normal, varying=varying
+    )
     data = leaves(expression, "data")
     expression = renumbered(expression, data)
     read = likelihood.graph.data.chosen(data)
@@ -77,8 +82,9 @@ def columns_of(found: Field, *, is_normal: bool) -> Columns:
         positions = np.arange(a, min(a + _CHUNK, n))
         work.spend(_OF_NUMBER * len(positions) * (len(slots) + 1), "The rows of a field")
         forms = predictors(positions)
-        if any(_number(forms[k], of_numbers, first) != own for k, own in fixed.items()):
-            raise NoField(f"rows of {likelihood.term.name!r} are of several kinds")
+        more = [k for k, own in fixed.items() if _number(forms[k], of_numbers, first) != own]
+        if more:
+            return columns_of(found, is_normal=is_normal, varying=varying.union(more))
         if len(data):
             kept[:, positions] = np.asarray(read(positions))
         if _slots(forms, which) != slots:
@@ -182,6 +188,7 @@ def _kinds(
     first: dict[Variable, int],
     *,
     is_normal: bool,
+    varying: frozenset[int],
 ) -> tuple[Expression, list[int], dict[int, _Number], _Number | None]:
     """The rows as a function of what differs between rows or moves, and which predictors these are.
 
@@ -190,7 +197,7 @@ def _kinds(
     positions = np.unique(np.linspace(0, n - 1, 1000).astype(np.int64))
     which, fixed, moving = [], {}, {}
     for k, form in enumerate(predictors(positions)):
-        number = _number(form, of_numbers, first)
+        number = None if k in varying else _number(form, of_numbers, first)
         if number is not None and number[0] < 0:
             fixed[k] = number
             continue
@@ -199,22 +206,23 @@ def _kinds(
             moving[k] = number
     if len(moving) == len(which):
         raise NoField("rows depend on no effects")
-    scale = None
     if is_normal and len(moving) == 1 and len(which) == 2:
         ((k, scale),) = moving.items()
-        fixed[k] = scale
-        which.remove(k)
+        (own,) = set(which) - {k}
+        expression = _rebuilt(predictors.expression, fixed, [own, k])
+        powers = by_powers(expression)
+        if powers is not None and not leaves(powers[2], "data"):
+            return expression, [own], {**fixed, k: scale}, scale
     if len(which) > MOST_PREDICTORS:
         raise NoField(f"rows are functions of {len(which)} predictors, {MOST_PREDICTORS} at most have bounds")
+    return _rebuilt(predictors.expression, fixed, which), which, fixed, None
+
+
+def _rebuilt(expression: Expression, fixed: dict[int, _Number], which: list[int]) -> Expression:
+    """The rows with constants in the place of some predictors; others get new numbers."""
     parts = {k: constant(offset) for k, (_, _, offset) in fixed.items()}
     parts |= {k: predictor(number) for number, k in enumerate(which)}
-    if scale is not None:
-        parts[k] = predictor(1)
-    expression = rebuilt(
-        predictors.expression,
-        lambda one: parts[int(one.value)] if one.op == "predictor" else None,  # type: ignore[call-overload]
-    )
-    return expression, which, fixed, scale
+    return rebuilt(expression, lambda one: parts[int(one.value)] if one.op == "predictor" else None)  # type: ignore[call-overload]
 
 
 def _number(form: Form, of_numbers: set[Variable], first: dict[Variable, int]) -> _Number | None:
