@@ -144,7 +144,8 @@ def field_model(model: pm.Model, fact: Factorisation, fewest: int, found: Field 
                 raise NoField(f"the scale of {one.name!r} may be negative")
     names = sorted(fact.var_names, key=lambda name: sizes.get(name, 0))
     fact = replace(fact, var_names=tuple(names))
-    precision = normal_precision(model, fact, found.likelihoods[0].term.name)
+    names_of_rows = [one.term.name for one in found.likelihoods]
+    precision = normal_precision(model, fact, names_of_rows[0]) if len(names_of_rows) == 1 else None
     layouts = layouts_of(found, fact.graph, is_normal=precision is not None)
     if layouts[0].scale is None:
         precision = None

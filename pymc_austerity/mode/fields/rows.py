@@ -7,9 +7,13 @@ import numpy.typing as npt
 from pytensor.graph.basic import Variable
 
 from pymc_austerity import work
+from pymc_austerity.bounds.expressions import forms
+from pymc_austerity.bounds.expressions.conditions import zero
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import Expression, constant, predictor
+from pymc_austerity.bounds.expressions.node import data as data_column
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
+from pymc_austerity.bounds.expressions.selects import select
 from pymc_austerity.model.field.find import Field, Likelihood
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.field.rows import Form, added
@@ -51,29 +55,63 @@ class Columns(NamedTuple):
         return self.offsets.shape[1]
 
 
-def columns_of(found: Field, *, is_normal: bool, varying: frozenset[int] = frozenset()) -> Columns:
-    """Read all rows; with `is_normal` one number that they share may be their scale.
+class _Read(NamedTuple):
+    """Rows of a likelihood as they are read."""
 
-    Predictors that a few rows alone show to be no numbers are `varying`.
+    slots: list[tuple[int, Variable, int]]  # Predictor, table and number of each term
+    columns: Index  # (S, n): elements
+    values: Matrix  # (S, n): their coefficients
+    offsets: Matrix  # (n, p)
+    data: Matrix  # (n_data, n)
+    expression: Expression
+    scale: tuple[int, float, float] | None
+    support: tuple[Form, ...]
+
+
+def columns_of(found: Field, *, is_normal: bool) -> Columns:
+    """Read all rows; with `is_normal` one number that they share may be their scale.
 
     Raises
     ------
     NoField
         If the rows are functions of too many predictors.
     """
-    if len(found.likelihoods) != 1:
-        raise NoField(f"there are {len(found.likelihoods)} likelihoods over the same effects")
-    (likelihood,) = found.likelihoods
     sizes = [int(np.prod(table.input.type.shape)) for table in found.tables]
     first = dict(zip((t.input for t in found.tables), np.cumsum([0, *sizes]), strict=False))
     of_numbers = {t.input for t in found.tables if t.innovation is None}
-    n = likelihood.term.size
-    predictors = _Predictors(likelihood)
+    read = _joined([_read(one, first, of_numbers, is_normal=is_normal) for one in found.likelihoods], first)
+    columns, values = read.columns, read.values
+    of_slots = np.array([number for number, _, _ in read.slots], np.int64)
+    is_dense = np.array([bool(np.all(column == column[0])) for column in columns], dtype=np.bool_)
+    is_dense &= ~np.isin(columns[:, 0], np.unique(columns[~is_dense]))  # some rows look these up, too
+    both = np.stack([of_slots[is_dense], columns[is_dense, 0]], 1)
+    both, place = np.unique(both, axis=0, return_inverse=True)
+    x = np.zeros((columns.shape[1], len(both)))
+    for column, at in zip(values[is_dense], np.ravel(place), strict=True):
+        x[:, at] += column
+    elements, at_x = np.unique(both[:, 1], return_inverse=True)
+    looked_up = [k for k in np.flatnonzero(~is_dense) if np.any(values[k])]
+    return Columns(
+        read.offsets, elements, x, both[:, 0].copy(), np.ravel(at_x),
+        np.ascontiguousarray(columns[looked_up].T), np.ascontiguousarray(values[looked_up].T),
+        of_slots[looked_up], read.data, read.expression, read.scale, read.support,
+    )  # fmt: skip
+
+
+def _read(
+    likelihood: Likelihood,
+    first: dict[Variable, int],
+    of_numbers: set[Variable],
+    *,
+    is_normal: bool,
+    varying: frozenset[int] = frozenset(),
+) -> _Read:
+    """Read the rows of a likelihood; predictors that few rows show to be no numbers are `varying`."""
+    n, predictors = likelihood.term.size, _Predictors(likelihood)
     expression, which, fixed, scale = _kinds(
         predictors, n, of_numbers, first, is_normal=is_normal, varying=varying
     )
     data = leaves(expression, "data")
-    expression = renumbered(expression, data)
     read = likelihood.graph.data.chosen(data)
     slots = _slots(predictors(np.arange(min(_CHUNK, n))), which)
     columns, values = np.empty((len(slots), n), np.int64), np.empty((len(slots), n))
@@ -81,39 +119,54 @@ def columns_of(found: Field, *, is_normal: bool, varying: frozenset[int] = froze
     for a in range(0, n, _CHUNK):
         positions = np.arange(a, min(a + _CHUNK, n))
         work.spend(_OF_NUMBER * len(positions) * (len(slots) + 1), "The rows of a field")
-        forms = predictors(positions)
-        more = [k for k, own in fixed.items() if _number(forms[k], of_numbers, first) != own]
+        found = predictors(positions)
+        more = [k for k, own in fixed.items() if _number(found[k], of_numbers, first) != own]
         if more:
-            return columns_of(found, is_normal=is_normal, varying=varying.union(more))
+            return _read(likelihood, first, of_numbers, is_normal=is_normal, varying=varying.union(more))
         if len(data):
             kept[:, positions] = np.asarray(read(positions))
-        if _slots(forms, which) != slots:
+        if _slots(found, which) != slots:
             raise NoField("rows have different numbers of terms")
         k = 0
         for number, own in enumerate(which):
-            offsets[positions, number] = forms[own].offset
-            for table, (c, p) in forms[own].terms.items():
+            offsets[positions, number] = found[own].offset
+            for table, (c, p) in found[own].terms.items():
                 for j in range(p.shape[-1]):
                     columns[k, positions] = np.broadcast_to(p[..., j], positions.shape) + first[table]
                     values[k, positions] = np.broadcast_to(c[..., j], positions.shape)
                     k += 1
     if not (np.isfinite(offsets).all() and np.isfinite(values).all()):
         raise NoField(f"some rows of {likelihood.term.name!r} have a number that is not finite")
-    of_slots = np.array([number for number, _, _ in slots], np.int64)
-    is_dense = np.array([bool(np.all(column == column[0])) for column in columns], dtype=np.bool_)
-    is_dense &= ~np.isin(columns[:, 0], np.unique(columns[~is_dense]))  # some rows look these up, too
-    both = np.stack([of_slots[is_dense], columns[is_dense, 0]], 1)
-    both, place = np.unique(both, axis=0, return_inverse=True)
-    x = np.zeros((n, len(both)))
-    for column, at in zip(values[is_dense], np.ravel(place), strict=True):
-        x[:, at] += column
-    elements, at_x = np.unique(both[:, 1], return_inverse=True)
-    looked_up = [k for k in np.flatnonzero(~is_dense) if np.any(values[k])]
-    return Columns(
-        offsets, elements, x, both[:, 0].copy(), np.ravel(at_x),
-        np.ascontiguousarray(columns[looked_up].T), np.ascontiguousarray(values[looked_up].T),
-        of_slots[looked_up], kept, expression, scale, _support(likelihood, of_numbers),
-    )  # fmt: skip
+    support = _support(likelihood, of_numbers)
+    return _Read(slots, columns, values, offsets, kept, renumbered(expression, data), scale, support)
+
+
+def _joined(parts: list[_Read], first: dict[Variable, int]) -> _Read:
+    """Rows of several likelihoods as those of one: a column of data tells which function a row is."""
+    if len(parts) == 1:
+        return parts[0]
+    starts = np.cumsum([0, *(len(one.offsets) for one in parts)])
+    n, p = int(starts[-1]), max(one.offsets.shape[1] for one in parts)
+    slots = list(dict.fromkeys(slot for one in parts for slot in one.slots))
+    columns = np.tile(np.array([[first[table]] for _, table, _ in slots], np.int64), (1, n))
+    values, offsets = np.zeros((len(slots), n)), np.zeros((n, p))
+    data = [np.repeat(np.arange(len(parts), dtype=np.float64), np.diff(starts))]
+    branches = []
+    for k, one in enumerate(parts):
+        own = slice(int(starts[k]), int(starts[k + 1]))
+        at = [slots.index(slot) for slot in one.slots]
+        columns[at, own], values[at, own] = one.columns, one.values
+        offsets[own, : one.offsets.shape[1]] = one.offsets
+        branches.append(renumbered(one.expression, [-1] * len(data) + list(range(len(one.data)))))
+        for column in one.data:
+            data.append(np.full(n, column[0]))  # a value that the function may have
+            data[-1][own] = column
+    expression = branches[-1]
+    for k in range(len(parts) - 2, -1, -1):
+        which = forms.add(constant(-float(k)), data_column(0, 0.0, float(len(parts) - 1)))
+        expression = select(zero(which), branches[k], expression)
+    support = tuple(form for one in parts for form in one.support)
+    return _Read(slots, columns, values, offsets, np.array(data), expression, None, support)
 
 
 def _support(likelihood: Likelihood, of_numbers: set[Variable]) -> tuple[Form, ...]:

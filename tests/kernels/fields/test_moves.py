@@ -88,6 +88,7 @@ def _flat_bounds(arrays):
         ("own_scales", 0),
         ("zero_inflated", 0),
         ("choices", 0),
+        ("football", 0),
     ],
 )
 @pytest.mark.parametrize("level", [0, 1])

@@ -364,6 +364,25 @@ def zero_inflated(n=1200, n_groups=40):
     return model
 
 
+def football(n=700, n_teams=40):
+    """Goals of both sides: two likelihoods over the same effects."""
+    rng = np.random.default_rng(1)
+    home, away = rng.integers(n_teams, size=(2, n))
+    away = np.where(away == home, (away + 1) % n_teams, away)
+    attack, defence = 0.4 * rng.normal(size=(2, n_teams))
+    with pm.Model() as model:
+        level, at_home = pm.Normal("level", 0.0, 1.0), pm.Normal("at_home", 0.0, 1.0)
+        a = pm.Normal("attack", 0.0, pm.HalfNormal("of_attack", 1.0), shape=n_teams)
+        d = pm.HalfNormal("of_defence", 1.0) * pm.Normal("defence", shape=n_teams)
+        y = rng.poisson(np.exp(0.6 + attack[home] - defence[away]))
+        pm.Poisson("y", pm.math.exp(level + at_home + a[home] - d[away]), observed=pm.Data("answers", y))
+        y = rng.poisson(np.exp(0.3 + attack[away] - defence[home]))
+        alpha = pm.Exponential("alpha", 0.2)
+        mu = pm.math.exp(level + a[away] - d[home])
+        pm.NegativeBinomial("others", mu=mu, alpha=alpha, observed=y)
+    return model
+
+
 def choices(n=1200, n_persons=60):
     """What persons choose among three, by part-worths of their own."""
     rng, g = np.random.default_rng(1), np.arange(n) % n_persons
@@ -384,7 +403,7 @@ MODELS = {
         plate, clipped_scales, nested_slopes, three_levels, walk, vector_walk, autoregression, areas,
         bym2, intrinsic, smooth, rasch, normal_rows, crossed_slopes, bradley_terry, crossed_normal,
         score_differences, survey, dispersions, crossed_counts, own_scales, ordered, zero_inflated,
-        choices,
+        choices, football,
     )
 }  # fmt: skip
 
