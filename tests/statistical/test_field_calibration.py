@@ -18,7 +18,7 @@ from tests.mode.fields.fields import MODELS
 # Data sets, draws with which a quantity is compared, sweeps between two of these, and effects of a vector.
 _REPLICATES, _DRAWS, _EVERY, _EFFECTS = 120, 19, 12, 2
 _BINS = 5
-# Priors of areas, of which numba draws nothing, and of cut points, whose order draws do not keep; two answers.
+# Priors of areas, of which numba draws nothing; of cut points, whose order draws do not keep; two answers.
 _WITHOUT_DRAWS = {"areas", "bym2", "intrinsic", "ordered", "football"}
 
 

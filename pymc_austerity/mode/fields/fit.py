@@ -209,8 +209,10 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
             moves.append(_center(fit, is_guarded=not is_normal))
             if n_whole in (3, 5, 7) and moves[-1].length == 1.0:
                 _draw_held(fits, fit)
+                before = fit.theta
                 _maximise(fit, _ROUGHLY)
-                moves.append(_center(fit))
+                moves.append(_center(fit, is_guarded=not is_normal))
+                fit.theta = before + moves[-1].length * (fit.theta - before)
                 _share(fits, fit.theta)
         n_whole += int(all(one.length == 1.0 for one in moves))
         if max(one.size for one in moves) < _NEAR_MODE and n_whole > 8:
