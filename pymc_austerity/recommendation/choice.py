@@ -500,11 +500,12 @@ def _sweeps_of_all_rows(plan: Sweeps, blank: Recommendation, point: PointType) -
             f"rows are drawn where each is a function of its predictor and {MOST_BOUNDED - 1} number more "
             f"that rows share, as a dispersion, and here there are {n - 1} more"
         )
+    few_numbers = ", and rows share one number at most" if isinstance(plan, PlatePlan) else ""
     why = blank._replace(
         step="MetropolisHastings(control_variate=Taylor())",
         reason=f"{_effects(plan)}, decided on all rows in either of two moves, as {reason}",
         rows=float(blank.n_local or 0),
-        otherwise="TunaMH(), where there are more rows for each group, and rows share one number at most.",
+        otherwise=f"TunaMH(), where there are more rows for each group{few_numbers}.",
         plate=plan.recipe.prediction,
     )
     whole = replace(plan, options=replace(plan.options, switch_above=0.0))

@@ -64,10 +64,6 @@ def found(model):
 
 COMMON = ("Intercept", "x", "z", "kind")
 LARGEST = {"(1|g)": ["1|g"], "(x|g)": ["1|g", "x|g"], "(1|g) + (1|h)": ["1|g"], "(1|g/part)": ["1|g:part"]}
-OF_SLOPES = (
-    "the likelihood 'y' has a free dispersion or the like, which a plate with random slopes does not take: "
-    "give it a fixed value"
-)
 
 
 @pytest.mark.parametrize("groups", GROUPS)
@@ -76,7 +72,7 @@ OF_SLOPES = (
 def test_effects_are_a_plate(family, groups):
     plate = found(built(family, groups))
     if groups == "(x|g)" and family in ("negativebinomial", "gamma"):
-        assert OF_SLOPES in str(plate)
+        assert isinstance(plate, FieldModel)  # of rows with a dispersion
         return
     assert isinstance(plate, PlateModel)
     assert plate.effects == tuple(f"{name}_offset" for name in LARGEST[groups])
@@ -98,11 +94,7 @@ def test_large_factors_are_crossed(family, monkeypatch):
     monkeypatch.setattr(limits, "MOST_SHARED", 20)
     plate = found(built(family, "(1|g) + (1|h)"))
     if family in ("negativebinomial", "gamma"):
-        reason = (
-            "the likelihood 'y' has a free dispersion or the like, and '1|g_offset' and '1|h_offset' are "
-            "crossed factors: give it a fixed value"
-        )
-        assert reason in str(plate)
+        assert isinstance(plate, FieldModel)
     else:
         assert isinstance(plate, CrossedModel)
         assert plate.effects == ("1|g_offset", "1|h_offset")

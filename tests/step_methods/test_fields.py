@@ -6,6 +6,7 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import pymc.dims as pmd
+import pytensor.tensor as pt
 import pytest
 
 import pymc_austerity as pma
@@ -242,10 +243,14 @@ def _found(model, **options):
 
 
 def test_reasons_why_a_field_is_not_moved():
-    with pm.Model() as student:
-        u = pm.StudentT("u", nu=4.0, mu=0.0, sigma=pm.HalfNormal("tau"), shape=50)
+    with pm.Model() as logistic:
+        u = pm.Logistic("u", 0.0, pm.HalfNormal("tau"), shape=50)
         pm.Poisson("y", pm.math.exp(u[np.arange(500) % 50]), observed=np.ones(500))
-    assert "not normal" in _asked(student)
+    assert "not normal, nor Student's or Laplace's" in _asked(logistic)
+    with pm.Model() as walk:
+        steps = pm.StudentT("steps", nu=4.0, mu=0.0, sigma=pm.HalfNormal("tau"), shape=50)
+        pm.Poisson("y", pm.math.exp(pt.cumsum(steps)[np.arange(500) % 50]), observed=np.ones(500))
+    assert "not normal, and sums are taken" in _asked(walk)
     rng, n = np.random.default_rng(1), 6000
     with pm.Model() as crossed:
         tau = pm.HalfNormal("tau")

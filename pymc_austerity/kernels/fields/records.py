@@ -74,6 +74,15 @@ class Elements(NamedTuple):
     factors: Index  # (n, m)
 
 
+class HeavyTails(NamedTuple):
+    """Effects that are normal given a precision of each: of Student's or Laplace's distribution."""
+
+    coordinates: Index  # (k,): in the order of the tree
+    # degrees, numbers (k,): degrees of freedom are constants times features; 0 for Laplace's distribution
+    degrees: Vector
+    numbers: Index
+
+
 class Prior(NamedTuple):
     """C(theta), R(theta) and b(theta)."""
 
@@ -95,6 +104,7 @@ class Prior(NamedTuple):
     # has z_b alone; which coordinate that is, or -1
     pulls: Elements
     intercept: int
+    tails: HeavyTails
 
 
 class Loose(NamedTuple):
@@ -208,6 +218,7 @@ class Room(NamedTuple):
     d: Matrix
     levels: Matrix
     elements: Matrix  # (2, .): of C
+    precisions: Vector  # (n,): of heavy-tailed effects; one for others
     pulls: Matrix  # (2, .)
     work: Matrix  # (2, n): a right side, and changes of z
     sizes: Matrix  # (3, B + L): X_f, largest |e_f| of both ends, and Y_f, in typical sizes

@@ -38,7 +38,9 @@ def write_elements(elements: Elements, features: Vector, result: Vector) -> None
 
 
 @jitable
-def write_precision(sums: Sums, prior: Prior, features: Vector, elements: Vector, front: Vector) -> float:
+def write_precision(
+    sums: Sums, prior: Prior, features: Vector, elements: Vector, precisions: Vector, front: Vector
+) -> float:
     """P = R + C' H C; `elements` are those of C. The precision of normal rows is returned."""
     front[:] = 0.0
     scale = math.exp(features[sums.precision]) if sums.precision >= 0 else 1.0
@@ -50,7 +52,7 @@ def write_precision(sums: Sums, prior: Prior, features: Vector, elements: Vector
         value = own.coefficients[k]
         for j in range(own.factors.shape[1]):
             value *= features[own.factors[k, j]]
-        front[own.rows[k]] += value
+        front[own.rows[k]] += value * precisions[own.columns[k]]
     return scale
 
 
@@ -115,7 +117,7 @@ def _write_factor(plan: Plan, features: Vector, side: int) -> tuple[float, float
     write_elements(prior.map, features, room.elements[side])
     write_elements(prior.pulls, features, room.pulls[side])
     front = room.fronts[side]
-    scale = write_precision(plan.sums, prior, features, room.elements[side], front)
+    scale = write_precision(plan.sums, prior, features, room.elements[side], room.precisions, front)
     nothing = np.full(room.shifts.shape[1], -1.0)
     return scale, factorise(plan.tree, front, nothing)
 

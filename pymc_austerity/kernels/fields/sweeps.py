@@ -7,6 +7,7 @@ import numpy as np
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields.decisions import write_levels
+from pymc_austerity.kernels.fields.heavy_tails import draw_precisions, log_prior_of_precisions
 from pymc_austerity.kernels.fields.held import held_log_density, hold, take_held
 from pymc_austerity.kernels.fields.law import propose
 from pymc_austerity.kernels.fields.moves import move_group, move_root
@@ -63,18 +64,24 @@ def field_sweeps(
     hold(field, features, memory.z)
     of_held = held_log_density(field.held, features)
     now = -1 if n_held > 0 else int(room.kept[0])
+    tails, precisions = field.prior.tails, room.precisions
+    has_tails = tails.coordinates.shape[0] > 0
     for j in range(theta.shape[0]):
         if room.theta[j] != theta[j]:
             now = -1
-    if now < 0:
+    is_kept = now >= 0 and not has_tails
+    if not is_kept:
         now = 0
+    for k in range(n):
+        room.z[now, k] = memory.z[field.coordinates[k]]
+    if has_tails:
+        draw_precisions(rng, tails, features, room.z[now], precisions)
+    if not is_kept:
         room.kept[1] = log_marginal(field, features, now)
     height = room.kept[1]
     room.kept[0] = -1.0  # until the draw is whole
-    for k in range(n):
-        room.z[now, k] = memory.z[field.coordinates[k]]
     room.eps[now] = memory.eps[:n]
-    if n_held > 0 or (n > 0 and math.isnan(memory.eps[0])):
+    if has_tails or n_held > 0 or (n > 0 and math.isnan(memory.eps[0])):
         write_eps(field, now)
     write_displacements(field, features, now)
     if field.has_remainders:
@@ -92,6 +99,8 @@ def field_sweeps(
                 new_height = log_marginal(field, proposed, 1 - now)
                 new_of_held = held_log_density(field.held, proposed)
                 log_ratio = ratio + new_height - height + new_of_held - of_held
+                log_ratio += log_prior_of_precisions(tails, proposed, precisions)
+                log_ratio -= log_prior_of_precisions(tails, features, precisions)
                 if math.isfinite(log_ratio):
                     accepted = move_root(rng, field, now, proposed, log_ratio, of_root)
                     if accepted:

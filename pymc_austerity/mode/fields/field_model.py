@@ -103,6 +103,7 @@ class FieldModel:
             rows=plan.rows._replace(program=program),
             room=room._replace(
                 theta=np.zeros(len(fit.theta)),
+                precisions=plan.room.precisions.copy(),
                 right=plan.sums.right.copy(),
                 squares=np.full(1, plan.sums.squares),
             ),
@@ -206,6 +207,7 @@ def _is_white(layout: Layout, some: Mask) -> bool:
     for one in layout.maps.coordinates:
         own = one.precision
         is_one = (own.rows == own.columns) & (own.coefficients == 1.0) & ~own.factors.any(axis=1)
+        is_one &= one.tails is None
         is_white[own.rows[is_one] + one.first] = True
         is_white[own.rows[~is_one] + one.first] = is_white[own.columns[~is_one] + one.first] = False
     held = layout.held.coordinates

@@ -41,6 +41,7 @@ from pymc_austerity.kernels.fields.records import (
     Schedule,
     Sums,
 )
+from pymc_austerity.mode.fields.heavy_tails import expected_precisions, mean_log_prior
 from pymc_austerity.mode.fields.law import law_of, no_law
 from pymc_austerity.mode.fields.layout import (
     Layout,
@@ -53,6 +54,7 @@ from pymc_austerity.mode.fields.maps import matrix_of
 from pymc_austerity.mode.fields.passes import (
     derivatives_of,
     nodes_of,
+    not_upwards,
     predictors_at,
     quadratic_of,
     slopes_and_weights,
@@ -85,6 +87,7 @@ class FittedField(NamedTuple):
     theta: Vector
     law: Law
     center: Vector  # x* of all elements of rows, held or not
+    precisions: Vector  # Of heavy-tailed effects
     hessian: Vector
     right: Vector
     hessian_change: Vector
@@ -130,6 +133,7 @@ class FieldFit:
     which: Index
     units: Index
     covariance: Matrix | None = None  # Of zeta
+    log_precisions: Vector | None = None  # Expected logarithms of the precisions of heavy-tailed effects
     draws: HeldDraws = _NO_DRAWS
 
     @property
@@ -143,7 +147,8 @@ class FieldFit:
         """What `fit_again` needs."""
         sums = self.plan.sums
         return FittedField(
-            self.theta, self.plan.law, self.everywhere, sums.hessian, sums.right, sums.hessian_change,
+            self.theta, self.plan.law, self.everywhere, self.plan.room.precisions,
+            sums.hessian, sums.right, sums.hessian_change,
             sums.gradient_change, sums.n_normal, sums.squares,
         )  # fmt: skip
 
@@ -180,6 +185,10 @@ class FieldFit:
         for z in draws.z:
             held.z[0] = z
             value += held_log_density(held, features) / len(draws.z)
+        if self.log_precisions is not None:
+            tails = self.plan.prior.tails
+            precisions = self.plan.room.precisions[tails.coordinates]
+            value += mean_log_prior(tails, features, precisions, self.log_precisions)
         return value if np.isfinite(value) else -np.inf
 
 
@@ -197,7 +206,7 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
     given = layouts[0].prior
     x[layouts[0].elements[given.given]] = given.constants * parameters.features(theta)[given.numbers]
     fits = _begun(layouts, parameters, program, np.array(theta, dtype=np.float64), x)
-    if parameters.precision >= 0 and len(fits) == 1:
+    if parameters.precision >= 0 and len(fits) == 1 and not len(layouts[0].prior.tails.coordinates):
         _expand(fits[0], None)
         _maximise(fits[0])
         return _finished(fits)
@@ -278,8 +287,9 @@ def fit_again(
     for fit, found in zip(fits, fitted, strict=True):
         _write_taylor(fit)
         own = found._asdict()
-        sums = fit.plan.sums._replace(center=fit.x, **{name: own[name] for name in found._fields[3:]})
+        sums = fit.plan.sums._replace(center=fit.x, **{name: own[name] for name in found._fields[4:]})
         fit.plan = fit.plan._replace(sums=sums, law=found.law)
+        fit.plan.room.precisions[:] = found.precisions
         _meet(fit)
         _begin_turn(fit)
     return fits
@@ -364,7 +374,7 @@ def room_for(layout: Layout, program: Tape, n_levels: int, n_blocks: int) -> Roo
     n, n_v = len(tree.node_of), len(tree.first)
     return Room(
         np.zeros((2, tree.fronts[-1])), np.zeros((2, n)), np.zeros((2, n)), np.zeros((2, n)),
-        np.zeros((2, n_x)), np.zeros((2, n_levels)), np.zeros((2, len(layout.prior.map.rows))),
+        np.zeros((2, n_x)), np.zeros((2, n_levels)), np.zeros((2, len(layout.prior.map.rows))), np.ones(n),
         np.zeros((2, len(layout.prior.pulls.columns))), np.zeros((2, n)), np.zeros((3, n_blocks)),
         np.zeros(n_v, np.int64), np.zeros(n_v), np.zeros(n_v, np.bool_),
         np.zeros((2, int(tree.depth.max(initial=0)) + 1)), np.zeros(n_v),
@@ -407,20 +417,8 @@ def _expand(fit: FieldFit, covariances: Matrix | None) -> None:
     found = log_marginal(fit.plan.quadratic, fit.features(fit.theta), 0)
     if not np.isfinite(found):  # far out some rows curve upwards
         gradient, hessian = np.zeros(len(fit.x)), np.zeros(n_h)
-        add_products(_where(layout), design, slopes, _not_upwards(weights), gradient, hessian)
+        add_products(_where(layout), design, slopes, not_upwards(weights), gradient, hessian)
         _take(fit, gradient, hessian, taylor_gradient, taylor)
-
-
-def _not_upwards(weights: Matrix) -> Matrix:
-    """Second derivatives of rows without the directions in which these curve upwards."""
-    if weights.shape[1] == 1:
-        return np.maximum(weights, 0.0)
-    p = int(math.sqrt(2.0 * weights.shape[1]))
-    lower = np.tril_indices(p)
-    whole = np.empty((len(weights), p, p))
-    whole[:, lower[0], lower[1]] = whole[:, lower[1], lower[0]] = weights
-    sizes, vectors = np.linalg.eigh(whole)
-    return np.einsum("ijk,ik,ilk->ijl", vectors, np.maximum(sizes, 0.0), vectors)[:, lower[0], lower[1]]
 
 
 def _take(fit: FieldFit, gradient: Vector, hessian: Vector, taylor_gradient: Vector, taylor: Vector) -> None:
@@ -610,6 +608,7 @@ def _covariances(fits: tuple[FieldFit, ...]) -> Matrix:
         log_marginal(plan.quadratic, fit.features(fit.theta), 0)
         inverse = np.zeros(layout.tree.fronts[-1])
         selected_inverse(layout.tree, plan.room.fronts[0], inverse)
+        _expect_precisions(fit, inverse)
         covariance = np.empty(len(plan.sums.first))
         write_covariances(plan.prior, plan.sums, plan.room.elements[0], inverse, covariance)
         result, design = np.zeros((len(layout.rows), total.shape[1])), layout.design
@@ -619,6 +618,19 @@ def _covariances(fits: tuple[FieldFit, ...]) -> Matrix:
         write_variances(_where(layout), design, covariance, result)
         total[layout.rows] += result
     return total
+
+
+def _expect_precisions(fit: FieldFit, inverse: Vector) -> None:
+    """Expect precisions of heavy-tailed effects, given their means and variances."""
+    tails, room, tree = fit.plan.prior.tails, fit.plan.room, fit.layout.tree
+    if not len(tails.coordinates):
+        return
+    features, node = fit.features(fit.theta), tree.node_of[tails.coordinates]
+    room.eps[0] = 0.0
+    write_state(fit.plan.quadratic, features, 0)
+    variances = inverse[tree.fronts[node] + (tails.coordinates - tree.first[node]) * (tree.size[node] + 1)]
+    found = expected_precisions(tails, features, room.z[0, tails.coordinates], variances)
+    room.precisions[tails.coordinates], fit.log_precisions = found
 
 
 def _maximise(fit: FieldFit, near: float = _EXACTLY, *, afresh: bool = False) -> None:

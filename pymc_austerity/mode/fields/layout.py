@@ -9,19 +9,18 @@ from scipy.sparse.csgraph import connected_components
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.compilation import jitable
-from pymc_austerity.kernels.fields.records import Design, Elements, Prior, Sums
+from pymc_austerity.kernels.fields.records import Design, Elements, HeavyTails, Prior, Sums
 from pymc_austerity.kernels.fields.tree import Tree, write_positions
-from pymc_austerity.mode.fields.maps import Coordinates, Entries, Maps, maps_of
+from pymc_austerity.mode.fields.maps import Entries, Maps, maps_of
 from pymc_austerity.mode.fields.order import Order
 from pymc_austerity.mode.fields.rows import Columns, Used, columns_of, used
+from pymc_austerity.mode.fields.sums_near_zero import left_to_an_intercept
 from pymc_austerity.mode.fields.turns import find_turns
 from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.target import Index, Mask, Matrix, Vector
 
-# Numbers that differ by less, beside their size, differ by rounding.
-_SAME = 1e-12
 # Elements of other factors that are bounded together, at most.
 _TOGETHER = 96
 
@@ -300,112 +299,6 @@ def _map(maps: Maps, elements: Index, found: Field) -> tuple[Entries, tuple[Inde
     return entries.by_rows(), tuple(np.concatenate(c) for c in zip(nothing, *given, strict=True))  # type: ignore[return-value]
 
 
-def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[int, Entries] | None:
-    """Which coordinate takes up what is the same for all effects with a shift, and how much of it by z.
-
-    Rows are a + b (v_g + shift) + ... with an intercept a. The tree has a + b shift in its place, which is
-    free of the effects' sum.
-
-    Raises
-    ------
-    NoField
-        If no intercept can take them up.
-    """
-    sizes = [int(np.prod(table.input.type.shape)) for table in found.tables]
-    first = np.concatenate([[0], np.cumsum(sizes)])
-    parts = []
-    coordinate, size = -1, 0.0
-    for k, own in maps.shifts.items():
-        innovation = found.tables[k].innovation
-        assert innovation is not None
-        one = next(c for c in maps.coordinates if c.innovation.name == innovation.name)
-        assert one.shift is not None
-        name = innovation.variable
-        is_own = (columns.columns >= first[k]) & (columns.columns < first[k + 1]) & (columns.values != 0.0)
-        dense = columns.elements[columns.at_x]
-        of_dense = (dense >= first[k]) & (dense < first[k + 1])
-        of_dense &= np.any(columns.x != 0.0, axis=0)
-        if np.ptp(np.append(columns.of_columns[is_own.any(axis=0)], columns.of_x[of_dense])) > 0:
-            raise NoField(f"the sum of {name!r} is nearly zero, and its elements are in several predictors")
-        shares = np.where(is_own, columns.values, 0.0).sum(axis=1) + columns.x @ of_dense
-        read = np.unique(np.append(columns.columns[is_own], dense[of_dense])) - first[k]
-        alike = own.taken(np.flatnonzero(np.isin(own.rows, read)))
-        if (
-            not np.array_equal(alike.rows, read)
-            or np.any(alike.coefficients != alike.coefficients[0])
-            or np.any(alike.factors != alike.factors[0])
-            or np.ptp(shares) > _SAME * np.abs(shares).max()
-        ):
-            raise NoField(
-                f"the sum of {name!r} is nearly zero, and rows have its elements times numbers that differ"
-            )
-        table = maps.tables[k]
-        assert table is not None
-        _require_tied(one, table.columns[np.isin(table.rows, read)] - one.first)
-        if not np.any(shares):  # differences of effects, in all rows
-            continue
-        if coordinate < 0:
-            which = int(np.append(columns.of_columns[is_own.any(axis=0)], columns.of_x[of_dense])[0])
-            coordinate, size = _intercept(columns, which, maps, first, name)
-        n, common = len(one.shift.rows), alike.factors[0]
-        factors = np.concatenate([one.shift.factors, np.repeat(common[None], n, axis=0)], axis=1)
-        coefficients = one.shift.coefficients * alike.coefficients[0] * shares[0] / size
-        parts.append(Entries(one.shift.rows, one.shift.columns + one.first, coefficients, factors))
-    if not parts:
-        return None
-    wide = max(part.factors.shape[1] for part in parts)
-    parts = [p._replace(factors=np.pad(p.factors, ((0, 0), (0, wide - p.factors.shape[1])))) for p in parts]
-    return coordinate, Entries(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-def _intercept(columns: Columns, which: int, maps: Maps, first: Index, name: str) -> tuple[int, float]:
-    """A coordinate that one predictor of all rows has times a number and nothing else has; and the number."""
-    every = np.concatenate([e.columns for e in maps.tables if e is not None])
-    for x, of_x, at in zip(columns.x.T, columns.of_x, columns.at_x, strict=True):
-        element = columns.elements[at]
-        if of_x != which or np.sum(columns.at_x == at) > 1:
-            continue
-        k = int(np.searchsorted(first, element, side="right")) - 1
-        own = maps.tables[k]
-        at = np.zeros(0, np.int64) if own is None else np.flatnonzero(own.rows == element - first[k])
-        if own is None or len(at) != 1 or np.ptp(x) > 0.0 or x[0] == 0.0:
-            continue
-        z = int(own.columns[at[0]])
-        if not np.any(own.factors[at]) and np.sum(every == z) == 1 and _is_plain(maps, z):
-            return z, float(x[0] * own.coefficients[at[0]])
-    raise NoField(
-        f"the sum of {name!r} is nearly zero, and the rows have no intercept with a normal prior of a fixed "
-        "scale, which would take up what it says"
-    )
-
-
-def _is_plain(maps: Maps, z: int) -> bool:
-    """Is a coordinate independent of others, and standard normal or without a prior?"""
-    one = next(c for c in maps.coordinates if c.first <= z < c.first + c.size)
-    own, at = one.precision, z - one.first
-    is_its = (own.rows == at) | (own.columns == at)
-    diagonal = own.coefficients[is_its]
-    is_one = len(diagonal) == 0 or (
-        len(diagonal) == 1 and diagonal[0] == 1.0 and not own.factors[is_its].any()
-    )
-    return one.shift is None and is_one and bool(np.all(own.rows[is_its] == own.columns[is_its]))
-
-
-def _require_tied(one: Coordinates, read: Index) -> None:
-    """Refuse areas that no row looks up and no neighbours tie to the last one."""
-    own = one.precision
-    lower = sparse.csr_array((own.coefficients, (own.rows, own.columns)), (one.size, one.size))
-    whole = sparse.csr_array(lower + sparse.tril(lower, -1).T)
-    n, island = connected_components(whole, directed=False)
-    is_loose = np.bincount(island, whole.sum(axis=1), minlength=n) < _SAME
-    is_loose[island[read]] = False
-    if is_loose.any():
-        raise NoField(
-            f"{int(is_loose[island].sum()):,} elements of {one.innovation.variable!r} are in no row, and no "
-            "neighbours tie them to others"
-        )
-
-
 def _combinations(columns: np.ndarray) -> tuple[Index, Index]:
     """Different rows of the looked-up elements (M, F), and which each row has (N,)."""
     n, n_f = columns.shape
@@ -588,11 +481,24 @@ def _prior(
     intercept, pulls = -1, Elements(nothing, nothing, np.zeros(0), np.zeros((0, 0), np.int64))
     if left is not None and np.any(precision.columns[precision.coefficients != 0.0] == place[left[0]]):
         intercept, pulls = int(place[left[0]]), Elements(*left[1]._replace(columns=place[left[1].columns]))
+    tails = _tails(maps, place)
     return Prior(
         Elements(*entries), precision,
         at.astype(np.int32), which.astype(np.int32), one.astype(np.int32), other.astype(np.int32), twice,
-        *given, np.flatnonzero(is_given[first] | is_given[second]), pulls, intercept,
+        *given, np.flatnonzero(is_given[first] | is_given[second]), pulls, intercept, tails,
     )  # fmt: skip
+
+
+def _tails(maps: Maps, place: Index) -> HeavyTails:
+    """Heavy-tailed effects that a turn moves."""
+    parts = [(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))]
+    for one in maps.coordinates:
+        if one.tails is not None:
+            own = place[one.first : one.first + one.size]
+            own = own[own >= 0]
+            degrees, number = one.tails
+            parts.append((own, np.full(len(own), degrees), np.full(len(own), number)))
+    return HeavyTails(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 @jitable

@@ -34,6 +34,8 @@ from pymc_austerity.target import Index, Matrix, Vector
 
 # Elements of a dense matrix, at most.
 _DENSE = 20_000
+# Steps after which heavy-tailed effects are still what their prior says, one by one.
+_KEEPING = {"scale", "left", "right", "placed"}
 # Operations that only move elements, by their first input; and those that leave it as it is.
 _MOVING = (DimShuffle, Reshape, JoinDims, SplitDims, Subtensor, AdvancedSubtensor, Alloc)
 _SAME = (SpecifyShape, TensorFromScalar, ScalarFromTensor, CheckAndRaise)
@@ -170,6 +172,8 @@ class Coordinates(NamedTuple):
     precision: Entries  # R, the lower triangle
     log_volume: Variable | None  # What the density of z has besides -z' R z / 2, if it depends on theta
     shift: Entries | None = None  # What is added to all of w - m: one row, by z; `own` is without it
+    # Of heavy-tailed effects, constant and feature of their degrees of freedom; 0 for Laplace's distribution
+    tails: tuple[float, int] | None = None
 
     def shifted(self, features: Vector, z: Vector) -> float:
         """What is added to all of w - m."""
@@ -208,7 +212,7 @@ def maps_of(found: Field, graph: LogDensityGraph) -> Maps:
         one = table.innovation
         if one is None or one.name in coordinates:
             continue
-        if one.family.name != "Normal" or one.is_matched:
+        if one.is_matched:
             raise NoField(f"the prior of {one.name!r} is not normal")
         of_tables = [
             t.steps for t in found.tables if t.innovation is not None and t.innovation.name == one.name
@@ -246,6 +250,9 @@ def _coordinates(
     if one.precision:
         return _by_precision(one, n, first, features, effects)
     kinds = {step.kind: step for step in (*one.steps, *(s for steps in of_tables for s in steps))}
+    tails = _tails(one, features)
+    if tails is not None and not kinds.keys() <= _KEEPING:
+        raise NoField(f"the prior of {one.name!r} is not normal, and sums are taken of it")
     base, precision = _identity(n), _identity(n)
     if "sum" in kinds:
         scales, at_sum = _through(_up_to(one.steps, of_tables, "sum"), base, shape, features)
@@ -255,7 +262,22 @@ def _coordinates(
     elif "autoregression" in kinds:
         return _autoregression(one, n, first, features)
     own, _ = _through(one.steps, base, shape, features)
-    return Coordinates(one, first, n, own.by_rows(), precision, None)
+    return Coordinates(one, first, n, own.by_rows(), precision, None, tails=tails)
+
+
+def _tails(one: Innovation, features: Features) -> tuple[float, int] | None:
+    """Degrees of freedom of heavy-tailed effects: a constant, and the number of a feature."""
+    if one.family.name == "Normal":
+        return None
+    if one.family.name == "Laplace":
+        return 0.0, 0
+    if one.family.name not in ("StudentT", "Cauchy"):
+        raise NoField(f"the prior of {one.name!r} is not normal, nor Student's or Laplace's")
+    assert one.shape is not None
+    constants, numbers = features(one.shape)
+    if np.ptp(constants) > 0.0 or np.ptp(numbers) > 0:
+        raise NoField(f"elements of {one.name!r} have degrees of freedom that differ")
+    return float(constants[0]), int(numbers[0])
 
 
 def _up_to(steps: tuple[Step, ...], of_tables: list[tuple[Step, ...]], kind: str) -> tuple[Step, ...]:

@@ -85,6 +85,18 @@ def slopes_and_weights(found: Matrix, p: int) -> tuple[Matrix, Matrix]:
     return np.ascontiguousarray(found[1 : 1 + p].T), weights
 
 
+def not_upwards(weights: Matrix) -> Matrix:
+    """Second derivatives of rows without the directions in which these curve upwards."""
+    if weights.shape[1] == 1:
+        return np.maximum(weights, 0.0)
+    p = int(np.sqrt(2.0 * weights.shape[1]))
+    lower = np.tril_indices(p)
+    whole = np.empty((len(weights), p, p))
+    whole[:, lower[0], lower[1]] = whole[:, lower[1], lower[0]] = weights
+    sizes, vectors = np.linalg.eigh(whole)
+    return np.einsum("ijk,ik,ilk->ijl", vectors, np.maximum(sizes, 0.0), vectors)[:, lower[0], lower[1]]
+
+
 def quadratic_of(rows: FieldRows, changes: Matrix) -> Vector:
     """Taylor's polynomial of all rows after changes of their predictors (N, p), less its constant."""
     result, at = (rows.slopes * changes).sum(axis=1), 0

@@ -364,6 +364,31 @@ def zero_inflated(n=1200, n_groups=40):
     return model
 
 
+def heavy_tails(n=900, n_groups=60):
+    """Binary rows of groups and a short factor, with Student's and Laplace's effects."""
+    rng, x, g, eta = _rows(n, n_groups)
+    h = rng.integers(8, size=n)
+    y = _answers(rng, eta + 0.4 * rng.standard_t(3.0, size=n_groups)[g] + 0.3 * rng.laplace(size=8)[h])
+    with pm.Model() as model:
+        beta, level = pm.Normal("beta", shape=3), pm.Normal("level", 0.0, 1.0)
+        nu = 2.0 + pm.Gamma("nu", 2.0, 0.5)
+        u = pm.StudentT("u", nu=nu, mu=level, sigma=pm.HalfNormal("of_u", 1.0), shape=n_groups)
+        v = pm.HalfNormal("of_v", 1.0) * pm.Laplace("v", 0.0, 1.0, shape=8)
+        pm.Bernoulli("y", logit_p=x @ beta + u[g] + v[h], observed=pm.Data("answers", y))
+    return model
+
+
+def cauchy_effects(n=600, n_groups=40):
+    """Normal rows with a free scale, and Cauchy effects."""
+    rng, x, g, eta = _rows(n, n_groups)
+    y = eta + 0.3 * rng.standard_cauchy(size=n_groups).clip(-20, 20)[g] + 0.7 * rng.normal(size=n)
+    with pm.Model() as model:
+        beta, tau = pm.Normal("beta", shape=3), pm.HalfNormal("tau", 0.5)
+        u = pm.Cauchy("u", 0.0, tau, shape=n_groups)
+        pm.Normal("y", x @ beta + u[g], pm.HalfNormal("sigma", 1.0), observed=pm.Data("answers", y))
+    return model
+
+
 def football(n=700, n_teams=40):
     """Goals of both sides: two likelihoods over the same effects."""
     rng = np.random.default_rng(1)
@@ -403,7 +428,7 @@ MODELS = {
         plate, clipped_scales, nested_slopes, three_levels, walk, vector_walk, autoregression, areas,
         bym2, intrinsic, smooth, rasch, normal_rows, crossed_slopes, bradley_terry, crossed_normal,
         score_differences, survey, dispersions, crossed_counts, own_scales, ordered, zero_inflated,
-        choices, football,
+        choices, football, heavy_tails, cauchy_effects,
     )
 }  # fmt: skip
 

@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from scipy import stats
 
 from pymc_austerity import factorise
 from pymc_austerity.mode.fields.draws import height_of
@@ -35,6 +36,16 @@ def log_volume(one, arrays, features):
     return total - np.log(front[places]).sum()
 
 
+def of_tails(arrays, features):
+    """Log density of heavy-tailed effects less that given their precisions, which the chain has."""
+    tails, own = arrays.prior.tails, arrays.room.precisions
+    total, at = 0.0, tails.coordinates
+    for t, precision, degrees, number in zip(arrays.room.z[0, at], own[at], *tails[1:], strict=True):
+        law = stats.t(degrees * features[number]) if degrees else stats.laplace()
+        total += law.logpdf(t) + 0.5 * precision * t * t
+    return total
+
+
 def differences(name, *, turn=0, planted=lambda arrays: arrays):
     """The density of the chain less the model's at some states, and how much may be rounding; and errors.
 
@@ -57,7 +68,7 @@ def differences(name, *, turn=0, planted=lambda arrays: arrays):
         theirs = float(log_density(point))
         if not np.isfinite(theirs):  # probabilities of ordered answers have underflowed
             continue
-        found.append(ours - theirs - log_volume(one, arrays, features))
+        found.append(ours - theirs - log_volume(one, arrays, features) + of_tails(arrays, features))
         size = max(size, abs(ours))
         back = values.coordinates(q)
         errors.append(max(np.abs(back[0] - theta).max(initial=0.0), np.abs(back[1] - z).max()))
