@@ -32,6 +32,7 @@ from pymc_austerity.kernels.fields import tree as trees
 from pymc_austerity.kernels.fields.decisions import loose_level
 from pymc_austerity.kernels.fields.records import Bounds, Design, FieldArrays, Loose
 from pymc_austerity.kernels.fields.tree import Tree, tree_of, write_positions
+from pymc_austerity.mode.fields.draws import theta_of_scores
 from pymc_austerity.mode.fields.fit import FieldFit, log_marginal, write_state
 from pymc_austerity.mode.fields.layout import Layout, add_products, place_of
 from pymc_austerity.mode.fields.passes import quadratic_of
@@ -427,8 +428,9 @@ def _typical(fit: FieldFit, bounds: Bounds, of_held: Matrix) -> Vector:
     room, levels = plan.room, np.zeros(int(bounds.blocks[-1]))
     total, of_loose = np.zeros(len(levels)), np.zeros((DRAWS, len(loose.nodes)))
     for k in range(DRAWS):
-        zeta = law.mean + law.spread * (law.factor @ rng.standard_normal(len(law.which)))
-        features = fit.features(fit.theta_of(zeta))
+        theta = fit.theta.copy()
+        theta[law.which], _ = theta_of_scores(law, law.factor @ rng.standard_normal(len(law.which)))
+        features = fit.features(theta)
         if not np.isfinite(log_marginal(quadratic, features, 0)):  # a scale is far out
             features = fit.features(fit.theta)
             log_marginal(quadratic, features, 0)
