@@ -316,10 +316,10 @@ def crossed_counts(n=3000, sizes=(300, 290)):
     eta = 1.0 + eta + sum(0.4 * rng.normal(size=size)[g] for g, size in zip(which, sizes, strict=True))
     y = rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(eta)))
     with pm.Model() as model:
-        eta = pm.Normal("level", 1.0, 1.0) + x @ pm.Normal("beta", shape=3)
+        eta = pm.Normal("level", 1.0, 1.0) + x @ pm.Normal("beta", 0.0, 0.5, shape=3)
         for g, size, name in zip(which, sizes, ("stores", "products"), strict=True):
-            eta = eta + pm.Normal(name, 0.0, pm.HalfNormal(f"of_{name}"), shape=size)[g]
-        alpha = pm.Exponential("alpha", 0.5)
+            eta = eta + pm.Normal(name, 0.0, pm.HalfNormal(f"of_{name}", 0.5), shape=size)[g]
+        alpha = pm.LogNormal("alpha", 0.5, 0.5)
         pm.NegativeBinomial("y", mu=pm.math.exp(eta), alpha=alpha, observed=pm.Data("answers", y))
     return model
 
