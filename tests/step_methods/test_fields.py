@@ -271,6 +271,23 @@ def test_reasons_why_a_field_is_not_moved():
     assert "functions of 5 predictors" in _asked(wide)
 
 
+def test_degrees_of_freedom_are_moved_with_their_effects():
+    """Two large factors take turns: where Student's effects are held, nothing says what their tails are."""
+    rng, n = np.random.default_rng(1), 3000
+    with pm.Model() as model:
+        u = pm.StudentT("u", nu=pm.Gamma("nu", 2, 0.5), sigma=pm.HalfNormal("of_u"), shape=300)
+        v = pm.Normal("v", pm.Normal("level"), pm.HalfNormal("of_v"), shape=290)
+        eta = u[rng.integers(300, size=n)] + v[rng.integers(290, size=n)]
+        pm.Bernoulli("y", logit_p=eta, observed=rng.integers(2, size=n))
+    found = _found(model)
+    names = found.values.shared.var_names
+    moved = [[names[k] for k in which] for which in found.parameters.which]
+    assert len(moved) == 2
+    of_tails = [len(one.prior.tails.coordinates) > 0 for one in found.layouts]
+    assert [("nu_log__" in one, "of_u_log__" in one) for one in moved] == [(own, own) for own in of_tails]
+    assert sorted(of_tails) == [False, True]
+
+
 def test_a_curve_of_effects_has_a_scale_beside_it():
     for curve in (pm.math.exp, pm.math.arctan):
         with pm.Model() as curved:

@@ -186,6 +186,9 @@ def _moved(layouts: tuple[Layout, ...], shared: Factorisation) -> tuple[tuple[In
     for entries, first in every:
         for column in entries.factors.T:
             np.logical_or.at(parts, entries.columns + first, has_part[column])
+    for one in maps.coordinates:
+        if one.tails is not None:  # degrees of freedom are moved where their effects are
+            parts[one.first : one.first + one.size] |= has_part[one.tails[1]]
     counts = np.array([parts[one.order].sum(axis=0) for one in layouts])
     counts_of_held = np.array([parts[one.held.coordinates].sum(axis=0) for one in layouts])
     own = np.argmax(counts, axis=0)

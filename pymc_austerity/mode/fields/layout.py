@@ -517,12 +517,8 @@ def add_products(
     hessian: Vector,
 ) -> None:
     """Sums of A_i' f_i' and of A_i' W_i A_i over all rows; `layout` are combinations, pairs, and L."""
-    (combinations, pairs, n_lookups), lookups, values, dense = (
-        layout,
-        design.columns,
-        design.values,
-        design.dense,
-    )
+    combinations, pairs, n_lookups = layout
+    lookups, values, dense = design.columns, design.values, design.dense
     of_columns, of_dense, at_dense = design.of_columns, design.of_dense, design.at_dense
     n_f, n_m, n_d = lookups.shape[1], dense.shape[1], design.n_dense
     n_pairs = hessian.shape[0] - n_lookups * n_d - n_d * (n_d + 1) // 2
@@ -554,12 +550,8 @@ def write_variances(
     layout: tuple[Index, np.ndarray, int], design: Design, covariance: Vector, result: Matrix
 ) -> None:
     """A_i S A_i' of all rows (N, p (p + 1) / 2), for S (elements of H) by x."""
-    (combinations, pairs, n_lookups), lookups, values, dense = (
-        layout,
-        design.columns,
-        design.values,
-        design.dense,
-    )
+    combinations, pairs, n_lookups = layout
+    lookups, values, dense = design.columns, design.values, design.dense
     of_columns, of_dense, at_dense = design.of_columns, design.of_dense, design.at_dense
     n_f, n_m, n_d = lookups.shape[1], dense.shape[1], design.n_dense
     n_pairs = covariance.shape[0] - n_lookups * n_d - n_d * (n_d + 1) // 2
