@@ -29,7 +29,7 @@ import numpy as np
 from pymc_austerity.bounds.jets.points import BLOCK, run_at_points
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
-from pymc_austerity.kernels.fields.records import Bounds, Design, FieldArrays, Loose
+from pymc_austerity.kernels.fields.records import Bounds, Design, FieldArrays, Held, Loose
 from pymc_austerity.target import Index, Matrix, Vector
 
 # A cell of which so large a share of rows would be drawn is read; the limit of a row that is not drawn.
@@ -69,6 +69,7 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
     own, base = room.deciding, room.base
     of_cells, cells, always, paths = bounds.of_cells, bounds.cells, bounds.always, bounds.paths
     totals, reaches, lengths, shares = bounds.totals, bounds.reaches, bounds.lengths, bounds.shares
+    cumulative, of_loose, lengths_of_loose = bounds.cumulative, loose.blocks, loose.lengths
     n_blocks, n_sums, n_tiers, reads_all = paths.shape[1], lengths.shape[1], reaches.shape[0], plan.reads_all
     first_loose, ys = bounds.nodes.shape[0], np.empty(n_sums)
     index, groups, limits = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK)
@@ -110,7 +111,7 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
         clock -= rate
         while clock < 0.0:
             clock += rng.standard_exponential()
-            i, f = _drawn(rng, plan, u, tier, rate / factor, ys)
+            i, f = _drawn(rng, totals[tier, u], cumulative[tier], begin, end, rate / factor, ys)
             moves, moves_of_rate, spread = 0.0, 0.0, 0.0
             for k in range(n_blocks):
                 b = paths[u, k]
@@ -119,15 +120,14 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
                     spread += lengths[i, k] * x[b]
             for k in range(n_sums):
                 moves_of_rate += lengths[i, k] * ys[k]
-            for k in range(loose.blocks.shape[1]):
-                share = loose.lengths[i, k]
+            for k in range(of_loose.shape[1]):
+                share = lengths_of_loose[i, k]
                 if share > 0.0:
-                    b = first_loose + loose.blocks[i, k]
+                    b = first_loose + of_loose[i, k]
                     moves += share * y[b]
                     spread += share * x[b]
             # The rate of a row is as moves_of_rate rho^2, its bound as moves spread^2.
-            sums = bounds.cumulative[tier, f]
-            of_row = (sums[i + 1] - sums[i]) / lengths[i, f]
+            of_row = (cumulative[tier, f, i + 1] - cumulative[tier, f, i]) / lengths[i, f]
             kept = (spread / rho) ** 2 * (moves / moves_of_rate)
             if not kept <= _CERTAIN:
                 plan.violations[0] += 1
@@ -147,20 +147,24 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
 
 @jitable
 def _drawn(
-    rng: np.random.Generator, plan: FieldArrays, u: int, tier: int, total: float, ys: Vector
+    rng: np.random.Generator,
+    totals: Vector,
+    cumulative: Matrix,
+    begin: int,
+    end: int,
+    total: float,
+    ys: Vector,
 ) -> tuple[int, int]:
     """A row of a cell, and the block that it was drawn for."""
-    bounds = plan.bounds
     at, chosen = rng.random() * total, -1
     for f in range(ys.shape[0]):
-        part = bounds.totals[tier, u, f] * ys[f]
+        part = totals[f] * ys[f]
         if part > 0.0:
             chosen = f
             if at < part:
                 break
             at -= part
-    begin, end = bounds.cells[u], bounds.cells[u + 1]
-    sums = bounds.cumulative[tier, chosen, begin : end + 1]
+    sums = cumulative[chosen, begin : end + 1]
     level = sums[0] + rng.random() * (sums[-1] - sums[0])
     k = np.searchsorted(sums, level, side="right") - 1
     return begin + min(max(k, 0), end - begin - 1), chosen
@@ -169,16 +173,16 @@ def _drawn(
 @jitable
 def write_levels(bounds: Bounds, d: Vector, levels: Vector) -> None:
     """E = F' d of all blocks."""
-    blocks, starts, variables = bounds.blocks, bounds.starts, bounds.variables
+    starts, variables, blocks = bounds.starts, bounds.variables, bounds.blocks
     places, matrix = bounds.places, bounds.matrix
-    levels[:] = 0.0
     for b in range(bounds.nodes.shape[0]):
-        first, q, at = blocks[b], blocks[b + 1] - blocks[b], places[b]
-        for j in range(starts[b], starts[b + 1]):
-            t = d[variables[j]]
-            for k in range(q):
-                levels[first + k] += matrix[at + k] * t
-            at += q
+        at = places[b]
+        for k in range(blocks[b], blocks[b + 1]):
+            e = 0.0
+            for j in range(starts[b], starts[b + 1]):
+                e += matrix[at] * d[variables[j]]
+                at += 1
+            levels[k] = e
 
 
 @jitable
@@ -190,25 +194,21 @@ def _compare_levels(plan: FieldArrays, now: int) -> tuple[float, float, float]:
     nodes, blocks = bounds.nodes, bounds.blocks
     starts, variables, places, matrix = bounds.starts, bounds.variables, bounds.places, bounds.matrix
     for b in range(nodes.shape[0]):
-        first, last, s = blocks[b], blocks[b + 1], sizes[b]
-        q, one, two, both, change = last - first, 0.0, 0.0, 0.0, 0.0
+        s, one, two, both, change = 1.0 / sizes[b], 0.0, 0.0, 0.0, 0.0
         if own[nodes[b]] < 0:
-            for k in range(first, last):
+            for k in range(blocks[b], blocks[b + 1]):
                 levels[k] = old[k]
                 one += old[k] * old[k]
-            x[b] = far[b] = math.sqrt(one) / s
+            x[b] = far[b] = math.sqrt(one) * s
             y[b] = 0.0
             continue
-        for k in range(first, last):
-            levels[k] = 0.0
         at = places[b]
-        for j in range(starts[b], starts[b + 1]):
-            t = d[variables[j]]
-            for k in range(q):
-                levels[first + k] += matrix[at + k] * t
-            at += q
-        for k in range(first, last):
-            e, e2 = old[k], levels[k]
+        for k in range(blocks[b], blocks[b + 1]):
+            e, e2 = old[k], 0.0
+            for j in range(starts[b], starts[b + 1]):
+                e2 += matrix[at] * d[variables[j]]
+                at += 1
+            levels[k] = e2
             one += e * e
             two += e2 * e2
             both += e * e2
@@ -219,10 +219,10 @@ def _compare_levels(plan: FieldArrays, now: int) -> tuple[float, float, float]:
 
 @jitable
 def _write_sizes(sizes: Matrix, b: int, s: float, one: float, two: float, both: float, change: float) -> None:
-    """X, the larger end and Y of a block, in typical sizes, from sums over its levels."""
-    sizes[0, b] = math.sqrt(max(one + both + two, 0.0) / 3.0) / s
-    sizes[1, b] = math.sqrt(max(one, two)) / s
-    sizes[2, b] = math.sqrt(change) / s
+    """X, the larger end and Y of a block, from sums over its levels; s is one over its typical size."""
+    sizes[0, b] = math.sqrt(max(one + both + two, 0.0) / 3.0) * s
+    sizes[1, b] = math.sqrt(max(one, two)) * s
+    sizes[2, b] = math.sqrt(change) * s
 
 
 @jitable
@@ -253,7 +253,7 @@ def _compare_loose(plan: FieldArrays, now: int) -> tuple[float, float, float]:
                 two += e2 * e2
                 both += e * e2
                 change += (e2 - e) ** 2
-            _write_sizes(room.sizes, first + b, bounds.sizes[first + b], one, two, both, change)
+            _write_sizes(room.sizes, first + b, 1.0 / bounds.sizes[first + b], one, two, both, change)
             moving = max(moving, room.sizes[2, first + b])
         largest, farthest = max(largest, room.sizes[0, first + b]), max(farthest, room.sizes[1, first + b])
     return largest, farthest, moving
@@ -266,12 +266,11 @@ def _add(
     """Add changes of remainders of n rows: as they are if all of a cell are read, else by coins."""
     room, rows, new = plan.room, plan.rows, 1 - now
     p, before = rows.predictors.shape[1], np.empty(BLOCK)
-    old, after = np.zeros((p, BLOCK)), np.zeros((p, BLOCK))
+    old, after = np.empty((p, BLOCK)), np.empty((p, BLOCK))
+    _write_changes(rows.design, plan.held, room.d[now], index, n, old)
+    _write_changes(rows.design, plan.held, room.d[new], index, n, after)
     for lane in range(n):
         i = index[lane]
-        _add_held(plan, i, old, after, lane)
-        _add_moved(rows.design, i, room.d[now], old, lane)
-        _add_moved(rows.design, i, room.d[new], after, lane)
         for k in range(rows.data.shape[0]):
             room.data[k, lane] = rows.data[k, i]
         for k in range(p):
@@ -311,22 +310,23 @@ def _add(
 
 
 @jitable
-def _add_moved(design: Design, i: int, d: Vector, result: Matrix, lane: int) -> None:
-    """Add A_i d, how far what moves takes the predictors of a row from the center."""
-    columns, values, of_columns = design.columns, design.values, design.of_columns
-    dense, of_dense, at_dense = design.dense, design.of_dense, design.at_dense
+def _write_changes(design: Design, held: Held, d: Vector, index: Index, n: int, result: Matrix) -> None:
+    """A_i (x - x*) of n rows (p, n): how far a state takes their predictors from the center."""
+    columns, values, dense, at_dense = design.columns, design.values, design.dense, design.at_dense
+    columns_of_held, values_of_held, d_of_held = held.columns, held.values, held.d
     n_lookups = d.shape[0] - design.n_dense
+    result[:, :n] = 0.0
     for f in range(columns.shape[1]):
-        result[of_columns[f], lane] += values[i, f] * d[columns[i, f]]
-    for k in range(dense.shape[1]):
-        result[of_dense[k], lane] += dense[i, k] * d[n_lookups + at_dense[k]]
-
-
-@jitable
-def _add_held(plan: FieldArrays, i: int, one: Matrix, other: Matrix, lane: int) -> None:
-    """Add how far what is held takes the predictors of a row from the center."""
-    columns, values, of_columns, d = plan.held.columns, plan.held.values, plan.held.of_columns, plan.held.d
-    for f in range(columns.shape[1]):
-        change = values[i, f] * d[columns[i, f]]
-        one[of_columns[f], lane] += change
-        other[of_columns[f], lane] += change
+        k = design.of_columns[f]
+        for lane in range(n):
+            i = index[lane]
+            result[k, lane] += values[i, f] * d[columns[i, f]]
+    for f in range(dense.shape[1]):
+        k, own = design.of_dense[f], d[n_lookups + at_dense[f]]
+        for lane in range(n):
+            result[k, lane] += dense[index[lane], f] * own
+    for f in range(columns_of_held.shape[1]):
+        k = held.of_columns[f]
+        for lane in range(n):
+            i = index[lane]
+            result[k, lane] += values_of_held[i, f] * d_of_held[columns_of_held[i, f]]

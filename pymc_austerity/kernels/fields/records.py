@@ -128,7 +128,7 @@ class Bounds(NamedTuple):
     starts: Index  # (B + 1,): variables of each block of levels
     variables: Index
     blocks: Index  # (B + 1,): where its levels begin in the vector of all
-    matrix: Vector  # By variables, then levels
+    matrix: Vector  # By levels, then variables
     places: Index  # (B,): where the matrix of each block begins
     nodes: Index  # (B,): the node of the tree that moves the lowest variable
     loose: Loose

@@ -310,14 +310,15 @@ def _write_blocks(
         if b < 0:
             continue
         q, o, first, start = tree.size[v], tree.fronts[v], tree.first[v], tree.starts[v]
-        own = np.empty(q, np.int64)
-        n = 0
+        r = tree.starts[v + 1] - start
+        own, kept = np.empty(q, np.int64), np.empty(q + r, np.int64)
+        n = m = 0
         for j in range(q):
             if front[o + j * q + j] > 0.0:
                 own[n] = j
                 n += 1
         at, k, lowest = places[b], starts[b], nodes.max() + 1
-        for i in range(q + tree.starts[v + 1] - start):
+        for i in range(q + r):
             is_zero = True
             for j in range(n):
                 if front[o + i * q + own[j]] != 0.0:
@@ -325,12 +326,15 @@ def _write_blocks(
             if is_zero:
                 continue
             variable = levels.variables[first + i if i < q else tree.below[start + i - q]]
-            variables[k] = variable
+            variables[k + m] = variable
+            kept[m] = i
             lowest = min(lowest, nodes[variable])
-            for j in range(n):
-                matrix[at + j] = front[o + i * q + own[j]]
-            at += n
-            k += 1
+            m += 1
+        for j in range(n):
+            for i in range(m):
+                matrix[at + i] = front[o + kept[i] * q + own[j]]
+            at += m
+        k += m
         starts[b + 1], places[b + 1], blocks[b + 1], of_blocks[b] = k, at, blocks[b] + n, lowest
 
 

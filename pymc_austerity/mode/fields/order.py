@@ -101,9 +101,30 @@ def find_order(together: sparse.csr_array, prior: sparse.csr_array, dense: Mask,
         pattern = pattern + _outer(seen, is_dense, n)
     pattern = sparse.csr_array(pattern)
     tree = tree_of(pattern.indptr, pattern.indices, node_sizes)
+    # Each node directly after all below it: what is moved together lies together, and so do twins.
+    after = _postorder(tree.parent)
+    by_tree = np.argsort(after[tree.node_of], kind="stable")
+    variables, pattern = variables[by_tree], pattern[by_tree][:, by_tree]
+    tree = tree_of(pattern.indptr, pattern.indices, node_sizes[np.argsort(after)], alike=True)
     if work_of(tree) > _MOST_WORK:
         raise NoOrderError("factors that are crossed, or looked up twice, meet in too many pairs of effects")
     return Order(variables, tree)
+
+
+@entry
+def _postorder(parent: Index) -> Index:
+    """The place of each node in an order in which it comes directly after all that are below it."""
+    n = parent.shape[0]
+    below, place, following = np.ones(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    for v in range(n - 1):
+        below[parent[v]] += below[v]
+    place[n - 1] = n - 1
+    following[n - 1] = n - 2  # the last place that is free below
+    for v in range(n - 2, -1, -1):
+        place[v] = following[parent[v]]
+        following[parent[v]] -= below[v]
+        following[v] = place[v] - 1
+    return place
 
 
 def _outer(rows: Mask, columns: Mask, n: int) -> sparse.csr_array:

@@ -41,8 +41,9 @@ from pymc_austerity.target import Vector
 
 # Sweeps of a pilot run; fewer are counted where a sweep takes longer than so many nanoseconds.
 _SEED, _SETTLE, _COUNTED, _LONG, _FEWER = 2041, 40, 100, 1e7, 0.4
-# Nanoseconds for a multiplication and addition of a factorisation, and for a number and a node of the tree.
-_OF_FLOP, _OF_NUMBER, _OF_NODE = 0.4, 8.0, 80.0
+# Nanoseconds for a multiplication and addition of a factorisation, for a number and a node of the tree, and
+# for a sweep beside its moves.
+_OF_FLOP, _OF_NUMBER, _OF_NODE, _OF_SWEEP = 0.1, 4.0, 40.0, 1e5
 # What is tried out must gain so much: acceptance in a pilot run is not known better.
 _GAIN = 0.95
 # Moves of theta in a sweep, at most.
@@ -183,7 +184,7 @@ def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePred
         nonlocal best, schedules
         engine.take(other)
         one = _tried(engine, found, point, chain)
-        is_better = _slowest(one.prediction, 1) < _GAIN * _slowest(best.prediction, 1)
+        is_better = _fastest(one, found)[0] < _GAIN * _fastest(best, found)[0]
         if is_better:
             best, schedules = one, other
         return is_better
@@ -201,9 +202,7 @@ def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePred
         more_rows = tuple(one._replace(kappas=one.kappas * np.append(1.0, own)) for one, own in pairs)
         if all(np.all(own == 1.0) for own in more) or not tried(more_rows):
             break
-    n_roots = min(
-        range(1, _MOST_ROOTS + 1), key=lambda m: _slowest(_with_roots(best.prediction, found, m), m)
-    )
+    _, n_roots = _fastest(best, found)
     engine.take(
         tuple(
             one._replace(n_roots=n_roots if len(turn.law.which) else one.n_roots)
@@ -223,13 +222,19 @@ def _schedules(turns: tuple[FieldArrays, ...], n_depths: int, kappa: float) -> t
     return tuple(found)
 
 
-def _slowest(found: PlatePrediction, n_roots: int) -> float:
-    """Nanoseconds for an effective draw of theta and of the effects, if rejections alone held these up.
+def _fastest(tried: "_Tried", found: FieldModel) -> tuple[float, int]:
+    """Nanoseconds for an effective draw of theta and of the effects, and the moves of theta that this takes.
 
-    A chain of independent proposals has acc / (2 - acc) of them. Walks of theta count for nothing.
+    As if rejections alone held a chain up: one of independent proposals has acc / (2 - acc) effective draws.
+    Walks of theta count for nothing. An effect is drawn anew if all groups of depths above it are accepted.
     """
-    theta, effects = (1.0 - WALKS) * found.shared_acceptance + 1e-9, found.plate_acceptance + 1e-9
-    return found.sweep * max((2.0 - theta) / (theta * n_roots), (2.0 - effects) / effects)
+    one = tried.prediction
+    theta = (1.0 - WALKS) * one.shared_acceptance + 1e-9
+    effects = min(float(np.prod(own)) for own in tried.of_groups) + 1e-9
+    return min(
+        (_with_roots(one, found, m).sweep * max((2.0 - theta) / (theta * m), (2.0 - effects) / effects), m)
+        for m in range(1, _MOST_ROOTS + 1)
+    )
 
 
 def _with_roots(one: PlatePrediction, found: FieldModel, n: int) -> PlatePrediction:
@@ -274,7 +279,7 @@ def _sweep(engine: FieldEngine, found: FieldModel, point: PointType, chain: _Cha
 def _of_tree(engine: FieldEngine, found: FieldModel) -> float:
     """Nanoseconds of a sweep beside its rows."""
     of_root, of_group = tree_nanoseconds(found)
-    return of_root + of_group * (max(len(one.depths) for one in engine.schedules) - 1)
+    return _OF_SWEEP + of_root + of_group * (max(len(one.depths) for one in engine.schedules) - 1)
 
 
 def _tried(engine: FieldEngine, found: FieldModel, point: PointType, chain: _Chain) -> _Tried:
@@ -324,7 +329,7 @@ def tree_nanoseconds(found: FieldModel) -> tuple[float, float]:
         flops, numbers = float((q * (q + r) ** 2).sum()), float(tree.fronts[-1])
         of_group = _OF_NUMBER * numbers + _OF_NODE * len(tree.first)
         of_groups += of_group
-        of_roots += _OF_FLOP * flops + _OF_NUMBER * numbers + of_group
+        of_roots += _OF_FLOP * flops + 2.0 * of_group
     return of_roots, of_groups
 
 
