@@ -226,7 +226,7 @@ class Room(NamedTuple):
     base: Vector  # (V,)
     accepted: Mask  # (V,)
     # (2, depth + 1): effects that were proposed, and that moved, in a draw by groups of depths; in the last
-    # column moves of theta
+    # column moves of theta, and the probabilities with which they were accepted
     tally: Matrix
     moved: Vector  # (V,): changes of pulls . z by the nodes that decide
     predictors: Matrix  # (p, BLOCK)

@@ -91,7 +91,7 @@ def field_sweeps(
     room.tally[:] = 0.0
     for _ in range(n_transitions):
         for _ in range(schedule.n_roots):
-            accepted = False
+            accepted, expected = False, 0.0
             ratio = propose(rng, field.law, theta, other)
             ratio += target.global_log_ratio(other, theta, args)
             if math.isfinite(ratio):
@@ -103,6 +103,7 @@ def field_sweeps(
                 log_ratio -= log_prior_of_precisions(tails, features, precisions)
                 if math.isfinite(log_ratio):
                     accepted = move_root(rng, field, now, proposed, log_ratio, of_root)
+                    expected = math.exp(min(room.base[-1], 0.0))
                     if accepted:
                         take_held(field)
                         now, height, of_held = 1 - now, new_height, new_of_held
@@ -110,7 +111,7 @@ def field_sweeps(
                         features = proposed
             n_accepted += int(accepted)
             room.tally[0, -1] += 1.0
-            room.tally[1, -1] += int(accepted)
+            room.tally[1, -1] += expected
         for k in range(schedule.depths.shape[0] - 1):
             move_group(rng, field, now, k, of_levels)
     for k in range(n):

@@ -34,8 +34,8 @@ from pymc_austerity.kernels.fields.records import Bounds, Design, FieldArrays, L
 from pymc_austerity.kernels.fields.tree import Tree, tree_of, write_positions
 from pymc_austerity.mode.fields.draws import theta_of_scores
 from pymc_austerity.mode.fields.fit import FieldFit, log_marginal, write_state
-from pymc_austerity.mode.fields.layout import Layout, add_products, place_of
-from pymc_austerity.mode.fields.passes import quadratic_of
+from pymc_austerity.mode.fields.layout import Layout
+from pymc_austerity.mode.fields.passes import add_products, place_of, quadratic_of
 from pymc_austerity.target import Index, Matrix, Vector
 
 factorise = entry(trees.factorise)
@@ -233,10 +233,7 @@ def _levels(layout: Layout, plan: FieldArrays) -> _Levels:
     values[:, [f for some in layout.loose for f in some]] = 0.0
     weights = np.zeros_like(plan.rows.weights)
     weights[:, [place_of(k, k) for k in range(own_weights.shape[1])]] = own_weights
-    add_products(
-        (layout.combinations, layout.pairs, layout.n_lookups), layout.design._replace(values=values),
-        own_weights, weights, unused, hessian,
-    )  # fmt: skip
+    add_products(layout, layout.design._replace(values=values), own_weights, weights, unused, hessian)
     first, second = place[layout.first], place[layout.second]
     kept = (first >= 0) & (second >= 0) & ((hessian != 0.0) | (first == second))
     first, second = first[kept], second[kept]

@@ -43,21 +43,18 @@ from pymc_austerity.kernels.fields.records import (
 )
 from pymc_austerity.mode.fields.heavy_tails import expected_precisions, mean_log_prior
 from pymc_austerity.mode.fields.law import law_of, no_law
-from pymc_austerity.mode.fields.layout import (
-    Layout,
-    add_products,
-    place_of,
-    write_covariances,
-    write_variances,
-)
+from pymc_austerity.mode.fields.layout import Layout, write_covariances
 from pymc_austerity.mode.fields.maps import matrix_of
 from pymc_austerity.mode.fields.passes import (
+    add_products,
     derivatives_of,
     nodes_of,
     not_upwards,
+    place_of,
     predictors_at,
     quadratic_of,
     slopes_and_weights,
+    variances_of,
 )
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.plate_model import by_powers
@@ -384,10 +381,6 @@ def room_for(layout: Layout, program: Tape, n_levels: int, n_blocks: int) -> Roo
     )  # fmt: skip
 
 
-def _where(layout: Layout) -> tuple[Index, np.ndarray, int]:
-    return layout.combinations, layout.pairs, layout.n_lookups
-
-
 def _write_taylor(fit: FieldFit) -> None:
     """Predictors, slopes and curvatures of all rows at fit.x."""
     rows, p = fit.plan.rows, fit.layout.columns.n_predictors
@@ -405,19 +398,19 @@ def _expand(fit: FieldFit, covariances: Matrix | None) -> None:
     _write_taylor(fit)
     rows, n_h = fit.plan.rows, len(fit.layout.first)
     taylor_gradient, taylor = np.zeros(len(fit.x)), np.zeros(n_h)
-    add_products(_where(layout), design, rows.slopes, rows.weights, taylor_gradient, taylor)
+    add_products(layout, design, rows.slopes, rows.weights, taylor_gradient, taylor)
     slopes, weights, gradient, hessian = rows.slopes, rows.weights, taylor_gradient, taylor
     if covariances is not None:
         p = layout.columns.n_predictors
         work.spend(_OF_ROW * n * len(nodes_of(p)[1]), "The fit of a field")
         slopes, weights = slopes_and_weights(derivatives_of(rows, rows.predictors, 2, covariances), p)
         gradient, hessian = np.zeros(len(fit.x)), np.zeros(n_h)
-        add_products(_where(layout), design, slopes, weights, gradient, hessian)
+        add_products(layout, design, slopes, weights, gradient, hessian)
     _take(fit, gradient, hessian, taylor_gradient, taylor)
     found = log_marginal(fit.plan.quadratic, fit.features(fit.theta), 0)
     if not np.isfinite(found):  # far out some rows curve upwards
         gradient, hessian = np.zeros(len(fit.x)), np.zeros(n_h)
-        add_products(_where(layout), design, slopes, not_upwards(weights), gradient, hessian)
+        add_products(layout, design, slopes, not_upwards(weights), gradient, hessian)
         _take(fit, gradient, hessian, taylor_gradient, taylor)
 
 
@@ -611,12 +604,11 @@ def _covariances(fits: tuple[FieldFit, ...]) -> Matrix:
         _expect_precisions(fit, inverse)
         covariance = np.empty(len(plan.sums.first))
         write_covariances(plan.prior, plan.sums, plan.room.elements[0], inverse, covariance)
-        result, design = np.zeros((len(layout.rows), total.shape[1])), layout.design
+        design = layout.design
         if has_dense:
             design = design._replace(dense=np.zeros_like(design.dense))
         has_dense = has_dense or design.n_dense > 0
-        write_variances(_where(layout), design, covariance, result)
-        total[layout.rows] += result
+        total[layout.rows] += variances_of(layout, design, covariance)
     return total
 
 

@@ -8,7 +8,6 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields.records import Design, Elements, HeavyTails, Prior, Sums
 from pymc_austerity.kernels.fields.tree import Tree, write_positions
 from pymc_austerity.mode.fields.maps import Entries, Maps, maps_of
@@ -499,81 +498,6 @@ def _tails(maps: Maps, place: Index) -> HeavyTails:
             degrees, number = one.tails
             parts.append((own, np.full(len(own), degrees), np.full(len(own), number)))
     return HeavyTails(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-@jitable
-def place_of(j: int, k: int) -> int:
-    """Where the lower triangle of a symmetric matrix, row by row, has an element."""
-    return j * (j + 1) // 2 + k if j >= k else k * (k + 1) // 2 + j
-
-
-@entry
-def add_products(
-    layout: tuple[Index, np.ndarray, int],
-    design: Design,
-    slopes: Matrix,
-    weights: Matrix,
-    gradient: Vector,
-    hessian: Vector,
-) -> None:
-    """Sums of A_i' f_i' and of A_i' W_i A_i over all rows; `layout` are combinations, pairs, and L."""
-    combinations, pairs, n_lookups = layout
-    lookups, values, dense = design.columns, design.values, design.dense
-    of_columns, of_dense, at_dense = design.of_columns, design.of_dense, design.at_dense
-    n_f, n_m, n_d = lookups.shape[1], dense.shape[1], design.n_dense
-    n_pairs = hessian.shape[0] - n_lookups * n_d - n_d * (n_d + 1) // 2
-    for m in range(combinations.shape[0] - 1):
-        for i in range(combinations[m], combinations[m + 1]):
-            k = 0
-            for a in range(n_f):
-                va, p, own = values[i, a], lookups[i, a], of_columns[a]
-                gradient[p] += va * slopes[i, own]
-                for b in range(a + 1):
-                    t = weights[i, place_of(own, of_columns[b])] * va * values[i, b]
-                    hessian[pairs[m, k]] += 2.0 * t if b < a and lookups[i, b] == p else t
-                    k += 1
-                o = n_pairs + p * n_d
-                for j in range(n_m):
-                    hessian[o + at_dense[j]] += weights[i, place_of(own, of_dense[j])] * va * dense[i, j]
-            o = n_pairs + n_lookups * n_d
-            for j in range(n_m):
-                own = of_dense[j]
-                gradient[n_lookups + at_dense[j]] += dense[i, j] * slopes[i, own]
-                for a in range(j + 1):
-                    t = weights[i, place_of(own, of_dense[a])] * dense[i, j] * dense[i, a]
-                    is_double = a < j and at_dense[a] == at_dense[j]
-                    hessian[o + place_of(at_dense[j], at_dense[a])] += 2.0 * t if is_double else t
-
-
-@entry
-def write_variances(
-    layout: tuple[Index, np.ndarray, int], design: Design, covariance: Vector, result: Matrix
-) -> None:
-    """A_i S A_i' of all rows (N, p (p + 1) / 2), for S (elements of H) by x."""
-    combinations, pairs, n_lookups = layout
-    lookups, values, dense = design.columns, design.values, design.dense
-    of_columns, of_dense, at_dense = design.of_columns, design.of_dense, design.at_dense
-    n_f, n_m, n_d = lookups.shape[1], dense.shape[1], design.n_dense
-    n_pairs = covariance.shape[0] - n_lookups * n_d - n_d * (n_d + 1) // 2
-    for m in range(combinations.shape[0] - 1):
-        for i in range(combinations[m], combinations[m + 1]):
-            total, k = result[i], 0
-            for a in range(n_f):
-                va, p, own = values[i, a], lookups[i, a], of_columns[a]
-                for b in range(a + 1):
-                    t = va * values[i, b] * covariance[pairs[m, k]]
-                    total[place_of(own, of_columns[b])] += 2.0 * t if b < a and own == of_columns[b] else t
-                    k += 1
-                o = n_pairs + p * n_d
-                for j in range(n_m):
-                    t = va * dense[i, j] * covariance[o + at_dense[j]]
-                    total[place_of(own, of_dense[j])] += 2.0 * t if own == of_dense[j] else t
-            o = n_pairs + n_lookups * n_d
-            for j in range(n_m):
-                own = of_dense[j]
-                for a in range(j + 1):
-                    t = dense[i, j] * dense[i, a] * covariance[o + place_of(at_dense[j], at_dense[a])]
-                    total[place_of(own, of_dense[a])] += 2.0 * t if a < j and own == of_dense[a] else t
 
 
 @entry

@@ -28,8 +28,8 @@ _SHARE, _FEW = 0.25, 40
 _LEAF, _HUB, _MORE = 16, 128, 4.0
 # Effects that are tied to each other, at most, and in a node of these.
 MOST_TIED, _TIED = 256, 32
-# Multiplications and additions of a factorisation, at most.
-_MOST_WORK = 4e7
+# Nanoseconds of a factorisation, at most: of a product, and of what a node or its twins take from ancestors.
+_MOST_WORK, _OF_PRODUCT, _OF_TAKEN = 2.5e7, 0.1, 0.5
 _SEED = 2023
 
 
@@ -137,9 +137,9 @@ def _outer(rows: Mask, columns: Mask, n: int) -> sparse.csr_array:
 
 
 def work_of(tree: Tree) -> float:
-    """Multiplications and additions of a factorisation."""
+    """Nanoseconds of a factorisation, counted."""
     q, r = tree.size.astype(float), np.diff(tree.starts).astype(float)
-    return float((q * (q + r) ** 2).sum())
+    return float((_OF_PRODUCT * q * (q + r) ** 2 + _OF_TAKEN * np.where(tree.has_twin, 0.0, r * r)).sum())
 
 
 def _units(graph: sparse.csr_array, dense: Mask) -> tuple[Index, int]:

@@ -1,16 +1,21 @@
 """Passes over the rows of a field: predictors, and derivatives of log densities there."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
 from pymc_austerity.bounds.jets.tape import Tape, multi_indices
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields.records import Design, FieldRows
 from pymc_austerity.mode.fields.layout import Layout
 from pymc_austerity.target import Array, Index, Matrix, RowNumbers, Vector
 
 # Nodes of the quadrature for averages over one predictor.
 _NODES = 7
+# Rows whose products are made at once.
+_CHUNK = 2**15
 _SIGNS = [(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)]
 
 
@@ -156,3 +161,112 @@ def _write_root(covariance: Vector, root: Array, lane: int) -> None:
                 root[k, j, lane] = t / root[j, j, lane] if root[j, j, lane] > 0.0 else 0.0
             else:
                 root[k, k, lane] = np.sqrt(max(t, 0.0))
+
+
+def _where(layout: Layout) -> tuple[Index, np.ndarray, int]:
+    return layout.combinations, layout.pairs, layout.n_lookups
+
+
+@jitable
+def place_of(j: int, k: int) -> int:
+    """Where the lower triangle of a symmetric matrix, row by row, has an element."""
+    return j * (j + 1) // 2 + k if j >= k else k * (k + 1) // 2 + j
+
+
+def _dense_parts(design: Design) -> Iterator[tuple[slice, list[tuple[int, Index, Matrix]]]]:
+    """Dense coefficients of some rows after the other: by predictor, which elements, and their columns."""
+    for start in range(0, len(design.dense), _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        parts = []
+        for k in np.unique(design.of_dense):
+            own = design.of_dense == k
+            columns = design.dense[rows] if own.all() else design.dense[rows, own]
+            parts.append((int(k), design.at_dense[own], columns))
+        yield rows, parts
+
+
+def add_products(
+    layout: Layout, design: Design, slopes: Matrix, weights: Matrix, gradient: Vector, hessian: Vector
+) -> None:
+    """Add sums of A_i' f_i' and of A_i' W_i A_i over all rows."""
+    n_d = design.n_dense
+    _add_products(_where(layout), design, slopes, weights, gradient, hessian)
+    both = np.zeros((n_d, n_d))
+    for rows, parts in _dense_parts(design):
+        for k, at, columns in parts:
+            np.add.at(gradient[layout.n_lookups :], at, columns.T @ slopes[rows, k])
+            for j, at_other, others in parts:
+                products = columns.T @ (weights[rows, place_of(k, j), None] * others)
+                np.add.at(both, np.ix_(at, at_other), products)
+    hessian[len(hessian) - n_d * (n_d + 1) // 2 :] += both[np.tril_indices(n_d)]
+
+
+@entry
+def _add_products(
+    layout: tuple[Index, np.ndarray, int],
+    design: Design,
+    slopes: Matrix,
+    weights: Matrix,
+    gradient: Vector,
+    hessian: Vector,
+) -> None:
+    """Those of looked-up elements, with each other and with dense ones."""
+    combinations, pairs, n_lookups = layout
+    lookups, values, dense = design.columns, design.values, design.dense
+    of_columns, of_dense, at_dense = design.of_columns, design.of_dense, design.at_dense
+    n_f, n_m, n_d = lookups.shape[1], dense.shape[1], design.n_dense
+    n_pairs = hessian.shape[0] - n_lookups * n_d - n_d * (n_d + 1) // 2
+    for m in range(combinations.shape[0] - 1):
+        for i in range(combinations[m], combinations[m + 1]):
+            k = 0
+            for a in range(n_f):
+                va, p, own = values[i, a], lookups[i, a], of_columns[a]
+                gradient[p] += va * slopes[i, own]
+                for b in range(a + 1):
+                    t = weights[i, place_of(own, of_columns[b])] * va * values[i, b]
+                    hessian[pairs[m, k]] += 2.0 * t if b < a and lookups[i, b] == p else t
+                    k += 1
+                o = n_pairs + p * n_d
+                for j in range(n_m):
+                    hessian[o + at_dense[j]] += weights[i, place_of(own, of_dense[j])] * va * dense[i, j]
+
+
+def variances_of(layout: Layout, design: Design, covariance: Vector) -> Matrix:
+    """A_i S A_i' of all rows (N, p (p + 1) / 2), for S (elements of H) by x."""
+    n_d, p = design.n_dense, layout.columns.n_predictors
+    result, both = np.zeros((len(layout.rows), p * (p + 1) // 2)), np.zeros((n_d, n_d))
+    _add_variances(_where(layout), design, covariance, result)
+    both[np.tril_indices(n_d)] = covariance[len(covariance) - n_d * (n_d + 1) // 2 :]
+    both += np.tril(both, -1).T
+    for rows, parts in _dense_parts(design):
+        for k, at, columns in parts:
+            for j, at_other, others in parts:
+                if j <= k:
+                    products = columns @ both[np.ix_(at, at_other)]
+                    result[rows, place_of(k, j)] += np.einsum("ij,ij->i", products, others)
+    return result
+
+
+@entry
+def _add_variances(
+    layout: tuple[Index, np.ndarray, int], design: Design, covariance: Vector, result: Matrix
+) -> None:
+    """Those of looked-up elements, with each other and with dense ones."""
+    combinations, pairs, n_lookups = layout
+    lookups, values, dense = design.columns, design.values, design.dense
+    of_columns, of_dense, at_dense = design.of_columns, design.of_dense, design.at_dense
+    n_f, n_m, n_d = lookups.shape[1], dense.shape[1], design.n_dense
+    n_pairs = covariance.shape[0] - n_lookups * n_d - n_d * (n_d + 1) // 2
+    for m in range(combinations.shape[0] - 1):
+        for i in range(combinations[m], combinations[m + 1]):
+            total, k = result[i], 0
+            for a in range(n_f):
+                va, p, own = values[i, a], lookups[i, a], of_columns[a]
+                for b in range(a + 1):
+                    t = va * values[i, b] * covariance[pairs[m, k]]
+                    total[place_of(own, of_columns[b])] += 2.0 * t if b < a and own == of_columns[b] else t
+                    k += 1
+                o = n_pairs + p * n_d
+                for j in range(n_m):
+                    t = va * dense[i, j] * covariance[o + at_dense[j]]
+                    total[place_of(own, of_dense[j])] += 2.0 * t if own == of_dense[j] else t

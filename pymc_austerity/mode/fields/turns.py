@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from pymc_austerity.mode.fields.order import MOST_TIED, NoOrderError, Order, find_order, work_of
 from pymc_austerity.target import Index, Mask
 
-# Multiplications and additions of a factorisation above which turns are looked for.
+# Nanoseconds of a factorisation above which turns are looked for.
 _MUCH_WORK = 1e7
 # Effects of which no two meet are a turn if they are so many of those that are left; turns at most.
 _SHARE, _MOST = 0.1, 24

@@ -14,6 +14,7 @@ from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
 from pymc_austerity.kernels.plates.sweeps import SweepOutcome
 from pymc_austerity.mode.fields.field_model import FieldModel, field_model, schedule_of
 from pymc_austerity.mode.fields.fit import FieldFit, FittedField
+from pymc_austerity.mode.fields.order import work_of
 from pymc_austerity.model.factorisation import (
     FEWEST_GROUPS,
     FEWEST_IF_SLOW,
@@ -39,11 +40,10 @@ from pymc_austerity.step_methods.metropolis.plate_pilot import (
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe, PlateSweeps
 from pymc_austerity.target import Vector
 
-# Sweeps of a pilot run; fewer are counted where a sweep takes longer than so many nanoseconds.
-_SEED, _SETTLE, _COUNTED, _LONG, _FEWER = 2041, 40, 100, 1e7, 0.4
-# Nanoseconds for a multiplication and addition of a factorisation, for a number and a node of the tree, and
-# for a sweep beside its moves.
-_OF_FLOP, _OF_NUMBER, _OF_NODE, _OF_SWEEP = 0.1, 4.0, 40.0, 1e5
+# Sweeps of a pilot run before it counts, and those that count.
+_SEED, _SETTLE, _COUNTED = 2041, 30, 40
+# Nanoseconds for a number and a node of the tree, and for a sweep beside its moves.
+_OF_NUMBER, _OF_NODE, _OF_SWEEP = 4.0, 40.0, 1e5
 # What is tried out must gain so much: acceptance in a pilot run is not known better.
 _GAIN = 0.95
 # Moves of theta in a sweep, at most.
@@ -290,13 +290,12 @@ def _tried(engine: FieldEngine, found: FieldModel, point: PointType, chain: _Cha
     counts = np.zeros(2)
     tallies = [np.zeros_like(one.room.tally) for one in engine.turns]
     of_tree = _of_tree(engine, found)
-    n_counted = int(_COUNTED * (_FEWER if of_tree > _LONG else 1.0))
-    for _ in range(n_counted):
+    for _ in range(_COUNTED):
         outcome = _sweep(engine, found, point, chain)
         counts += [outcome.shared_n_used, outcome.plate_n_used]
         for tally, one in zip(tallies, engine.turns, strict=True):
             tally += one.room.tally
-    shared_rows, plate_rows = (counts / n_counted).tolist()
+    shared_rows, plate_rows = (counts / _COUNTED).tolist()
     of_shared, of_groups = 1.0, []
     for (proposed, taken), schedule in zip(tallies, engine.schedules, strict=True):
         if schedule.n_roots:
@@ -325,11 +324,9 @@ def tree_nanoseconds(found: FieldModel) -> tuple[float, float]:
     """
     of_roots, of_groups = 0.0, 0.0
     for tree in [one.tree for one in found.layouts]:
-        q, r = tree.size.astype(float), np.diff(tree.starts).astype(float)
-        flops, numbers = float((q * (q + r) ** 2).sum()), float(tree.fronts[-1])
-        of_group = _OF_NUMBER * numbers + _OF_NODE * len(tree.first)
+        of_group = _OF_NUMBER * float(tree.fronts[-1]) + _OF_NODE * len(tree.first)
         of_groups += of_group
-        of_roots += _OF_FLOP * flops + 2.0 * of_group
+        of_roots += work_of(tree) + 2.0 * of_group
     return of_roots, of_groups
 
 
