@@ -28,6 +28,7 @@ _SHARE, _FEW = 0.25, 40
 _LEAF, _HUB, _MORE = 16, 128, 4.0
 # Effects that are tied to each other, at most, and in a node of these.
 MOST_TIED, _TIED = 256, 32
+WIDE = _TIED
 # Nanoseconds of a factorisation, at most: of a product, and of what a node or its twins take from ancestors.
 _MOST_WORK, _OF_PRODUCT, _OF_TAKEN = 2.5e7, 0.1, 0.5
 _SEED = 2023
@@ -136,10 +137,11 @@ def _outer(rows: Mask, columns: Mask, n: int) -> sparse.csr_array:
     )
 
 
-def work_of(tree: Tree) -> float:
-    """Nanoseconds of a factorisation, counted."""
+def work_of(tree: Tree, narrowest: int = 0) -> float:
+    """Nanoseconds of a factorisation, counted: of all nodes, or of those with so many variables."""
     q, r = tree.size.astype(float), np.diff(tree.starts).astype(float)
-    return float((_OF_PRODUCT * q * (q + r) ** 2 + _OF_TAKEN * np.where(tree.has_twin, 0.0, r * r)).sum())
+    works = _OF_PRODUCT * q * (q + r) ** 2 + _OF_TAKEN * np.where(tree.has_twin, 0.0, r * r)
+    return float(works[q >= narrowest].sum())
 
 
 def _units(graph: sparse.csr_array, dense: Mask) -> tuple[Index, int]:

@@ -210,7 +210,7 @@ def _add_products(
     gradient: Vector,
     hessian: Vector,
 ) -> None:
-    """Those of looked-up elements, with each other and with dense ones."""
+    """Sums of products of looked-up elements, with each other and with dense ones."""
     combinations, pairs, n_lookups = layout
     lookups, values, dense = design.columns, design.values, design.dense
     of_columns, of_dense, at_dense = design.of_columns, design.of_dense, design.at_dense
@@ -251,7 +251,7 @@ def variances_of(layout: Layout, design: Design, covariance: Vector) -> Matrix:
 def _add_variances(
     layout: tuple[Index, np.ndarray, int], design: Design, covariance: Vector, result: Matrix
 ) -> None:
-    """Those of looked-up elements, with each other and with dense ones."""
+    """Variances of what rows look up, and twice its covariances with what all rows have."""
     combinations, pairs, n_lookups = layout
     lookups, values, dense = design.columns, design.values, design.dense
     of_columns, of_dense, at_dense = design.of_columns, design.of_dense, design.at_dense

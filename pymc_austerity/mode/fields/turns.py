@@ -11,11 +11,11 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from pymc_austerity.mode.fields.order import MOST_TIED, NoOrderError, Order, find_order, work_of
+from pymc_austerity.mode.fields.order import MOST_TIED, WIDE, NoOrderError, Order, find_order, work_of
 from pymc_austerity.target import Index, Mask
 
-# Nanoseconds of a factorisation above which turns are looked for.
-_MUCH_WORK = 1e7
+# Nanoseconds for wide nodes of a factorisation above which turns are looked for: crossed factors make such.
+_MUCH_WORK = 1e6
 # Effects of which no two meet are a turn if they are so many of those that are left; turns at most.
 _SHARE, _MOST = 0.1, 24
 
@@ -41,7 +41,7 @@ def find_turns(
         order = find_order(together, prior, dense, kinds)
     except NoOrderError:
         return _turns(together, prior, of_x, dense, kinds)
-    if work_of(order.tree) > _MUCH_WORK:
+    if work_of(order.tree, WIDE) > _MUCH_WORK:
         with suppress(NoOrderError):
             return _turns(together, prior, of_x, dense, kinds)
     return [(np.ones(len(dense), bool), order)]
@@ -63,7 +63,7 @@ def _turns(
             order = find_order(together[:, own], prior[own][:, own], dense[own], kinds[own])
         except NoOrderError:
             return None
-        if work_of(order.tree) > _MUCH_WORK:
+        if work_of(order.tree, WIDE) > _MUCH_WORK:
             return None
         return moves, order._replace(variables=own[order.variables])
 
