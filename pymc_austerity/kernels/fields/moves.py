@@ -13,6 +13,7 @@ import numpy as np
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields.decisions import add_rows
+from pymc_austerity.kernels.fields.matched import add_excess
 from pymc_austerity.kernels.fields.records import FieldArrays
 from pymc_austerity.kernels.fields.state import log_prior_change, pull_on_intercept, write_state
 from pymc_austerity.kernels.fields.tree import deciding
@@ -25,12 +26,18 @@ _WALKS, _CORRELATION = 0.1, 0.85
 
 @jitable
 def move_root(
-    rng: np.random.Generator, plan: FieldArrays, now: int, features: Vector, base: float, counts: Vector
+    rng: np.random.Generator,
+    plan: FieldArrays,
+    now: int,
+    old: Vector,
+    features: Vector,
+    base: float,
+    counts: Vector,
 ) -> bool:
     """Decide on theta with the root's eps.
 
-    The other side of the room has L and c of the proposal, `features` are there, and `base` is the log ratio
-    of all but rows and eps.
+    The other side of the room has L and c of the proposal, `features` are there and `old` ones here, and
+    `base` is the log ratio of all but rows and eps.
     """
     room, tree = plan.room, plan.tree
     root, new = tree.first.shape[0] - 1, 1 - now
@@ -43,6 +50,7 @@ def move_root(
         base += sign * log_prior_change(plan, side, pull_on_intercept(plan, side))
     room.deciding[:] = root
     room.base[root] = base
+    add_excess(plan, now, old, features)
     add_quadratic(plan, now)
     if plan.has_remainders:
         add_rows(rng, plan, now, plan.schedule.kappas[0], counts)
@@ -67,13 +75,16 @@ def _propose(
 
 
 @jitable
-def move_group(rng: np.random.Generator, plan: FieldArrays, now: int, k: int, counts: Vector) -> None:
+def move_group(
+    rng: np.random.Generator, plan: FieldArrays, now: int, features: Vector, k: int, counts: Vector
+) -> None:
     """Propose eps of all nodes of a group of depths, and let each at its top decide."""
     room, tree, depths = plan.room, plan.tree, plan.schedule.depths
     deciding(tree, depths[k], room.deciding)
     room.base[:] = 0.0
     _move_below(rng, plan, now, depths[k + 1])
     _write_d(plan, now)
+    add_excess(plan, now, features, features)
     add_quadratic(plan, now)
     if plan.has_remainders:
         add_rows(rng, plan, now, plan.schedule.kappas[k + 1], counts)

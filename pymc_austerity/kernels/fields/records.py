@@ -63,6 +63,9 @@ class Sums(NamedTuple):
     n_normal: float
     squares: float
     precision: int  # Which feature the logarithm of their precision is; -1 for other rows
+    # matched_hessian, matched_right (k,): V_z of effects that are normal only nearly
+    matched_hessian: Vector
+    matched_right: Vector
 
 
 class Elements(NamedTuple):
@@ -80,6 +83,17 @@ class HeavyTails(NamedTuple):
     coordinates: Index  # (k,): in the order of the tree
     # degrees, numbers (k,): degrees of freedom are constants times features; 0 for Laplace's distribution
     degrees: Vector
+    numbers: Index
+
+
+class Matched(NamedTuple):
+    """Effects that are normal only nearly: of gamma, inverse gamma and beta distributions; see `matched`."""
+
+    coordinates: Index  # (k,): in the order of the tree
+    places: Index  # (k,): where the tree has the diagonal element of each
+    kinds: Index  # (k,): which K(v)
+    # constants, numbers (4, k): of a, b, m and s, which are constants times features
+    constants: Matrix
     numbers: Index
 
 
@@ -105,6 +119,7 @@ class Prior(NamedTuple):
     pulls: Elements
     intercept: int
     tails: HeavyTails
+    matched: Matched
 
 
 class Loose(NamedTuple):

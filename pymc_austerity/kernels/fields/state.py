@@ -116,8 +116,10 @@ def _write_factor(plan: Plan, features: Vector, side: int) -> tuple[float, float
     room, prior = plan.room, plan.prior
     write_elements(prior.map, features, room.elements[side])
     write_elements(prior.pulls, features, room.pulls[side])
-    front = room.fronts[side]
+    front, places = room.fronts[side], prior.matched.places
     scale = write_precision(plan.sums, prior, features, room.elements[side], room.precisions, front)
+    for k in range(places.shape[0]):
+        front[places[k]] += plan.sums.matched_hessian[k]
     nothing = np.full(room.shifts.shape[1], -1.0)
     return scale, factorise(plan.tree, front, nothing)
 
@@ -130,6 +132,9 @@ def _height(plan: Plan, features: Vector, side: int, scale: float, of_x: Vector,
     total = scale * write_location(sums, plan.prior, features, room.elements[side], of_x, right, work)
     for k in range(right.shape[0]):
         right[k] *= scale
+    matched = plan.prior.matched.coordinates
+    for k in range(matched.shape[0]):
+        right[matched[k]] += sums.matched_right[k]
     forward(plan.tree, room.fronts[side], right, room.shifts[side])
     for k in range(right.shape[0]):
         total += 0.5 * room.shifts[side, k] ** 2

@@ -102,7 +102,7 @@ def field_sweeps(
                 log_ratio += log_prior_of_precisions(tails, proposed, precisions)
                 log_ratio -= log_prior_of_precisions(tails, features, precisions)
                 if math.isfinite(log_ratio):
-                    accepted = move_root(rng, field, now, proposed, log_ratio, of_root)
+                    accepted = move_root(rng, field, now, features, proposed, log_ratio, of_root)
                     expected = math.exp(min(room.base[-1], 0.0))
                     if accepted:
                         take_held(field)
@@ -113,7 +113,7 @@ def field_sweeps(
             room.tally[0, -1] += 1.0
             room.tally[1, -1] += expected
         for k in range(schedule.depths.shape[0] - 1):
-            move_group(rng, field, now, k, of_levels)
+            move_group(rng, field, now, features, k, of_levels)
     for k in range(n):
         memory.z[field.coordinates[k]] = room.z[now, k]
     for k in range(n_held):

@@ -10,11 +10,11 @@ from pymc_austerity.kernels.fields.state import log_prior_change, pull_on_interc
 from pymc_austerity.mode.fields.fit import (
     held_log_density,
     log_marginal,
-    product,
     write_right,
     write_state,
 )
-from pymc_austerity.mode.fields.passes import add_lookups, add_moved, derivatives_of, quadratic_of
+from pymc_austerity.mode.fields.matched import excess_at
+from pymc_austerity.mode.fields.passes import add_lookups, add_moved, derivatives_of, product, quadratic_of
 from pymc_austerity.target import Vector
 
 from_score, score = entry(laws.from_score), entry(laws.score)
@@ -46,6 +46,9 @@ def height_of(arrays: FieldArrays, features: Vector, eps: Vector) -> float:
     room.eps[0] = eps
     write_state(plan, features, 0)
     total += log_prior_change(plan, 0, pull_on_intercept(plan, 0)) + held_log_density(arrays.held, features)
+    matched, z = arrays.prior.matched, room.z[0, arrays.prior.matched.coordinates]
+    total += float(np.sum(excess_at(matched, features, z[:, None])))
+    total -= float(z @ (sums.matched_right - 0.5 * sums.matched_hessian * z))
     if not arrays.has_remainders:
         return total
     d = room.d[0]

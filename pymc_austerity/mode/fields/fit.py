@@ -45,6 +45,7 @@ from pymc_austerity.mode.fields.heavy_tails import expected_precisions, mean_log
 from pymc_austerity.mode.fields.law import law_of, no_law
 from pymc_austerity.mode.fields.layout import Layout, write_covariances
 from pymc_austerity.mode.fields.maps import matrix_of
+from pymc_austerity.mode.fields.matched import averaged, mean_excess
 from pymc_austerity.mode.fields.passes import (
     add_products,
     derivatives_of,
@@ -52,6 +53,7 @@ from pymc_austerity.mode.fields.passes import (
     not_upwards,
     place_of,
     predictors_at,
+    product,
     quadratic_of,
     slopes_and_weights,
     variances_of,
@@ -91,6 +93,8 @@ class FittedField(NamedTuple):
     gradient_change: Vector
     n_normal: float
     squares: float
+    matched_hessian: Vector
+    matched_right: Vector
 
 
 class Parameters(NamedTuple):
@@ -131,6 +135,7 @@ class FieldFit:
     units: Index
     covariance: Matrix | None = None  # Of zeta
     log_precisions: Vector | None = None  # Expected logarithms of the precisions of heavy-tailed effects
+    places: Matrix | None = None  # Of effects that are normal only nearly: where their excess is averaged
     draws: HeldDraws = _NO_DRAWS
 
     @property
@@ -146,7 +151,7 @@ class FieldFit:
         return FittedField(
             self.theta, self.plan.law, self.everywhere, self.plan.room.precisions,
             sums.hessian, sums.right, sums.hessian_change,
-            sums.gradient_change, sums.n_normal, sums.squares,
+            sums.gradient_change, sums.n_normal, sums.squares, sums.matched_hessian, sums.matched_right,
         )  # fmt: skip
 
     def at_zeta(self, zeta: Vector) -> float:
@@ -186,6 +191,9 @@ class FieldFit:
             tails = self.plan.prior.tails
             precisions = self.plan.room.precisions[tails.coordinates]
             value += mean_log_prior(tails, features, precisions, self.log_precisions)
+        if self.places is not None:
+            with np.errstate(all="ignore"):
+                value += mean_excess(self.plan.prior.matched, features, self.places)
         return value if np.isfinite(value) else -np.inf
 
 
@@ -203,7 +211,9 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
     given = layouts[0].prior
     x[layouts[0].elements[given.given]] = given.constants * parameters.features(theta)[given.numbers]
     fits = _begun(layouts, parameters, program, np.array(theta, dtype=np.float64), x)
-    if parameters.precision >= 0 and len(fits) == 1 and not len(layouts[0].prior.tails.coordinates):
+    prior = layouts[0].prior
+    is_at_once = not (len(prior.tails.coordinates) or len(prior.matched.coordinates) or len(fits) > 1)
+    if parameters.precision >= 0 and is_at_once:
         _expand(fits[0], None)
         _maximise(fits[0])
         return _finished(fits)
@@ -325,7 +335,7 @@ def _with_number(expression: Expression, number: float) -> Expression:
 def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> FieldArrays:
     """A plan without bounds or proposals."""
     tree, n_x = layout.tree, len(layout.elements)
-    n_h, n_v = len(layout.first), len(tree.first)
+    n_h, n_v, n_matched = len(layout.first), len(tree.first), len(layout.prior.matched.coordinates)
     n, p = layout.columns.offsets.shape
     rows = FieldRows(
         layout.design, layout.columns.offsets.copy(), np.zeros((n, p)), np.zeros((n, p * (p + 1) // 2)),
@@ -334,7 +344,7 @@ def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> 
     sums = Sums(
         np.zeros(n_x), np.zeros(n_h), np.zeros(n_x), np.zeros(n_h), np.zeros(n_x),
         layout.first.astype(np.int32), layout.second.astype(np.int32), layout.of_pairs.astype(np.int32),
-        layout.of_elements.astype(np.int32), 0.0, 0.0, precision,
+        layout.of_elements.astype(np.int32), 0.0, 0.0, precision, np.zeros(n_matched), np.zeros(n_matched),
     )  # fmt: skip
     none = np.zeros(1, np.int64)
     n_rows, empty = len(layout.rows), none[:0]
@@ -542,14 +552,6 @@ def _added(codes: list[Index], values: list[Vector]) -> tuple[Index, Vector]:
     return found[kept], sums[kept]
 
 
-def product(sums: Sums, hessian: Vector, x: Vector) -> Vector:
-    """A symmetric matrix by elements of H times x."""
-    n = len(x)
-    result = np.bincount(sums.first, hessian * x[sums.second], minlength=n)
-    off = sums.first != sums.second
-    return result + np.bincount(sums.second[off], (hessian * x[sums.first])[off], minlength=n)
-
-
 class _Move(NamedTuple):
     """A move of the center."""
 
@@ -601,7 +603,7 @@ def _covariances(fits: tuple[FieldFit, ...]) -> Matrix:
         log_marginal(plan.quadratic, fit.features(fit.theta), 0)
         inverse = np.zeros(layout.tree.fronts[-1])
         selected_inverse(layout.tree, plan.room.fronts[0], inverse)
-        _expect_precisions(fit, inverse)
+        _expect_of_priors(fit, inverse)
         covariance = np.empty(len(plan.sums.first))
         write_covariances(plan.prior, plan.sums, plan.room.elements[0], inverse, covariance)
         design = layout.design
@@ -612,17 +614,26 @@ def _covariances(fits: tuple[FieldFit, ...]) -> Matrix:
     return total
 
 
-def _expect_precisions(fit: FieldFit, inverse: Vector) -> None:
-    """Expect precisions of heavy-tailed effects, given their means and variances."""
-    tails, room, tree = fit.plan.prior.tails, fit.plan.room, fit.layout.tree
-    if not len(tails.coordinates):
-        return
-    features, node = fit.features(fit.theta), tree.node_of[tails.coordinates]
+def _expect_of_priors(fit: FieldFit, inverse: Vector) -> None:
+    """Average over effects that are not normal, given their means and variances."""
+    tails, matched, room = fit.plan.prior.tails, fit.plan.prior.matched, fit.plan.room
+    features, tree = fit.features(fit.theta), fit.layout.tree
     room.eps[0] = 0.0
     write_state(fit.plan.quadratic, features, 0)
-    variances = inverse[tree.fronts[node] + (tails.coordinates - tree.first[node]) * (tree.size[node] + 1)]
-    found = expected_precisions(tails, features, room.z[0, tails.coordinates], variances)
-    room.precisions[tails.coordinates], fit.log_precisions = found
+
+    def moments(own: Index) -> tuple[Vector, Vector]:
+        """Means and variances of some coordinates."""
+        node = tree.node_of[own]
+        places = tree.fronts[node] + (own - tree.first[node]) * (tree.size[node] + 1)
+        return room.z[0, own], inverse[places]
+
+    if len(tails.coordinates):
+        found = expected_precisions(tails, features, *moments(tails.coordinates))
+        room.precisions[tails.coordinates], fit.log_precisions = found
+    if len(matched.coordinates):
+        fit.places, right, hessian = averaged(matched, features, *moments(matched.coordinates))
+        sums = fit.plan.sums._replace(matched_right=right, matched_hessian=hessian)
+        fit.plan = fit.plan._replace(sums=sums)
 
 
 def _maximise(fit: FieldFit, near: float = _EXACTLY, *, afresh: bool = False) -> None:

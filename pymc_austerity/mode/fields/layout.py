@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.kernels.fields.records import Design, Elements, HeavyTails, Prior, Sums
+from pymc_austerity.kernels.fields.records import Design, Elements, HeavyTails, Matched, Prior, Sums
 from pymc_austerity.kernels.fields.tree import Tree, write_positions
 from pymc_austerity.mode.fields.maps import Entries, Maps, maps_of
 from pymc_austerity.mode.fields.order import Order
@@ -111,6 +111,8 @@ def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> tupl
     left = left_to_an_intercept(columns, maps, found)
     read = _Reading(maps, columns, use, entries, given, _scale(columns, maps, found), left)
     turns = find_turns(together, _coupled(maps, n_z), of_x, dense, kinds)
+    if len(turns) > 1 and any(one.matched is not None for one in maps.coordinates):
+        raise NoField("gamma or beta effects are beside factors that have to be moved in turns")
     if len(turns) > 1 and maps.shifts:
         raise NoField("effects whose sum is nearly zero are beside factors that have to be moved in turns")
     return tuple(_layout(read, moves, order) for moves, order in turns)
@@ -480,11 +482,11 @@ def _prior(
     intercept, pulls = -1, Elements(nothing, nothing, np.zeros(0), np.zeros((0, 0), np.int64))
     if left is not None and np.any(precision.columns[precision.coefficients != 0.0] == place[left[0]]):
         intercept, pulls = int(place[left[0]]), Elements(*left[1]._replace(columns=place[left[1].columns]))
-    tails = _tails(maps, place)
+    tails, matched = _tails(maps, place), _matched(maps, place, tree)
     return Prior(
         Elements(*entries), precision,
         at.astype(np.int32), which.astype(np.int32), one.astype(np.int32), other.astype(np.int32), twice,
-        *given, np.flatnonzero(is_given[first] | is_given[second]), pulls, intercept, tails,
+        *given, np.flatnonzero(is_given[first] | is_given[second]), pulls, intercept, tails, matched,
     )  # fmt: skip
 
 
@@ -498,6 +500,19 @@ def _tails(maps: Maps, place: Index) -> HeavyTails:
             degrees, number = one.tails
             parts.append((own, np.full(len(own), degrees), np.full(len(own), number)))
     return HeavyTails(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _matched(maps: Maps, place: Index, tree: Tree) -> Matched:
+    """Effects that are normal only nearly."""
+    own = [(one, one.matched) for one in maps.coordinates if one.matched is not None]
+    nothing = np.zeros(0, np.int64)
+    found = np.concatenate([nothing, *(place[one.first : one.first + one.size] for one, _ in own)])
+    places = np.empty(len(found), np.int64)
+    write_positions(tree, found, found, places)
+    kinds = np.concatenate([nothing, *(np.full(one.size, each.kind) for one, each in own)])
+    constants = np.concatenate([np.zeros((4, 0)), *(each.constants for _, each in own)], axis=1)
+    numbers = np.concatenate([np.zeros((4, 0), np.int64), *(each.numbers for _, each in own)], axis=1)
+    return Matched(found, places, kinds, constants, numbers)
 
 
 @entry

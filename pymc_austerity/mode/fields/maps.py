@@ -26,7 +26,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, I
 from scipy import sparse
 
 from pymc_austerity.model.field.find import Field
-from pymc_austerity.model.field.priors import Innovation, NoField, Step
+from pymc_austerity.model.field.priors import Innovation, NearlyNormal, NoField, Step
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.rewrite import depends_on, rebuild
 from pymc_austerity.model.structure.affine import core_of
@@ -162,6 +162,15 @@ class Features:
         return pt.stack([pt.constant(1.0), *(pt.flatten(g)[k] for g, k in self.elements)]).astype("float64")
 
 
+class MatchedCoordinates(NamedTuple):
+    """Effects that are normal only nearly: a, b, m and s of `kernels.fields.matched`."""
+
+    kind: int
+    # (4, n)
+    constants: Matrix
+    numbers: Index
+
+
 class Coordinates(NamedTuple):
     """The coordinates z of one innovation w - m."""
 
@@ -174,6 +183,7 @@ class Coordinates(NamedTuple):
     shift: Entries | None = None  # What is added to all of w - m: one row, by z; `own` is without it
     # Of heavy-tailed effects, constant and feature of their degrees of freedom; 0 for Laplace's distribution
     tails: tuple[float, int] | None = None
+    matched: "MatchedCoordinates | None" = None
 
     def shifted(self, features: Vector, z: Vector) -> float:
         """What is added to all of w - m."""
@@ -212,8 +222,6 @@ def maps_of(found: Field, graph: LogDensityGraph) -> Maps:
         one = table.innovation
         if one is None or one.name in coordinates:
             continue
-        if one.is_matched:
-            raise NoField(f"the prior of {one.name!r} is not normal")
         of_tables = [
             t.steps for t in found.tables if t.innovation is not None and t.innovation.name == one.name
         ]
@@ -262,7 +270,24 @@ def _coordinates(
     elif "autoregression" in kinds:
         return _autoregression(one, n, first, features)
     own, _ = _through(one.steps, base, shape, features)
-    return Coordinates(one, first, n, own.by_rows(), precision, None, tails=tails)
+    matched, volume = None, None
+    if one.matched is not None:
+        if not kinds.keys() <= _KEEPING:
+            raise NoField(f"the prior of {one.name!r} is not normal, and sums are taken of it")
+        matched, volume = _matched(one.matched, shape, features)
+    return Coordinates(one, first, n, own.by_rows(), precision, volume, tails=tails, matched=matched)
+
+
+def _matched(
+    own: NearlyNormal, shape: tuple[int, ...], features: Features
+) -> tuple[MatchedCoordinates, Variable]:
+    """Numbers of effects that are normal only nearly, and what their log density has of theta alone."""
+    graphs = [pt.broadcast_to(one, shape) for one in (own.slope, own.amount, own.mean, pt.sqrt(own.variance))]
+    constants, numbers = zip(*(features(one) for one in graphs), strict=True)
+    curve = (pt.exp(own.mean), pt.exp(-own.mean), pt.softplus(own.mean))[own.kind]
+    at_mean = own.slope * own.mean - own.amount * curve + own.log_normaliser
+    volume = pt.broadcast_to(at_mean + 0.5 * pt.log(own.variance), shape)
+    return MatchedCoordinates(own.kind, np.stack(constants), np.stack(numbers)), volume
 
 
 def _tails(one: Innovation, features: Features) -> tuple[float, int] | None:

@@ -8,7 +8,7 @@ from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
 from pymc_austerity.bounds.jets.tape import Tape, multi_indices
 from pymc_austerity.compilation import jitable
-from pymc_austerity.kernels.fields.records import Design, FieldRows
+from pymc_austerity.kernels.fields.records import Design, FieldRows, Sums
 from pymc_austerity.mode.fields.layout import Layout
 from pymc_austerity.target import Array, Index, Matrix, RowNumbers, Vector
 
@@ -270,3 +270,11 @@ def _add_variances(
                 for j in range(n_m):
                     t = va * dense[i, j] * covariance[o + at_dense[j]]
                     total[place_of(own, of_dense[j])] += 2.0 * t if own == of_dense[j] else t
+
+
+def product(sums: Sums, hessian: Vector, x: Vector) -> Vector:
+    """A symmetric matrix by elements of H times x."""
+    n = len(x)
+    result = np.bincount(sums.first, hessian * x[sums.second], minlength=n)
+    off = sums.first != sums.second
+    return result + np.bincount(sums.second[off], (hessian * x[sums.first])[off], minlength=n)

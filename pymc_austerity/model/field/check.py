@@ -29,9 +29,8 @@ def require_same_priors(
     """
     graph = factorisation.graph
     for one in innovations:
-        if one.is_matched:
-            continue
-        found = np.array([_log_density(factorisation, one, point) for point in points])
+        rule = _log_density if one.matched is None else _nearly_normal
+        found = np.array([rule(factorisation, one, point) for point in points])
         function = function_of([*graph.values.values(), *graph.data], graph.terms[graph.variables[one.name]])
         data = graph.data_values()
         theirs = [np.asarray(function(*point, *data)) for point in points]
@@ -66,6 +65,17 @@ def _log_density(factorisation: Factorisation, one: Innovation, point: list[np.n
     z, log_determinant = standardised(w, known)
     degrees = float(np.ravel(rest[-1])[0]) if shape else 0.0
     return float(np.sum(one.family.distribution(degrees).logpdf(z))) - log_determinant
+
+
+def _nearly_normal(factorisation: Factorisation, one: Innovation, point: list[np.ndarray]) -> float:
+    """Log p of v by the rule a v - b K(v) + c."""
+    assert one.matched is not None
+    own, graph = one.matched, factorisation.graph
+    outputs = [one.value, own.slope, own.amount, own.log_normaliser]
+    found = function_of([*graph.values.values(), *graph.data], outputs)(*point, *graph.data_values())
+    v, slope, amount, constant = np.broadcast_arrays(*found)
+    curve = (np.exp(v), np.exp(-v), np.logaddexp(0.0, v))[own.kind]
+    return float(np.sum(slope * v - amount * curve + constant))
 
 
 def _at_location(factorisation: Factorisation, one: Innovation, point: list[np.ndarray]) -> float:

@@ -93,6 +93,17 @@ def applied(var: Variable, steps: Iterable[Step]) -> Variable:
     return var
 
 
+class NearlyNormal(NamedTuple):
+    """The log density a v - b K(v) + c of v = m + s z; K is exp(v), exp(-v) or log(1 + exp(v))."""
+
+    kind: int  # Which K: 0, 1 or 2
+    slope: Variable  # a
+    amount: Variable  # b
+    log_normaliser: Variable  # c
+    mean: Variable  # m
+    variance: Variable  # s^2
+
+
 @dataclass(frozen=True, eq=False)
 class Innovation:
     """What a variable w differs from its location: w - m = S z."""
@@ -105,7 +116,7 @@ class Innovation:
     # R = sum_k phi_k M_k, the precision of w, in the place of S; None for ones everywhere. phi_k are
     # functions of value variables.
     precision: tuple[tuple[Variable, Any], ...] = ()
-    is_matched: bool = False  # Whether z is normal only nearly: what is left over is the excess of the prior
+    matched: "NearlyNormal | None" = None  # What z is where it is normal only nearly
     # Of w, in PyMC's words: the variable and its distribution. `Priors.rule` says them.
     variable: str = ""
     kind: str = ""
@@ -146,32 +157,50 @@ def _log_normal(drawn: Drawn) -> Innovation:
 
 
 def _log_gamma(drawn: Drawn) -> Innovation:
-    """``log u`` of u ~ Gamma(a, b), nearly normal: mean digamma(a) - log b, variance trigamma(a)."""
+    """``v = log u`` of u ~ Gamma(a, b): a v - b exp(v), mean digamma(a) - log b, variance trigamma(a)."""
     a, scale = drawn.parameters
-    return _matched(drawn, pt.digamma(a) + pt.log(scale), pt.polygamma(1, a))
+    constant = -pt.gammaln(a) - a * pt.log(scale)
+    return _matched(drawn, 0, a, 1.0 / scale, constant, _digamma(a) + pt.log(scale), _trigamma(a))
 
 
 def _log_exponential(drawn: Drawn) -> Innovation:
-    """``log u`` of u ~ Exponential(1 / scale), as a gamma variable of shape 1."""
+    """``v = log u`` of u ~ Exponential(1 / scale), as a gamma variable of shape 1."""
     (scale,) = drawn.parameters
-    return _matched(drawn, np.euler_gamma * -1.0 + pt.log(scale), pt.constant(np.pi**2 / 6.0))
+    mean, variance = pt.log(scale) - np.euler_gamma, pt.constant(np.pi**2 / 6.0)
+    return _matched(drawn, 0, pt.constant(1.0), 1.0 / scale, -pt.log(scale), mean, variance)
 
 
 def _log_inverse_gamma(drawn: Drawn) -> Innovation:
-    """``log u`` of u ~ InverseGamma(a, b): mean log b - digamma(a), variance trigamma(a)."""
+    """``v = log u`` of u ~ InverseGamma(a, b): -a v - b exp(-v), mean log b - digamma(a)."""
     a, b = drawn.parameters
-    return _matched(drawn, pt.log(b) - pt.digamma(a), pt.polygamma(1, a))
+    constant = a * pt.log(b) - pt.gammaln(a)
+    return _matched(drawn, 1, -a, b, constant, pt.log(b) - _digamma(a), _trigamma(a))
 
 
 def _logit_beta(drawn: Drawn) -> Innovation:
-    """``logit u`` of u ~ Beta(a, b): mean digamma(a) - digamma(b), variance trigamma(a) + trigamma(b)."""
+    """``v = logit u`` of u ~ Beta(a, b): a v - (a + b) log(1 + exp(v)), mean digamma(a) - digamma(b)."""
     a, b = drawn.parameters
-    return _matched(drawn, pt.digamma(a) - pt.digamma(b), pt.polygamma(1, a) + pt.polygamma(1, b))
+    constant = pt.gammaln(a + b) - pt.gammaln(a) - pt.gammaln(b)
+    variance = _trigamma(a) + _trigamma(b)
+    return _matched(drawn, 2, a, a + b, constant, _digamma(a) - _digamma(b), variance)
 
 
-def _matched(drawn: Drawn, mean: Variable, variance: Variable) -> Innovation:
-    location, step = mean, Step("scale", pt.sqrt(variance))
-    return Innovation(drawn.value, location, (step,), is_matched=True)
+def _digamma(a: Variable) -> Variable:
+    """Digamma to four digits, by its series: the excess has what a mean that is nearly right leaves."""
+    x = a + 2.0
+    return pt.log(x) - 0.5 / x - x**-2.0 / 12.0 + x**-4.0 / 120.0 - 1.0 / a - 1.0 / (a + 1.0)
+
+
+def _trigamma(a: Variable) -> Variable:
+    """Trigamma, the derivative of this, to four digits."""
+    x = a + 2.0
+    return a**-2.0 + (a + 1.0) ** -2.0 + 1.0 / x + 0.5 * x**-2.0 + x**-3.0 / 6.0 - x**-5.0 / 30.0
+
+
+def _matched(drawn: Drawn, kind: int, *graphs: Variable) -> Innovation:
+    """Effects that are normal only nearly, with the mean and the variance of v."""
+    own = NearlyNormal(kind, *graphs)
+    return Innovation(drawn.value, own.mean, (Step("scale", pt.sqrt(own.variance)),), matched=own)
 
 
 def _vectors(drawn: Drawn) -> Innovation:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.kernels.fields import decisions, moves
+from pymc_austerity.kernels.fields import decisions, matched, moves
 from pymc_austerity.kernels.fields.state import log_prior_change, pull_on_intercept
 from pymc_austerity.kernels.fields.tree import deciding
 from pymc_austerity.mode.fields.draws import height_of
@@ -15,7 +15,7 @@ _OF_ROWS = [one for one in TURNS if one[0] not in _NORMAL]
 
 
 @entry
-def decide(rng, arrays, level, now, counts, result):
+def decide(rng, arrays, features, level, now, counts, result):
     """Log ratios of the nodes of a depth, by rows that are drawn anew for each line of `result`.
 
     One function, since each that Python calls is compiled with all that it calls.
@@ -25,6 +25,7 @@ def decide(rng, arrays, level, now, counts, result):
     decisions.write_levels(arrays.bounds, room.d[now], room.levels[now])
     for k in range(result.shape[0]):
         room.base[:] = 0.0
+        matched.add_excess(arrays, now, features, features)
         moves.add_quadratic(arrays, now)
         decisions.add_rows(rng, arrays, now, 1.0, counts)
         result[k] = room.base
@@ -46,10 +47,10 @@ def log_ratios(name, level, *, turn=0, n_depths=1, now=0, n=1, reads_all=True, p
     for side in (1, 0):
         heights[side] = height_of(arrays, features, eps[side])
         heights[side] -= log_prior_change(arrays, 0, pull_on_intercept(arrays, 0))  # which no row says
-        room.d[side] = room.d[0]
+        room.d[side], room.z[side] = room.d[0], room.z[0]
     arrays.bounds.always[:] = 0
     result, counts = np.empty((n, len(arrays.tree.depth))), np.zeros(4)
-    decide(np.random.default_rng(5), arrays, level, now, counts, result)
+    decide(np.random.default_rng(5), arrays, features, level, now, counts, result)
     return result, heights, counts, arrays
 
 

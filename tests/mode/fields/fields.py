@@ -389,6 +389,42 @@ def cauchy_effects(n=600, n_groups=40):
     return model
 
 
+def gamma_rates(n=900, n_groups=60):
+    """Counts of groups whose rates are gamma variables."""
+    rng, x, g, eta = _rows(n, n_groups)
+    exposure, rates = rng.uniform(0.2, 1.5, size=n), rng.gamma(2.0, 0.5, size=n_groups)
+    with pm.Model() as model:
+        beta, shape = pm.Normal("beta", shape=3), 0.5 + pm.HalfNormal("shape", 3.0)
+        rate = pm.Gamma("rate", shape, shape / pm.LogNormal("mean", 0.0, 1.0), shape=n_groups)
+        y = rng.poisson(exposure * rates[g] * np.exp(eta))
+        mu = exposure * rate[g] * pm.math.exp(x @ beta)
+        pm.Poisson("y", mu, observed=pm.Data("answers", y))
+    return model
+
+
+def beta_rates(n=700, n_groups=70):
+    """Binomial rows of groups whose probabilities are beta variables."""
+    rng, g = np.random.default_rng(1), np.arange(n) % n_groups
+    p, trials = rng.beta(2.0, 4.0, size=n_groups), rng.integers(1, 5, size=n)
+    with pm.Model() as model:
+        mean, size = pm.Beta("mean", 2.0, 2.0), pm.HalfNormal("size", 10.0)
+        own = pm.Beta("p", mean * size, (1.0 - mean) * size, shape=n_groups)
+        pm.Binomial("y", trials, own[g], observed=pm.Data("answers", rng.binomial(trials, p[g])))
+    return model
+
+
+def own_variances(n=900, n_groups=50):
+    """Normal rows with a variance of each group, which are inverse gamma variables."""
+    rng, x, g, eta = _rows(n, n_groups)
+    sds = 1.0 / np.sqrt(rng.gamma(3.0, 0.5, size=n_groups))
+    with pm.Model() as model:
+        beta, typical = pm.Normal("beta", shape=3), pm.HalfNormal("typical", 2.0)
+        variance = pm.InverseGamma("variance", 3.0, typical, shape=n_groups)
+        y = eta + sds[g] * rng.normal(size=n)
+        pm.Normal("y", x @ beta, pm.math.sqrt(variance[g]), observed=pm.Data("answers", y))
+    return model
+
+
 def football(n=700, n_teams=40):
     """Goals of both sides: two likelihoods over the same effects."""
     rng = np.random.default_rng(1)
@@ -428,7 +464,7 @@ MODELS = {
         plate, clipped_scales, nested_slopes, three_levels, walk, vector_walk, autoregression, areas,
         bym2, intrinsic, smooth, rasch, normal_rows, crossed_slopes, bradley_terry, crossed_normal,
         score_differences, survey, dispersions, crossed_counts, own_scales, ordered, zero_inflated,
-        choices, football, heavy_tails, cauchy_effects,
+        choices, football, heavy_tails, cauchy_effects, gamma_rates, beta_rates, own_variances,
     )
 }  # fmt: skip
 

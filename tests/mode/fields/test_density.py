@@ -108,6 +108,12 @@ def _held_without_a_prior(arrays):
     return arrays._replace(held=arrays.held._replace(is_bound=False))
 
 
+def _other_rates(arrays):
+    matched = arrays.prior.matched
+    constants = matched.constants * np.array([1.0, 1.01, 1.0, 1.0])[:, None]
+    return arrays._replace(prior=arrays.prior._replace(matched=matched._replace(constants=constants)))
+
+
 @pytest.mark.parametrize(
     ("name", "planted"),
     [
@@ -118,6 +124,7 @@ def _held_without_a_prior(arrays):
         ("crossed_slopes", _held_that_do_not_meet),
         ("crossed_normal", _held_that_do_not_meet),
         ("bradley_terry", _held_without_a_prior),
+        ("gamma_rates", _other_rates),
     ],
 )
 def test_planted_faults_of_the_density_are_found(name, planted):
