@@ -15,7 +15,7 @@ OWN = f"{PLATE}each row of the term"
 # The step, the rows of the likelihood, and a part of the reason.
 EXPECTED = {
     models.bradley_terry: ("NUTS", 3_000, "sweeps over the 434 groups would read"),
-    models.rasch: ("NUTS", 2_100, "sweeps over the 158 groups would read"),
+    models.rasch: ("MetropolisHastings", 2_100, "are a field of 426 effects"),
     models.multilevel_logit: ("TunaMH", 30_000, "'z_state' are effects of 120 groups"),
     models.crossed_slopes: ("TunaMH", 3_000, "are a field of 1,143 effects"),
     models.radon: ("TunaMH", 3_000, "'z' are effects of 600 groups"),
@@ -26,7 +26,7 @@ EXPECTED = {
     models.poststratification_by_one_index: ("TunaMH", 3_000, "are a field of"),
     models.football: ("TunaMH", 3_000, "are a field of 80 effects"),
     models.churn: ("TunaMH", 5_000, FEW),
-    models.rates_of_users: ("NUTS", 3_000, "in 'theta' (3,000, Beta on a logit scale), which"),
+    models.rates_of_users: ("TunaMH", 3_000, "are a field of 3,000 effects"),
     models.beta_binomial: ("TunaMH", 3_000, FEW),
     models.discrete_choice: ("TunaMH", 3_000, FEW),
     models.mixed_logit: ("MetropolisHastings", 3_000, "are a field of 604 effects"),

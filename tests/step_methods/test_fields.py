@@ -110,7 +110,7 @@ def test_another_process_takes_the_same_turns():
     model = fields.bradley_terry()
     point = model.initial_point()
     with model:
-        step = pma.TunaMH()
+        step = pma.TunaMH(switch_above=np.inf)
     plan = step._planned(point, pickle.loads(pickle.dumps(step.recipe)))
     assert len(plan.engine.turns) > 1
     draws = [_run(engine, point, 3, n=20) for engine in (step.engine, plan.engine)]
