@@ -75,9 +75,8 @@ class TestSyntheticFlights:
     def test_few_rows_are_read(self, result):
         record = result["record"]
         assert record["TunaMH"]["rows"] < 0.1 * record["flights"]
-        n_moves = (
-            record["all rows"]["row"]["rows"] / record["flights"]
-        )  # of theta, as often as is best, and of planes
+        # Moves of theta, as many as are best, and one of the planes.
+        n_moves = record["all rows"]["row"]["rows"] / record["flights"]
         assert round(n_moves) in (2, 3, 4)
         assert n_moves == pytest.approx(round(n_moves), rel=0.01)
 
