@@ -31,6 +31,11 @@ def rates_of_users():
     pm.Binomial("y", n=5, p=theta, observed=SUCCESSES)
 
 
+def rates_without_a_rule():
+    theta = pm.Kumaraswamy("theta", 2.0, pm.HalfNormal("k", 5.0), shape=N)
+    pm.Binomial("y", n=5, p=theta, observed=SUCCESSES)
+
+
 def one_of_its_own_beside_groups():
     u = pm.Normal("u", 0.0, pm.HalfNormal("t"), shape=GROUPS)
     own = pm.Normal("own", 0.0, pm.HalfNormal("s"), shape=N)
@@ -77,7 +82,8 @@ def no_trials_at_all():
 
 FEW, NUTS = "TunaMH()", "pm.NUTS()"
 CASES = {
-    rates_of_users: (NUTS, "of its own"),
+    rates_of_users: ("MetropolisHastings(control_variate=Taylor())", "are a field of"),
+    rates_without_a_rule: (NUTS, "of its own"),
     one_of_its_own_beside_groups: ("MetropolisHastings(control_variate=Taylor())", "are a field of 1,410"),
     two_matrices: (FEW, "are a field of"),
     exposures_of_zero: (FEW, "few rows decide exactly"),
@@ -110,7 +116,7 @@ def test_a_step_and_a_reason(make, monkeypatch):
 
 def test_a_step_of_its_own_refuses():
     with pm.Model():
-        rates_of_users()
+        rates_without_a_rule()
         with pytest.raises(UnsuitableError, match="dimensions") as refusal:
             TunaMH()
     (note,) = refusal.value.__notes__
