@@ -407,7 +407,7 @@ def beta_rates(n=700, n_groups=70):
     rng, g = np.random.default_rng(1), np.arange(n) % n_groups
     p, trials = rng.beta(2.0, 4.0, size=n_groups), rng.integers(1, 5, size=n)
     with pm.Model() as model:
-        mean, size = pm.Beta("mean", 2.0, 2.0), pm.HalfNormal("size", 10.0)
+        mean, size = pm.Beta("mean", 6.0, 6.0), 4.0 + pm.HalfNormal("size", 10.0)
         own = pm.Beta("p", mean * size, (1.0 - mean) * size, shape=n_groups)
         pm.Binomial("y", trials, own[g], observed=pm.Data("answers", rng.binomial(trials, p[g])))
     return model
