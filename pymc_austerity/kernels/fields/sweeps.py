@@ -103,7 +103,8 @@ def field_sweeps(
                 log_ratio -= log_prior_of_precisions(tails, features, precisions)
                 if math.isfinite(log_ratio):
                     accepted = move_root(rng, field, now, features, proposed, log_ratio, of_root)
-                    expected = math.exp(min(room.base[-1], 0.0))
+                    if not math.isnan(room.base[-1]):  # far out it may be no number
+                        expected = math.exp(min(room.base[-1], 0.0))
                     if accepted:
                         take_held(field)
                         now, height, of_held = 1 - now, new_height, new_of_held

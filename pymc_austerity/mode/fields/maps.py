@@ -183,7 +183,7 @@ class Coordinates(NamedTuple):
     shift: Entries | None = None  # What is added to all of w - m: one row, by z; `own` is without it
     # Of heavy-tailed effects, constant and feature of their degrees of freedom; 0 for Laplace's distribution
     tails: tuple[float, int] | None = None
-    matched: "MatchedCoordinates | None" = None
+    matched: MatchedCoordinates | None = None
 
     def shifted(self, features: Vector, z: Vector) -> float:
         """What is added to all of w - m."""

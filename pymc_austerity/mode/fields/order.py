@@ -27,8 +27,7 @@ _SHARE, _FEW = 0.25, 40
 # Effects in a node of the dissection; of a factor that goes to the root, and how much more it meets.
 _LEAF, _HUB, _MORE = 16, 128, 4.0
 # Effects that are tied to each other, at most, and in a node of these.
-MOST_TIED, _TIED = 256, 32
-WIDE = _TIED
+MOST_TIED, WIDE = 256, 32
 # Nanoseconds of a factorisation, at most: of a product, and of what a node or its twins take from ancestors.
 _MOST_WORK, _OF_PRODUCT, _OF_TAKEN = 2.5e7, 0.1, 0.5
 _SEED = 2023
@@ -225,7 +224,7 @@ class _Search:
                     f"{sizes.sum():,} effects are tied to each other by rows or priors, and no few of them "
                     "part the others"
                 )
-            place = (np.cumsum(sizes) - 1) // _TIED  # nodes on one path, each decided alone
+            place = (np.cumsum(sizes) - 1) // WIDE  # nodes on one path, each decided alone
             self.nodes += [units[place == k] for k in np.unique(place)]
             return
         both, part = units[~is_cut], graph[~is_cut][:, ~is_cut]

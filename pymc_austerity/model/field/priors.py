@@ -116,7 +116,7 @@ class Innovation:
     # R = sum_k phi_k M_k, the precision of w, in the place of S; None for ones everywhere. phi_k are
     # functions of value variables.
     precision: tuple[tuple[Variable, Any], ...] = ()
-    matched: "NearlyNormal | None" = None  # What z is where it is normal only nearly
+    matched: NearlyNormal | None = None  # What z is where it is normal only nearly
     # Of w, in PyMC's words: the variable and its distribution. `Priors.rule` says them.
     variable: str = ""
     kind: str = ""
