@@ -30,6 +30,8 @@ from pymc_austerity.target import Array
 CHUNK = 16_384
 # Groups of rows whose effects are moved as a plate, at least; and where moves of the whole block mix badly.
 FEWEST_GROUPS, FEWEST_IF_SLOW = 30, 3
+# Elements of a vector that unknown numbers multiply, where it is a vector of effects.
+FEWEST_SCALED = 5
 
 
 def distance_of_rows(size: int, at_most: float) -> int:

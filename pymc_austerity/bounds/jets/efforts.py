@@ -251,18 +251,21 @@ Sample = Callable[[Index], tuple[Matrix, Matrix, Matrix]]
 
 # An effort that costs twice as much must lower the sum of the bounds to so much of it; less is enough where
 # it is cheap, with one predictor, and more is asked at the larger radii, which few moves reach.
-_WORTH = {1: 0.9995, 2: 0.85, 3: 0.85, 4: 0.85}
-_WORTH_FAR = {1: 0.95, 2: 0.25, 3: 0.25, 4: 0.25}
+# Here and below the last of some numbers is for all larger numbers of predictors.
+_WORTH = (0.9995, 0.85)
+_WORTH_FAR = (0.95, 0.25)
 # Rows whose bound is below so many times its value at the center are done.
-_DONE = {1: 1.0005, 2: 1.1, 3: 1.2, 4: 1.2}
-_DONE_FAR = {1: 1.2, 2: 2.0, 3: 2.0, 4: 2.0}
-_SAMPLE = {1: 1000, 2: 300, 3: 200, 4: 200}
-# Products of coefficients in a pass over all rows, at most: some 15 seconds. One expansion is always made.
+_DONE = (1.0005, 1.1, 1.2)
+_DONE_FAR = (1.2, 2.0)
+_SAMPLE = (1000, 300, 200)
+# Products of coefficients in a pass over all rows, at most: some 15 seconds. One expansion is always
+# made with few predictors.
 _MOST_PRODUCTS = 5e9
+_FEW = 4
 # Operations for one of them.
 _OF_PRODUCT = 3.0
 # The same for one row: a millisecond, and less where that is enough.
-_MOST_FOR_A_ROW = {1: 2e4, 2: 1e5, 3: 4e5, 4: 4e5}
+_MOST_FOR_A_ROW = (2e4, 1e5, 4e5)
 # Doublings of the number of parts that are tried without a gain.
 _PATIENCE = 3
 # Nearly no box at all.
@@ -275,6 +278,11 @@ _HOPELESS = 0.5
 _MANY_ROWS = 20_000
 # Tables reach so many times the range of the sample beyond it. They may be so many times as loose.
 _BEYOND, _TABLE, _TABLE_FAR = 1.0, 1.01, 1.05
+
+
+def _for[T](n_predictors: int, values: tuple[T, ...]) -> T:
+    """That of some values which is for so many predictors."""
+    return values[min(n_predictors, len(values)) - 1]
 
 
 @lru_cache(maxsize=64)
@@ -363,7 +371,7 @@ def looked_up(
 def row_bounds(function: RowFunction, degree: int, radii: Vector, sample: Sample) -> RowBounds:
     """Choose efforts on a sample of the rows."""
     n = function.n_rows
-    positions = evenly_spaced(n, _SAMPLE[function.n_predictors])
+    positions = evenly_spaced(n, _for(function.n_predictors, _SAMPLE))
     rows = _Rows(function, degree, *sample(positions))
     exact = rows.without_jets
     if exact is not None:
@@ -395,8 +403,10 @@ def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Eff
     whole = Effort(0, (1,) * p)
     if not np.isfinite(radius):
         return [whole]
-    worth = (_WORTH_FAR if far else _WORTH)[p]
+    worth = _for(p, _WORTH_FAR if far else _WORTH)
     tried, best = [whole, Effort(expansion_order(rows.degree), (1,) * p)], 0
+    if p > _FEW and share * rows.n_rows * rows.products(tried[1]) > _MOST_PRODUCTS:
+        return [whole]
     bounds = rows.bounds(radius, whole)
     totals, first_loose = [bounds.sum()], rows.loose(bounds, far=far).mean()
     bounds = rows.improved(bounds, radius, tried[1], far=far)
@@ -407,7 +417,7 @@ def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Eff
             best = last
         loose = rows.loose(bounds, far=far)
         for_a_row = 2.0 * rows.products(tried[last])
-        too_dear = for_a_row > _MOST_FOR_A_ROW[p] or share * loose.sum() * for_a_row > _MOST_PRODUCTS
+        too_dear = for_a_row > _for(p, _MOST_FOR_A_ROW) or share * loose.sum() * for_a_row > _MOST_PRODUCTS
         if not loose.any() or last - best >= _PATIENCE or too_dear:
             if best and first_loose > _MOSTLY:
                 return [tried[best]]
@@ -439,7 +449,7 @@ class _Rows:
     ) -> None:
         self._function, self.degree = function, degree
         self._eta, self._directions, self._data = eta, directions, data
-        self.n_predictors = function.n_predictors
+        self.n_predictors, self.n_rows = function.n_predictors, len(eta)
 
     @cached_property
     def at_center(self) -> Vector:
@@ -488,7 +498,7 @@ class _Rows:
 
     def loose(self, bounds: Vector, *, far: bool) -> Mask:
         """Rows whose bounds are far above the derivatives at the center."""
-        times = (_DONE_FAR if far else _DONE)[self.n_predictors]
+        times = _for(self.n_predictors, _DONE_FAR if far else _DONE)
         return ~(bounds <= times * self.at_center)
 
     def improved(self, bounds: Vector, radius: float, effort: Effort, *, far: bool) -> Vector:

@@ -125,17 +125,18 @@ def schedule_of(tree: Tree, n: int) -> Schedule:
 
 
 def field_model(model: pm.Model, fact: Factorisation, fewest: int, found: Field | None = None) -> FieldModel:
-    """The field of a model, which is found unless it was.
+    """The field of a model, which is found unless it was; then with `fewest` effects of one vector or more.
 
     Raises
     ------
     NoField
         If there is none, or none that is moved: why.
     """
+    is_new = found is None
     found = find_field(model, fact) if found is None else found
     own = [table.innovation for table in found.tables if table.innovation is not None]
     sizes = {one.name: int(np.prod(one.value.type.shape)) for one in own}
-    if max(sizes.values(), default=0) < fewest:
+    if is_new and max(sizes.values(), default=0) < fewest:
         raise NoField(f"no vector of effects has {fewest} elements or more")
     if fact.rows_on_disk:
         raise NoField("the rows are on disk")

@@ -92,7 +92,8 @@ def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> tupl
     NoField, NoOrderError
         If it is one that is not moved.
     """
-    columns, maps = columns_of(found, is_normal=is_normal), maps_of(found, graph)
+    columns = columns_of(found, is_normal=is_normal)
+    maps, left = _maps(columns, found, graph)
     use = used(columns)
     n_x, n_z = len(use.elements), maps.n_coordinates
     entries, given = _map(maps, use.elements, found)
@@ -108,7 +109,6 @@ def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> tupl
     dense |= widely > 0.5 * max(use.n_lookups, 4)  # as the start of a series, or a mean of all
     kinds = np.repeat(np.arange(len(maps.coordinates)), [one.size for one in maps.coordinates])
     together = sparse.csr_array(together @ sparse.diags_array((~dense).astype(float)))
-    left = left_to_an_intercept(columns, maps, found)
     read = _Reading(maps, columns, use, entries, given, _scale(columns, maps, found), left)
     turns = find_turns(together, _coupled(maps, n_z), of_x, dense, kinds)
     if len(turns) > 1 and any(one.matched is not None for one in maps.coordinates):
@@ -116,6 +116,18 @@ def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> tupl
     if len(turns) > 1 and maps.shifts:
         raise NoField("effects whose sum is nearly zero are beside factors that have to be moved in turns")
     return tuple(_layout(read, moves, order) for moves, order in turns)
+
+
+def _maps(columns: Columns, found: Field, graph: LogDensityGraph) -> tuple[Maps, tuple[int, Entries] | None]:
+    """The maps of a field, and what they leave to an intercept; without one, sums of zero are written out."""
+    maps = maps_of(found, graph)
+    try:
+        return maps, left_to_an_intercept(columns, maps, found)
+    except NoField:
+        if not any(one.has_mean for one in maps.coordinates):
+            raise
+    maps = maps_of(found, graph, with_means=False)
+    return maps, left_to_an_intercept(columns, maps, found)
 
 
 def _layout(read: _Reading, moves: Mask, order: Order) -> Layout:

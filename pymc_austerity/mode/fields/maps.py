@@ -34,6 +34,8 @@ from pymc_austerity.target import Index, Matrix, Vector
 
 # Elements of a dense matrix, at most.
 _DENSE = 20_000
+# Effects that sum to zero, from which on the map from independent ones is not written as a matrix.
+_MANY_SUMMED = 64
 # Steps after which heavy-tailed effects are still what their prior says, one by one.
 _KEEPING = {"scale", "left", "right", "placed"}
 # Operations that only move elements, by their first input; and those that leave it as it is.
@@ -184,6 +186,8 @@ class Coordinates(NamedTuple):
     # Of heavy-tailed effects, constant and feature of their degrees of freedom; 0 for Laplace's distribution
     tails: tuple[float, int] | None = None
     matched: MatchedCoordinates | None = None
+    # Whether w are what PyMC makes of n effects that sum to zero: then z has their mean, too, which w has not
+    has_mean: bool = False
 
     def shifted(self, features: Vector, z: Vector) -> float:
         """What is added to all of w - m."""
@@ -207,8 +211,8 @@ class Maps(NamedTuple):
         return sum(one.size for one in self.coordinates)
 
 
-def maps_of(found: Field, graph: LogDensityGraph) -> Maps:
-    """The maps of a field.
+def maps_of(found: Field, graph: LogDensityGraph, *, with_means: bool = True) -> Maps:
+    """The maps of a field; `with_means` many effects that sum to zero get a mean, which an intercept loses.
 
     Raises
     ------
@@ -225,7 +229,8 @@ def maps_of(found: Field, graph: LogDensityGraph) -> Maps:
         of_tables = [
             t.steps for t in found.tables if t.innovation is not None and t.innovation.name == one.name
         ]
-        coordinates[one.name] = _coordinates(one, of_tables, first, features, effects)
+        summed = _with_mean(one, of_tables, first, features) if with_means else None
+        coordinates[one.name] = summed or _coordinates(one, of_tables, first, features, effects)
         first += coordinates[one.name].size
     tables: list[Entries | None] = []
     given: list[Variable | None] = []
@@ -236,13 +241,15 @@ def maps_of(found: Field, graph: LogDensityGraph) -> Maps:
             given.append(table.graph)
             continue
         own = coordinates[table.innovation.name]
-        shape = tuple(int(k) for k in table.innovation.value.type.shape)
-        entries, _ = _through(table.steps, own.own, shape, features)
+        steps, shape = table.steps, tuple(int(k) for k in table.innovation.value.type.shape)
+        if own.has_mean:
+            steps, shape = steps[1:], (own.size,)
+        entries, _ = _through(steps, own.own, shape, features)
         tables.append(entries._replace(columns=entries.columns + own.first).by_rows())
         given.append(None)
         if own.shift is not None:
             ones = _identity(own.size)._replace(columns=np.zeros(own.size, np.int64))
-            shifts[k] = _through(table.steps, ones, shape, features)[0].by_rows()
+            shifts[k] = _through(steps, ones, shape, features)[0].by_rows()
     return Maps(tuple(coordinates.values()), tuple(tables), tuple(given), features, shifts)
 
 
@@ -276,6 +283,25 @@ def _coordinates(
             raise NoField(f"the prior of {one.name!r} is not normal, and sums are taken of it")
         matched, volume = _matched(one.matched, shape, features)
     return Coordinates(one, first, n, own.by_rows(), precision, volume, tails=tails, matched=matched)
+
+
+def _with_mean(
+    one: Innovation, of_tables: list[tuple[Step, ...]], first: int, features: Features
+) -> Coordinates | None:
+    """Effects that sum to zero as n independent ones less their mean; None for few, or another prior.
+
+    Their matrix would be dense. With a mean, which is independent of all else, z are n standard normal
+    numbers, and w - m is s z less the mean of s z.
+    """
+    n = int(np.prod(one.value.type.shape)) + 1
+    is_summed = all(steps and steps[0].kind == "zero_sum" for steps in of_tables)
+    if n < _MANY_SUMMED or one.value.type.ndim != 1 or not is_summed:
+        return None
+    own, _ = _through(one.steps, _identity(n), (n,), features)
+    if np.ptp(own.coefficients) > 0.0 or np.ptp(own.factors, axis=0).any():
+        return None
+    shift = own._replace(rows=np.zeros(n, np.int64), coefficients=-own.coefficients / n)
+    return Coordinates(one, first, n, own.by_rows(), _identity(n), None, shift, has_mean=True)
 
 
 def _matched(

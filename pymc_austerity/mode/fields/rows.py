@@ -20,11 +20,10 @@ from pymc_austerity.model.field.rows import Form, added
 from pymc_austerity.model.plates.plate_model import by_powers
 from pymc_austerity.model.structure.affine_expressions import AffineParts, affine_nodes, leaves, renumbered
 from pymc_austerity.model.structure.case_predictors import case_predictors
+from pymc_austerity.model.structure.row_functions import MOST_PREDICTORS
 from pymc_austerity.target import Index, Matrix, Vector
 
 _CHUNK = 16_384
-# Of how many predictors derivatives are bounded, at most.
-MOST_PREDICTORS = 4
 # Operations for a row and column, of a field that is read.
 _OF_NUMBER = 20.0
 

@@ -1,4 +1,4 @@
-"""Effects whose sum is nearly zero: an intercept takes up what is the same for all of them."""
+"""Effects whose sum is zero, or nearly: an intercept takes up what is the same for all of them."""
 
 import numpy as np
 from scipy import sparse
@@ -8,7 +8,7 @@ from pymc_austerity.mode.fields.maps import Coordinates, Entries, Maps
 from pymc_austerity.mode.fields.rows import Columns
 from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
-from pymc_austerity.target import Index
+from pymc_austerity.target import Index, Vector
 
 # Numbers that differ by less, beside their size, differ by rounding.
 _SAME = 1e-12
@@ -17,8 +17,8 @@ _SAME = 1e-12
 def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[int, Entries] | None:
     """Which coordinate takes up what is the same for all effects with a shift, and how much of it by z.
 
-    Rows are a + b (v_g + shift) + ... with an intercept a. The tree has a + b shift in its place, which is
-    free of the effects' sum.
+    Rows are c_i (a + b (v_g + shift)) + ... with an intercept a and numbers c_i, as the signs of binary
+    answers. The tree has a + b shift in its place, which is free of the effects' sum.
 
     Raises
     ------
@@ -28,7 +28,7 @@ def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[in
     sizes = [int(np.prod(table.input.type.shape)) for table in found.tables]
     first = np.concatenate([[0], np.cumsum(sizes)])
     parts = []
-    coordinate, size = -1, 0.0
+    coordinate = -1
     for k, own in maps.shifts.items():
         innovation = found.tables[k].innovation
         assert innovation is not None
@@ -48,7 +48,6 @@ def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[in
             not np.array_equal(alike.rows, read)
             or np.any(alike.coefficients != alike.coefficients[0])
             or np.any(alike.factors != alike.factors[0])
-            or np.ptp(shares) > _SAME * np.abs(shares).max()
         ):
             raise NoField(
                 f"the sum of {name!r} is nearly zero, and rows have its elements times numbers that differ"
@@ -58,12 +57,11 @@ def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[in
         _require_tied(one, table.columns[np.isin(table.rows, read)] - one.first)
         if not np.any(shares):  # differences of effects, in all rows
             continue
-        if coordinate < 0:
-            which = int(np.append(columns.of_columns[is_own.any(axis=0)], columns.of_x[of_dense])[0])
-            coordinate, size = _intercept(columns, which, maps, first, name)
+        which = int(np.append(columns.of_columns[is_own.any(axis=0)], columns.of_x[of_dense])[0])
+        coordinate, share = _intercept(columns, which, shares, maps, first, name, coordinate)
         n, common = len(one.shift.rows), alike.factors[0]
         factors = np.concatenate([one.shift.factors, np.repeat(common[None], n, axis=0)], axis=1)
-        coefficients = one.shift.coefficients * alike.coefficients[0] * shares[0] / size
+        coefficients = one.shift.coefficients * alike.coefficients[0] * share
         parts.append(Entries(one.shift.rows, one.shift.columns + one.first, coefficients, factors))
     if not parts:
         return None
@@ -72,21 +70,28 @@ def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[in
     return coordinate, Entries(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _intercept(columns: Columns, which: int, maps: Maps, first: Index, name: str) -> tuple[int, float]:
-    """A coordinate that one predictor of all rows has times a number and nothing else has; and the number."""
+def _intercept(
+    columns: Columns, which: int, shares: Vector, maps: Maps, first: Index, name: str, known: int
+) -> tuple[int, float]:
+    """The coordinate of an intercept, and its part in `shares`: what rows have of a shift by one.
+
+    It is in one predictor of the rows and nowhere else, `known` if that is no less than 0.
+    """
     every = np.concatenate([e.columns for e in maps.tables if e is not None])
     for x, of_x, at in zip(columns.x.T, columns.of_x, columns.at_x, strict=True):
         element = columns.elements[at]
-        if of_x != which or np.sum(columns.at_x == at) > 1:
+        if of_x != which or np.sum(columns.at_x == at) > 1 or not np.any(x):
             continue
         k = int(np.searchsorted(first, element, side="right")) - 1
         own = maps.tables[k]
         at = np.zeros(0, np.int64) if own is None else np.flatnonzero(own.rows == element - first[k])
-        if own is None or len(at) != 1 or np.ptp(x) > 0.0 or x[0] == 0.0:
+        part = float(shares @ x) / float(x @ x)
+        if own is None or len(at) != 1 or np.any(np.abs(shares - part * x) > _SAME * np.abs(shares).max()):
             continue
         z = int(own.columns[at[0]])
-        if not np.any(own.factors[at]) and np.sum(every == z) == 1 and _is_plain(maps, z):
-            return z, float(x[0] * own.coefficients[at[0]])
+        is_its_own = not np.any(own.factors[at]) and np.sum(every == z) == 1 and _is_plain(maps, z)
+        if is_its_own and known in (-1, z):
+            return z, part / float(own.coefficients[at[0]])
     raise NoField(
         f"the sum of {name!r} is nearly zero, and the rows have no intercept with a normal prior of a fixed "
         "scale, which would take up what it says"

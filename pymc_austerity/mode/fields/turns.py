@@ -89,6 +89,8 @@ def _turns(
                         "also if they are moved in turns"
                     )
                 found.append(one)
+    if not found:
+        raise NoOrderError("every effect is in every row")
     return found
 
 

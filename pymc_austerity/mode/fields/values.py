@@ -1,5 +1,6 @@
 """Between the values of the model and the coordinates theta and z of a field."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -126,7 +127,8 @@ class FieldValues:
             values = one.own.coefficients * every[one.first + one.own.columns]
             for j in range(one.own.factors.shape[1]):
                 values = values * features[one.own.factors[:, j]]
-            found.append(np.bincount(one.own.rows, values, minlength=one.size) + one.shifted(features, every))
+            own = np.bincount(one.own.rows, values, minlength=one.size) + one.shifted(features, every)
+            found.append(_shortened(own) if one.has_mean else own)
         if self._located is not None:
             shapes = [one.innovation.value.type.shape for one in self.maps.coordinates]
             innovations = [w.reshape(shape) for w, shape in zip(found, shapes, strict=True)]
@@ -161,7 +163,10 @@ class FieldValues:
             w = q[self._places[one.innovation.name]] - np.ravel(location)
             matrix = matrix_of(one.own, features, (one.size, one.size))
             with np.errstate(all="ignore"):
-                z = _solved(matrix, w) if one.shift is None else _differences(matrix, one, features, w)
+                if one.has_mean:  # the mean of z is in no value of the model: any will do
+                    z = _solved(matrix, _lengthened(w))
+                else:
+                    z = _solved(matrix, w) if one.shift is None else _differences(matrix, one, features, w)
             every[one.first : one.first + one.size] = np.where(np.isfinite(z), z, 0.0)
         self._pulled(features, every, 1.0)
         return theta.copy(), every
@@ -172,6 +177,19 @@ def _differences(matrix: Any, one: Coordinates, features: Vector, w: Vector) -> 
     assert one.shift is not None
     mean = value_of(one.shift, features)[-1]
     return np.append((w[:-1] - w[-1]) / matrix.diagonal()[:-1], w.mean() / mean)
+
+
+def _shortened(effects: Vector) -> Vector:
+    """What PyMC samples in the place of effects that sum to zero: n - 1 numbers of the same length."""
+    n = len(effects)
+    return effects[:-1] - effects[-1] / (1.0 + math.sqrt(n))
+
+
+def _lengthened(w: Vector) -> Vector:
+    """Effects that sum to zero, from what PyMC samples in their place."""
+    root = math.sqrt(len(w) + 1)
+    mean = w.sum() / (root + root**2)
+    return np.append(w, mean - w.sum() / root) - mean
 
 
 def _solved(matrix: Any, w: Vector) -> Vector:

@@ -11,7 +11,13 @@ from pytensor.graph.basic import Variable, equal_computations
 from pymc_austerity import work
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.exceptions import FactorisationError
-from pymc_austerity.model.factorisation import Factorisation, LocalTerm, pass_operations, some_rows
+from pymc_austerity.model.factorisation import (
+    FEWEST_SCALED,
+    Factorisation,
+    LocalTerm,
+    pass_operations,
+    some_rows,
+)
 from pymc_austerity.model.factorise import build, taken_apart
 from pymc_austerity.model.field.check import require_same
 from pymc_austerity.model.field.priors import GivenUp, NoField, Priors
@@ -56,14 +62,18 @@ class Likelihood:
         return np.broadcast_to(rows, positions.shape), np.broadcast_to(size, positions.shape)
 
     def looked_up(self, tables: tuple[Table, ...], fewest: int) -> list[Table]:
-        """Tables of `fewest` elements or more of which a row has at most half, as far as some rows tell."""
+        """Tables of `fewest` elements or more of which a row has at most half, as far as some rows tell.
+
+        And shorter ones that unknown numbers multiply: with these a posterior is far from normal.
+        """
         positions = np.unique(np.linspace(0, self.term.size - 1, _LOOKED_AT).astype(np.int64))
         forms, found = self(positions), []
         for table in tables:
             own = [(form, form.terms[table.input][0]) for form in forms if table.input in form.terms]
             used = [np.broadcast_to(c, (*form.shape, c.shape[-1])) for form, c in own]
             most = max((int(np.count_nonzero(c, axis=-1).max(initial=0)) for c in used), default=0)
-            if table.size >= fewest and 0 < 2 * most <= table.size:
+            is_apart = table.size >= fewest and 0 < 2 * most <= table.size
+            if is_apart or (most and table.is_scaled and table.size >= FEWEST_SCALED):
                 found.append(table)
         return found
 

@@ -14,7 +14,7 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.raise_op import CheckAndRaise
-from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.basic import Alloc, ExtractDiag, Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.reshape import JoinDims, SplitDims
@@ -99,7 +99,7 @@ def added(forms: Sequence[Form], signs: Sequence[float]) -> Form:
     return Form(offset, terms)
 
 
-_MOVING = (DimShuffle, Reshape, JoinDims, SplitDims, Subtensor, AdvancedSubtensor, Alloc)
+_MOVING = (DimShuffle, Reshape, JoinDims, SplitDims, Subtensor, AdvancedSubtensor, Alloc, ExtractDiag)
 _SAME = (SpecifyShape, TensorFromScalar, ScalarFromTensor, CheckAndRaise)
 
 

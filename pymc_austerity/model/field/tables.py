@@ -26,10 +26,12 @@ import numpy as np
 import pytensor.scalar as ps
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable, equal_computations
+from pytensor.graph.traversal import graph_inputs
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
@@ -73,6 +75,12 @@ class Table:
     def size(self) -> int:
         """How many elements it has."""
         return int(np.prod(self.input.type.shape))
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether rows have it times unknown numbers."""
+        graphs = [step.graph for step in self.steps if step.graph is not None and step.kind != "placed"]
+        return any(not isinstance(one, Constant) for one in graph_inputs(graphs))
 
     @property
     def said(self) -> str:
@@ -268,6 +276,8 @@ class Visitor:
             new = self.apart(var)
         elif kind is Kind.LINEAR and self.priors.carries(var):
             new = self.times(var, None)
+        elif kind is Kind.SHORT and isinstance(core_of(var.owner.op), Cholesky):
+            new = self._number(var, ())
         else:
             node = var.owner
             inputs = [self.rewritten(v) for v in node.inputs]

@@ -14,7 +14,9 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import toposort
+from pytensor.scalar.basic import Mul
 from pytensor.sparse.type import SparseTensorType
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.type import TensorType
@@ -22,7 +24,13 @@ from pytensor.tensor.type import TensorType
 from pymc_austerity import work
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.checks import IMPUTED
-from pymc_austerity.model.factorisation import Factorisation, LocalTerm, pass_operations, some_rows
+from pymc_austerity.model.factorisation import (
+    FEWEST_SCALED,
+    Factorisation,
+    LocalTerm,
+    pass_operations,
+    some_rows,
+)
 from pymc_austerity.model.field.find import Field, Likelihood, find_field, in_tables
 from pymc_austerity.model.field.priors import NoField, applied
 from pymc_austerity.model.field.rows import Form
@@ -65,7 +73,7 @@ def find_plates(model: pm.Model, fact: Factorisation, fewest: int) -> Plates | N
         found, reason = None, error
     if found is not None:
         return found
-    if reason is None and not _may_look_up(fact, fewest):
+    if reason is None and not _may_look_up(fact, fewest) and not _may_look_up(fact, FEWEST_SCALED, times=True):
         return None
     try:
         found = _as_written(model, respelled(model, fact, fewest), fewest)
@@ -85,7 +93,7 @@ def why_none(model: pm.Model, fact: Factorisation, fewest: int, reason: NoPlate 
 
     `reason` is that of `find_plates`, if it has one.
     """
-    if reason is None and not _may_look_up(fact, fewest):
+    if reason is None and not _may_look_up(fact, fewest) and not _may_look_up(fact, FEWEST_SCALED, times=True):
         return None
     try:
         field = find_field(model, fact)
@@ -124,17 +132,32 @@ def _why_other(likelihoods: Iterable[Likelihood]) -> str:
     return _PLATES
 
 
-def _may_look_up(fact: Factorisation, fewest: int) -> bool:
-    """May rows of the likelihood look up or multiply a vector of `fewest` elements or more?"""
+def _may_look_up(fact: Factorisation, fewest: int, *, times: bool = False) -> bool:
+    """May rows of the likelihood look up or multiply a vector of `fewest` elements or more?
+
+    With `times` one that is a product of unknown numbers.
+    """
     graph = fact.graph
     terms = [graph.terms[name] for name in graph.likelihood]
     moving = depends_on(terms, graph.values.values())
     return any(
-        moving.get(var, False) and math.prod(var.type.shape) >= fewest
+        moving.get(var, False)
+        and math.prod(var.type.shape) >= fewest
+        and (not times or _is_product(var, moving))
         for node in toposort(terms)
         if isinstance(core_of(node.op), AdvancedSubtensor | Dot)
         or isinstance(node.inputs[0].type, SparseTensorType)
         for var in node.inputs
+    )
+
+
+def _is_product(var: Variable, moving: dict[Variable, bool]) -> bool:
+    """Is a value made of a product of several that variables move?"""
+    return any(
+        isinstance(node.op, Elemwise)
+        and isinstance(node.op.scalar_op, Mul)
+        and sum(moving.get(one, False) for one in node.inputs) > 1
+        for node in toposort([var])
     )
 
 

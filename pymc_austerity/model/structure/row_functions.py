@@ -36,7 +36,7 @@ from pymc_austerity.model.structure.scalar_graph import AffineScalar, Obstacle, 
 from pymc_austerity.target import Index, Vector
 
 # Predictors, at most.
-MOST_PREDICTORS = 4
+MOST_PREDICTORS = 9
 # Rows at which a row function is compared with the graph.
 _CHECKED = 200
 _TOLERANCE = 1e-6

@@ -18,7 +18,7 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.basic import ScalarType
-from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor, Split, TensorFromScalar
+from pytensor.tensor.basic import ExtractDiag, Join, MakeVector, ScalarFromTensor, Split, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.reshape import JoinDims, SplitDims
@@ -57,6 +57,7 @@ _PLACING = (
     SpecifyShape,
     TensorFromScalar,
     ScalarFromTensor,
+    ExtractDiag,
     Join,
     MakeVector,
     Split,

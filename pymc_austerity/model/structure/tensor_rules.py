@@ -16,6 +16,7 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Add
 from pytensor.tensor.basic import (
     Alloc,
+    ExtractDiag,
     Join,
     MakeVector,
     ScalarFromTensor,
@@ -26,6 +27,7 @@ from pytensor.tensor.blas import BatchedDot
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
@@ -218,9 +220,31 @@ def _matrix_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return _added(products)
 
 
+@tensor_rule.register(ExtractDiag)
+def _elements_of_diagonal(op: ExtractDiag, node: Apply, args: Arrays) -> np.ndarray:
+    if any(node.inputs[0].type.shape[axis] is None for axis in (op.axis1, op.axis2)):
+        raise NoForm("ExtractDiag")
+    return np.diagonal(args[0], op.offset, op.axis1, op.axis2)
+
+
+@tensor_rule.register(SolveTriangular)
+def _elements_of_solution(op: SolveTriangular, node: Apply, args: Arrays) -> np.ndarray:
+    """Solutions of L y = b for a lower triangular L, one element after the other."""
+    matrix, right = args
+    if not op.lower or op.unit_diagonal or op.b_ndim != 1 or node.inputs[0].type.shape[-1] is None:
+        raise NoForm("SolveTriangular")
+    found: list[np.ndarray] = []
+    for j in range(matrix.shape[-1]):
+        rest = right[..., j]
+        for k, one in enumerate(found):
+            rest = elementwise(forms.subtract, rest, elementwise(forms.multiply, matrix[..., j, k], one))
+        found.append(elementwise(forms.divide, rest, matrix[..., j, j]))
+    return np.stack(found, axis=-1)
+
+
 @tensor_rule.register(Blockwise)
 def _elements_of_batch(op: Blockwise, node: Apply, args: Arrays) -> Any:
-    """Elements of a product of matrices for each element of a batch; other operations have no form."""
-    if not isinstance(op.core_op, Dot):
+    """Elements for each element of a batch, where the operation has a rule."""
+    if not isinstance(op.core_op, Dot | SolveTriangular):
         raise NoForm(type(op.core_op).__name__)
     return tensor_rule(op.core_op, node, args)

@@ -112,7 +112,13 @@ def plan_groups(
         field = _field_plan(options, point, found)
         if field is not None and field.recipe.prediction.shared_acceptance >= _GOOD:
             return field
-    plan = plan_plates(options, point, found, recipe)
+    try:
+        plan = plan_plates(options, point, found, recipe)
+    except UnsuitableError:  # a field is fitted in another way
+        field = field or (None if recipe is not None else _field_plan(options, point, found))
+        if field is None:
+            raise
+        return field
     if recipe is None and plan.recipe.prediction.shared_acceptance < _POOR:
         field = field or _field_plan(options, point, found)
         if field is not None and field.recipe.rate > plan.recipe.rate:

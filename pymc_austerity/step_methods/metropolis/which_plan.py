@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pymc.initial_point import PointType
 
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorisation import FEWEST_SCALED, Factorisation
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised, plan_metropolis, survey
 
@@ -45,7 +45,7 @@ def find_plate(
 ) -> tuple[Plates | FieldModel | None, str]:
     """The plate or field of effects that a model has, if any; and why effects of many groups are none."""
     sizes = [math.prod(fact.graph.values[name].type.shape) for name in fact.var_names]
-    if max(sizes, default=0) < options.fewest_groups - 1:  # effects that sum to zero are one fewer
+    if max(sizes, default=0) < min(options.fewest_groups - 1, FEWEST_SCALED):  # sums to zero have one fewer
         return None, ""
     from pymc_austerity.model.plates.gathers import NoPlate
     from pymc_austerity.step_methods.metropolis.plate_search import plate_for

@@ -458,6 +458,46 @@ def choices(n=1200, n_persons=60):
     return model
 
 
+def zero_sum(n=900, n_groups=80):
+    """Binary rows of groups whose effects sum to zero."""
+    rng, x, g, eta = _rows(n, n_groups)
+    y = _answers(rng, eta + 0.5 * rng.normal(size=n_groups)[g])
+    with pm.Model() as model:
+        beta, level = pm.Normal("beta", shape=3), pm.Normal("level", -1.0, 2.0)
+        u = pm.ZeroSumNormal("u", pm.HalfNormal("tau", 1.0), shape=n_groups)
+        pm.Bernoulli("y", logit_p=level + x @ beta + u[g], observed=pm.Data("answers", y))
+    return model
+
+
+def mixture(n=900, n_groups=30):
+    """A mixture of three normal distributions, which groups shift."""
+    rng, x, g, eta = _rows(n, n_groups)
+    means = np.array([-3.0, 0.0, 3.0])
+    y = eta + 0.5 * rng.normal(size=n_groups)[g] + 0.7 * rng.normal(size=n)
+    y = y + means[rng.choice(3, p=[0.3, 0.4, 0.3], size=n)]
+    with pm.Model() as model:
+        beta, mu = pm.Normal("beta", shape=3), pm.Normal("mu", means, 0.5, shape=3)
+        w, sd = pm.Dirichlet("w", 5.0 * np.ones(3)), pm.LogNormal("sd", -0.4, 0.3)
+        u = pm.HalfNormal("tau", 1.0) * pm.Normal("u", shape=n_groups)
+        parts = [pm.Normal.dist(mu[k] + u[g] + x @ beta, sd) for k in range(3)]
+        pm.Mixture("y", w=w, comp_dists=parts, observed=pm.Data("answers", y))
+    return model
+
+
+def several_answers(n=500, n_groups=30):
+    """Three normal answers in each row, with a free covariance, and effects of groups on all of them."""
+    rng, x, g, eta = _rows(n, n_groups)
+    sds = np.array([0.5, 0.7, 0.9])
+    y = (eta + 0.6 * rng.normal(size=n_groups)[g])[:, None] + rng.normal(size=(n, 3)) * sds
+    with pm.Model() as model:
+        beta, level = pm.Normal("beta", shape=3), pm.Normal("level", shape=3)
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=3, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0, shape=3))
+        u = pm.Normal("u", 0.0, pm.HalfNormal("tau", 1.0), shape=n_groups)
+        mean = (x @ beta + u[g])[:, None] + level
+        pm.MvNormal("y", mean, chol=chol, observed=pm.Data("answers", y))
+    return model
+
+
 MODELS = {
     one.__name__: one
     for one in (
@@ -465,6 +505,7 @@ MODELS = {
         bym2, intrinsic, smooth, rasch, normal_rows, crossed_slopes, bradley_terry, crossed_normal,
         score_differences, survey, dispersions, crossed_counts, own_scales, ordered, zero_inflated,
         choices, football, heavy_tails, cauchy_effects, gamma_rates, beta_rates, own_variances,
+        zero_sum, mixture, several_answers,
     )
 }  # fmt: skip
 
