@@ -49,8 +49,8 @@ class FieldModel:
 
     @property
     def effects(self) -> tuple[str, ...]:
-        """Names of the value variables of the effects."""
-        return tuple(one.innovation.name for one in self.values.maps.coordinates)
+        """Names of the variables that are effects."""
+        return tuple(one.innovation.variable for one in self.values.maps.coordinates)
 
     @property
     def n_effects(self) -> int:

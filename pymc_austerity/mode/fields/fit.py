@@ -235,8 +235,8 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
             break
     else:
         raise NoNormalApproximationError(
-            "The effects of a field have no mode that is found: the data may separate responses perfectly "
-            "where priors are improper. Give proper priors."
+            "The effects of a field have no mode that is found: rows may tell little of some, or separate "
+            "responses perfectly. Give priors that say more."
         )
     for _ in range(_AVERAGED):
         covariances, step, moved = _covariances(fits), 0.0, 0.0

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
+from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.fields.law import LAST, N_KNOTS
 from pymc_austerity.kernels.fields.records import Law
 from pymc_austerity.target import Index, Matrix, Vector
@@ -26,6 +27,11 @@ def law_of(
     """The law of zeta with a log density, its mode and covariance there.
 
     Scores of each coordinate are by its density along the mean of the others given it.
+
+    Raises
+    ------
+    NoNormalApproximationError
+        If the density has no mass where a normal one has.
     """
     q = len(mode)
     sds = np.sqrt(np.diag(covariance))
@@ -54,6 +60,11 @@ def _table(grid: Vector, log_density: Vector, scores: Vector) -> Vector:
     )
     inside = np.abs(own) < LAST + 2.0
     inside &= np.concatenate([[True], np.diff(own) > 1e-9])
+    if inside.sum() < 2:
+        raise NoNormalApproximationError(
+            "What effects share, as their scales, has a density at its mode that no normal distribution is "
+            "like: rows tell little of it. Give priors that say more, or fewer effects than rows."
+        )
     found = np.interp(scores, own[inside], grid[inside])
     slope = np.maximum(np.diff(found), 0.02)
     middle = len(scores) // 2

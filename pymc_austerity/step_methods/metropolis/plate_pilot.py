@@ -95,6 +95,9 @@ class PlatePrediction(NamedTuple):
             plate = f"crossed plates of {sizes}: {passes}"
         elif self.of_tree:
             plate = f"field of {self.n_groups:,} nodes:"
+            if self.n_groups == 1:
+                rows, accepted = few_digits(self.shared_rows), self.shared_acceptance
+                return f"field that is moved as a whole: {rows} rows; accepted {accepted:.2f}"
         return (
             f"{plate} {few_digits(self.plate_rows)} rows for a sweep of all "
             f"effects, {few_digits(self.shared_rows)} for the shared variables; accepted "
