@@ -233,8 +233,8 @@ def _location_and_scale(rng, truth, eta):
 
 def _mixture(rng, truth, eta):
     y = truth + np.where(rng.random(len(truth)) < 0.3, 3.0, 0.0) + 0.7 * rng.normal(size=len(truth))
-    w, shift = pm.Beta("w", 3.0, 3.0), pm.Normal("shift", 3.0, 0.5)
-    weights = pt.stack([1.0 - w, w])
+    share, shift = pm.Beta("share", 3.0, 3.0), pm.Normal("shift", 3.0, 0.5)
+    weights = pt.stack([1.0 - share, share])
     parts = [pm.Normal.dist(eta, 0.7), pm.Normal.dist(eta + shift, 0.7)]
     pm.Mixture("y", w=weights, comp_dists=parts, observed=y)
 
