@@ -265,10 +265,10 @@ def test_reasons_why_a_field_is_not_moved():
         pm.Poisson("y", pm.math.exp(u[np.arange(500) % 50]), observed=np.ones(500))
     assert "may be negative" in _asked(negative)
     with pm.Model() as wide:
-        u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=(50, 6))
+        u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=(50, 12))
         p = pm.math.softmax(u[np.arange(500) % 50], axis=1)
-        pm.Categorical("y", p, observed=np.arange(500) % 6)
-    assert "functions of 5 predictors" in _asked(wide)
+        pm.Categorical("y", p, observed=np.arange(500) % 12)
+    assert "functions of 11 predictors" in _asked(wide)
 
 
 def test_degrees_of_freedom_are_moved_with_their_effects():

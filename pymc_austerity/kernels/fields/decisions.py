@@ -65,40 +65,26 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
     """
     room, bounds, loose = plan.room, plan.bounds, plan.bounds.loose
     largest, farthest_loose, moving = _compare_levels(plan, now)
-    x, far, y = room.sizes[0], room.sizes[1], room.sizes[2]
-    own, base = room.deciding, room.base
-    of_cells, cells, always, paths = bounds.of_cells, bounds.cells, bounds.always, bounds.paths
-    totals, reaches, lengths, shares = bounds.totals, bounds.reaches, bounds.lengths, bounds.shares
-    cumulative, of_loose, lengths_of_loose = bounds.cumulative, loose.blocks, loose.lengths
-    n_blocks, n_sums, n_tiers, reads_all = paths.shape[1], lengths.shape[1], reaches.shape[0], plan.reads_all
-    first_loose, ys = bounds.nodes.shape[0], np.empty(n_sums)
+    _write_rates(plan, largest, farthest_loose, moving)
+    x, y, rates, rhos, tiers = room.sizes[0], room.sizes[2], room.rates[0], room.rates[1], room.tiers
+    own, base, of_cells, cells, paths = room.deciding, room.base, bounds.of_cells, bounds.cells, bounds.paths
+    totals, lengths, cumulative = bounds.totals, bounds.lengths, bounds.cumulative
+    of_loose, lengths_of_loose, n_tiers = loose.blocks, loose.lengths, bounds.reaches.shape[0]
+    n_blocks, n_sums, first_loose = paths.shape[1], lengths.shape[1], bounds.nodes.shape[0]
+    ys = np.empty(n_sums)
     index, groups, limits = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK)
     n = 0
     clock = rng.standard_exponential()
     for u in range(of_cells.shape[0]):
-        g = own[of_cells[u]]
-        begin, end = cells[u], cells[u + 1]
-        if g < 0 or base[g] == -math.inf:
+        tier = tiers[u]
+        if tier < 0:
             continue
-        rho, farthest, rate, tier = largest, farthest_loose, 0.0, 0
-        of_shares, far_of_shares = shares[u, n_blocks] * largest, shares[u, n_blocks] * farthest_loose
-        for f in range(n_blocks):
-            b = paths[u, f]
-            if b >= 0:
-                rho, farthest = max(rho, x[b]), max(farthest, far[b])
-                of_shares += shares[u, f] * x[b]
-                far_of_shares += shares[u, f] * far[b]
-        rho, farthest = min(rho, of_shares), min(farthest, far_of_shares)
-        while tier < n_tiers and not farthest <= reaches[tier]:
-            tier += 1
-        is_read = reads_all or always[u] > 0 or tier == n_tiers
-        if not is_read:
-            for f in range(n_sums):
-                ys[f] = moving if f == n_blocks else (y[paths[u, f]] if paths[u, f] >= 0 else 0.0)
-                rate += totals[tier, u, f] * ys[f]
+        g, begin, end, rho = own[of_cells[u]], cells[u], cells[u + 1], rhos[u]
+        if base[g] == -math.inf:
+            continue
         factor = kappa * rho * rho
-        rate *= factor
-        if is_read or not rate <= _SHARE * (end - begin):
+        rate = rates[u] * factor
+        if tier == n_tiers or not rate <= _SHARE * (end - begin):
             for i in range(begin, end):
                 index[n], groups[n], limits[n] = i, g, _WHOLE
                 n += 1
@@ -109,6 +95,10 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
             counts[1] += end - begin
             continue
         clock -= rate
+        if clock >= 0.0:
+            continue
+        for f in range(n_sums):
+            ys[f] = moving if f == n_blocks else (y[paths[u, f]] if paths[u, f] >= 0 else 0.0)
         while clock < 0.0:
             clock += rng.standard_exponential()
             i, f = _drawn(rng, totals[tier, u], cumulative[tier], begin, end, rate / factor, ys)
@@ -143,6 +133,40 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
                 n = 0
     if n > 0:
         _add(rng, plan, now, index, groups, limits, n)
+
+
+@jitable
+def _write_rates(plan: FieldArrays, largest: float, farthest_loose: float, moving: float) -> None:
+    """Write rho, the tier and the sum over f of C_f Y_f of each cell, the rows of which decide."""
+    room, bounds = plan.room, plan.bounds
+    x, far, y, own, of_cells = room.sizes[0], room.sizes[1], room.sizes[2], room.deciding, bounds.of_cells
+    rates, rhos, tiers, always, paths = room.rates[0], room.rates[1], room.tiers, bounds.always, bounds.paths
+    totals, reaches, shares, reads_all = bounds.totals, bounds.reaches, bounds.shares, plan.reads_all
+    n_blocks, n_sums, n_tiers = paths.shape[1], totals.shape[2], reaches.shape[0]
+    for u in range(of_cells.shape[0]):
+        if own[of_cells[u]] < 0:
+            tiers[u] = -1
+            continue
+        rho, farthest, rate, tier = largest, farthest_loose, 0.0, 0
+        of_shares, far_of_shares = shares[u, n_blocks] * largest, shares[u, n_blocks] * farthest_loose
+        for f in range(n_blocks):
+            b = paths[u, f]
+            if b >= 0:
+                rho, farthest = max(rho, x[b]), max(farthest, far[b])
+                of_shares += shares[u, f] * x[b]
+                far_of_shares += shares[u, f] * far[b]
+        farthest = min(farthest, far_of_shares)
+        while tier < n_tiers and not farthest <= reaches[tier]:
+            tier += 1
+        if reads_all or always[u] > 0:
+            tier = n_tiers
+        if tier < n_tiers:
+            for f in range(n_sums):
+                if f == n_blocks:
+                    rate += totals[tier, u, f] * moving
+                elif paths[u, f] >= 0:
+                    rate += totals[tier, u, f] * y[paths[u, f]]
+        rates[u], rhos[u], tiers[u] = rate, min(rho, of_shares), tier
 
 
 @jitable
@@ -195,6 +219,17 @@ def _compare_levels(plan: FieldArrays, now: int) -> tuple[float, float, float]:
     starts, variables, places, matrix = bounds.starts, bounds.variables, bounds.places, bounds.matrix
     for b in range(nodes.shape[0]):
         s, one, two, both, change = 1.0 / sizes[b], 0.0, 0.0, 0.0, 0.0
+        if blocks[b + 1] - blocks[b] == 1:  # as most are
+            k = blocks[b]
+            e = e2 = old[k]
+            if own[nodes[b]] >= 0:
+                e2, at = 0.0, places[b] - starts[b]
+                for j in range(starts[b], starts[b + 1]):
+                    e2 += matrix[at + j] * d[variables[j]]
+            levels[k] = e2
+            x[b] = math.sqrt((e * e + e * e2 + e2 * e2) / 3.0) * s
+            far[b], y[b] = max(abs(e), abs(e2)) * s, abs(e2 - e) * s
+            continue
         if own[nodes[b]] < 0:
             for k in range(blocks[b], blocks[b + 1]):
                 levels[k] = old[k]

@@ -49,19 +49,22 @@ def _write_sizes_of_held(plan: FieldArrays) -> None:
 @jitable
 def write_right(held: Held, sums: Sums, room: Room) -> None:
     """G + H x* and the residual sum, less what held effects take."""
-    room.right[:] = sums.right
-    room.squares[0] = sums.squares
-    for k in range(held.first.shape[0]):
-        room.right[held.first[k]] -= held.hessian[k] * held.d[held.second[k]]
-    if sums.precision < 0:
-        return
-    for k in range(held.gradient.shape[0]):
-        room.squares[0] -= 2.0 * held.gradient[k] * held.d[k]
-    for k in range(held.first.shape[0]):  # the gradient is that at x*, and the sum that at x = 0
-        room.squares[0] -= 2.0 * held.hessian[k] * held.d[held.second[k]] * sums.center[held.first[k]]
-    for k in range(held.one.shape[0]):
-        i, j = held.one[k], held.other[k]
-        room.squares[0] += (1.0 if i == j else 2.0) * held.own_hessian[k] * held.d[i] * held.d[j]
+    right, d, first, second, hessian = room.right, held.d, held.first, held.second, held.hessian
+    right[:] = sums.right
+    squares = sums.squares
+    for k in range(first.shape[0]):
+        right[first[k]] -= hessian[k] * d[second[k]]
+    if sums.precision >= 0:
+        center, gradient, one, other = sums.center, held.gradient, held.one, held.other
+        own_hessian = held.own_hessian
+        for k in range(gradient.shape[0]):
+            squares -= 2.0 * gradient[k] * d[k]
+        for k in range(first.shape[0]):  # the gradient is that at x*, and the sum that at x = 0
+            squares -= 2.0 * hessian[k] * d[second[k]] * center[first[k]]
+        for k in range(one.shape[0]):
+            i, j = one[k], other[k]
+            squares += (1.0 if i == j else 2.0) * own_hessian[k] * d[i] * d[j]
+    room.squares[0] = squares
 
 
 @jitable

@@ -54,7 +54,7 @@ def move_root(
     add_quadratic(plan, now)
     if plan.has_remainders:
         add_rows(rng, plan, now, plan.schedule.kappas[0], counts)
-    return bool(math.log(1.0 - rng.random()) < room.base[root])
+    return bool(-rng.standard_exponential() < room.base[root])
 
 
 @jitable
@@ -88,15 +88,16 @@ def move_group(
     add_quadratic(plan, now)
     if plan.has_remainders:
         add_rows(rng, plan, now, plan.schedule.kappas[k + 1], counts)
-    pull = _moved_pulls(plan, now)
-    for v in range(tree.first.shape[0]):
-        if room.deciding[v] == v:
-            base = room.base[v]
-            if plan.prior.intercept >= 0:  # what the others have decided counts: one after the other
-                base += log_prior_change(plan, now, pull + room.moved[v]) - log_prior_change(plan, now, pull)
-            room.accepted[v] = math.log(1.0 - rng.random()) < base
-            if room.accepted[v]:
-                pull += room.moved[v]
+    pull, intercept = _moved_pulls(plan, now), plan.prior.intercept
+    own, base, accepted, moved = room.deciding, room.base, room.accepted, room.moved
+    for v in range(own.shape[0]):
+        if own[v] == v:
+            ratio = base[v]
+            if intercept >= 0:  # what the others have decided counts: one after the other
+                ratio += log_prior_change(plan, now, pull + moved[v]) - log_prior_change(plan, now, pull)
+            accepted[v] = -rng.standard_exponential() < ratio
+            if accepted[v]:
+                pull += moved[v]
     _settle(plan, now, k)
 
 
@@ -124,6 +125,13 @@ def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, stop: int
             for j in range(f, f + q):
                 eps[j] = old[j]
                 change[j] = 0.0
+        if q == 1:
+            t = change[f]
+            for i in range(r):
+                t -= front[o + 1 + i] * change[below[start + i]]
+            change[f] = t / front[o]
+            z_new[f] = z[f] + change[f]
+            continue
         for j in range(q - 1, -1, -1):
             t = change[f + j]
             for i in range(j + 1, q):
@@ -140,50 +148,75 @@ def _moved_pulls(plan: FieldArrays, now: int) -> float:
     room, columns = plan.room, plan.prior.pulls.columns
     if plan.prior.intercept < 0:
         return 0.0
-    room.moved[:] = 0.0
+    moved, own, node_of, pulls, change = (
+        room.moved,
+        room.deciding,
+        plan.tree.node_of,
+        room.pulls[now],
+        room.work[1],
+    )
+    moved[:] = 0.0
     for k in range(columns.shape[0]):
-        g = room.deciding[plan.tree.node_of[columns[k]]]
+        g = own[node_of[columns[k]]]
         if g >= 0:
-            room.moved[g] += room.pulls[now, k] * room.work[1, columns[k]]
+            moved[g] += pulls[k] * change[columns[k]]
     return pull_on_intercept(plan, now)
 
 
 @jitable
 def _write_d(plan: FieldArrays, now: int) -> None:
     """Write d of the other side, of the elements that move."""
-    room, own, new = plan.room, plan.prior.map, 1 - now
-    change, nodes = room.work[1], plan.sums.of_elements
-    room.d[new] = room.d[now]
-    for k in range(own.coefficients.shape[0]):
-        p = own.rows[k]
-        if room.deciding[nodes[p]] >= 0:
-            room.d[new, p] += room.elements[now, k] * change[own.columns[k]]
+    room = plan.room
+    change, nodes, own = room.work[1], plan.sums.of_elements, room.deciding
+    rows, columns, elements = plan.prior.map.rows, plan.prior.map.columns, room.elements[now]
+    d, d2 = room.d[now], room.d[1 - now]
+    d2[:] = d
+    for k in range(rows.shape[0]):
+        p = rows[k]
+        if own[nodes[p]] >= 0:
+            d2[p] += elements[k] * change[columns[k]]
 
 
 @jitable
 def _settle(plan: FieldArrays, now: int, k: int) -> None:
     """Take over what was accepted, and count it: a node that never moves must show by what is below it."""
-    room, tree, new = plan.room, plan.tree, 1 - now
-    for v in range(tree.first.shape[0]):
-        g = room.deciding[v]
-        if g >= 0:
-            room.tally[0, k] += tree.size[v]
-        if g >= 0 and room.accepted[g]:
-            room.tally[1, k] += tree.size[v]
-            for j in range(tree.first[v], tree.first[v] + tree.size[v]):
-                room.eps[now, j] = room.eps[new, j]
-                room.z[now, j] = room.z[new, j]
+    room, first, size, new = plan.room, plan.tree.first, plan.tree.size, 1 - now
+    own, accepted, tally = room.deciding, room.accepted, room.tally
+    eps, eps2, z, z2, d, d2 = (
+        room.eps[now],
+        room.eps[new],
+        room.z[now],
+        room.z[new],
+        room.d[now],
+        room.d[new],
+    )
+    n_proposed, n_moved = 0, 0
+    for v in range(first.shape[0]):
+        g = own[v]
+        if g < 0:
+            continue
+        n_proposed += size[v]
+        if accepted[g]:
+            n_moved += size[v]
+            for j in range(first[v], first[v] + size[v]):
+                eps[j] = eps2[j]
+                z[j] = z2[j]
+    tally[0, k] += n_proposed
+    tally[1, k] += n_moved
     nodes = plan.sums.of_elements
     for p in range(nodes.shape[0]):
-        g = room.deciding[nodes[p]]
-        if g >= 0 and room.accepted[g]:
-            room.d[now, p] = room.d[new, p]
-    bounds = plan.bounds
-    for b in range(bounds.nodes.shape[0] if plan.has_remainders else 0):
-        g = room.deciding[bounds.nodes[b]]
-        if g >= 0 and room.accepted[g]:
-            for k in range(bounds.blocks[b], bounds.blocks[b + 1]):
-                room.levels[now, k] = room.levels[new, k]
+        g = own[nodes[p]]
+        if g >= 0 and accepted[g]:
+            d[p] = d2[p]
+    if not plan.has_remainders:
+        return
+    nodes_of_blocks, blocks = plan.bounds.nodes, plan.bounds.blocks
+    levels, levels2 = room.levels[now], room.levels[new]
+    for b in range(nodes_of_blocks.shape[0]):
+        g = own[nodes_of_blocks[b]]
+        if g >= 0 and accepted[g]:
+            for k in range(blocks[b], blocks[b + 1]):
+                levels[k] = levels2[k]
 
 
 @jitable
@@ -193,13 +226,27 @@ def add_quadratic(plan: FieldArrays, now: int) -> None:
     if not plan.has_remainders:
         return
     d, d2, base, own = room.d[now], room.d[new], room.base, room.deciding
-    for p in range(d.shape[0]):
-        g = own[sums.of_elements[p]]
-        if g >= 0:
-            base[g] += sums.gradient_change[p] * (d2[p] - d[p])
-    for h in range(sums.first.shape[0]):
-        value = sums.hessian_change[h]
-        g = own[sums.of_pairs[h]]
+    first, second, of_pairs, of_elements = sums.first, sums.second, sums.of_pairs, sums.of_elements
+    hessian, gradient, n_dense = sums.hessian_change, sums.gradient_change, plan.rows.design.n_dense
+    n = d.shape[0] - n_dense
+    n_pairs = first.shape[0] - n * n_dense - n_dense * (n_dense + 1) // 2
+    for h in range(n_pairs):
+        value, g = hessian[h], own[of_pairs[h]]
         if g >= 0 and value != 0.0:
-            i, j = sums.first[h], sums.second[h]
+            i, j = first[h], second[h]
             base[g] -= (0.5 if i == j else 1.0) * value * (d2[i] * d2[j] - d[i] * d[j])
+    dense, dense2 = d[n:], d2[n:]
+    for p in range(d.shape[0]):
+        g = own[of_elements[p]]
+        if g < 0:
+            continue
+        k = p - n
+        at = n_pairs + (p * n_dense if k < 0 else n * n_dense + k * (k + 1) // 2)
+        before, after = 0.0, 0.0
+        for j in range(n_dense if k < 0 else k):
+            before += hessian[at + j] * dense[j]
+            after += hessian[at + j] * dense2[j]
+        if k >= 0:
+            before += 0.5 * hessian[at + k] * dense[k]
+            after += 0.5 * hessian[at + k] * dense2[k]
+        base[g] += gradient[p] * (d2[p] - d[p]) - (d2[p] * after - d[p] * before)

@@ -30,10 +30,11 @@ Plan = FieldArrays | Quadratic
 @jitable
 def write_elements(elements: Elements, features: Vector, result: Vector) -> None:
     """Elements of a matrix at theta."""
-    for k in range(elements.coefficients.shape[0]):
-        value = elements.coefficients[k]
-        for j in range(elements.factors.shape[1]):
-            value *= features[elements.factors[k, j]]
+    coefficients, factors = elements.coefficients, elements.factors
+    for k in range(coefficients.shape[0]):
+        value = coefficients[k]
+        for j in range(factors.shape[1]):
+            value *= features[factors[k, j]]
         result[k] = value
 
 
@@ -44,15 +45,18 @@ def write_precision(
     """P = R + C' H C; `elements` are those of C. The precision of normal rows is returned."""
     front[:] = 0.0
     scale = math.exp(features[sums.precision]) if sums.precision >= 0 else 1.0
-    for k in range(prior.at.shape[0]):
-        value = sums.hessian[prior.which[k]] * elements[prior.one[k]] * elements[prior.other[k]]
-        front[prior.at[k]] += prior.twice[k] * scale * value
-    own = prior.precision
-    for k in range(own.coefficients.shape[0]):
-        value = own.coefficients[k]
-        for j in range(own.factors.shape[1]):
-            value *= features[own.factors[k, j]]
-        front[own.rows[k]] += value * precisions[own.columns[k]]
+    hessian, which, one, other = sums.hessian, prior.which, prior.one, prior.other
+    at, twice = prior.at, prior.twice
+    for k in range(at.shape[0]):
+        value = hessian[which[k]] * elements[one[k]] * elements[other[k]]
+        front[at[k]] += twice[k] * scale * value
+    rows, columns = prior.precision.rows, prior.precision.columns
+    coefficients, factors = prior.precision.coefficients, prior.precision.factors
+    for k in range(rows.shape[0]):
+        value = coefficients[k]
+        for j in range(factors.shape[1]):
+            value *= features[factors[k, j]]
+        front[rows[k]] += value * precisions[columns[k]]
     return scale
 
 
@@ -72,17 +76,18 @@ def write_location(
             b[prior.given[k]] += prior.constants[k] * features[prior.numbers[k]]
         for p in range(b.shape[0]):
             total += b[p] * of_x[p]
+        first, second, hessian = sums.first, sums.second, sums.hessian
         for h in prior.with_given:
-            i, j = sums.first[h], sums.second[h]
-            value = sums.hessian[h]
+            i, j = first[h], second[h]
+            value = hessian[h]
             work[i] -= value * b[j]
             total -= (0.5 if i == j else 1.0) * value * b[i] * b[j]
             if i != j:
                 work[j] -= value * b[i]
     right[:] = 0.0
-    own = prior.map
+    rows, columns = prior.map.rows, prior.map.columns
     for k in range(elements.shape[0]):
-        right[own.columns[k]] += elements[k] * work[own.rows[k]]
+        right[columns[k]] += elements[k] * work[rows[k]]
     return total
 
 
@@ -136,8 +141,9 @@ def _height(plan: Plan, features: Vector, side: int, scale: float, of_x: Vector,
     for k in range(matched.shape[0]):
         right[matched[k]] += sums.matched_right[k]
     forward(plan.tree, room.fronts[side], right, room.shifts[side])
+    shifts = room.shifts[side]
     for k in range(right.shape[0]):
-        total += 0.5 * room.shifts[side, k] ** 2
+        total += 0.5 * shifts[k] ** 2
     if sums.precision >= 0:
         total += 0.5 * sums.n_normal * math.log(scale) - 0.5 * scale * squares
     return total
@@ -147,9 +153,9 @@ def _height(plan: Plan, features: Vector, side: int, scale: float, of_x: Vector,
 def write_state(plan: Plan, features: Vector, side: int) -> None:
     """Write z and d of one side of the room, from its eps and factor."""
     room = plan.room
-    right = room.work[0]
+    right, shifts, eps = room.work[0], room.shifts[side], room.eps[side]
     for k in range(right.shape[0]):
-        right[k] = room.shifts[side, k] + room.eps[side, k]
+        right[k] = shifts[k] + eps[k]
     backward(plan.tree, room.fronts[side], right, room.z[side])
     write_displacements(plan, features, side)
 
@@ -157,22 +163,24 @@ def write_state(plan: Plan, features: Vector, side: int) -> None:
 @jitable
 def write_displacements(plan: Plan, features: Vector, side: int) -> None:
     """D = b + C z - x* of one side of the room."""
-    room, prior, own = plan.room, plan.prior, plan.prior.map
-    d = room.d[side]
+    room, prior = plan.room, plan.prior
+    d, center, elements, z = room.d[side], plan.sums.center, room.elements[side], room.z[side]
     for p in range(d.shape[0]):
-        d[p] = -plan.sums.center[p]
+        d[p] = -center[p]
     for k in range(prior.given.shape[0]):
         d[prior.given[k]] += prior.constants[k] * features[prior.numbers[k]]
-    for k in range(own.coefficients.shape[0]):
-        d[own.rows[k]] += room.elements[side, k] * room.z[side, own.columns[k]]
+    rows, columns = prior.map.rows, prior.map.columns
+    for k in range(rows.shape[0]):
+        d[rows[k]] += elements[k] * z[columns[k]]
 
 
 @jitable
 def pull_on_intercept(plan: Plan, side: int) -> float:
     """Pulls . z, what effects take from the standardised intercept; the tree has the intercept without it."""
-    room, columns, total = plan.room, plan.prior.pulls.columns, 0.0
+    columns, total = plan.prior.pulls.columns, 0.0
+    pulls, z = plan.room.pulls[side], plan.room.z[side]
     for k in range(columns.shape[0]):
-        total += room.pulls[side, k] * room.z[side, columns[k]]
+        total += pulls[k] * z[columns[k]]
     return total
 
 
@@ -190,12 +198,14 @@ def write_eps(plan: Plan, side: int) -> None:
     """Eps = L' z - c of one side of the room."""
     room, tree = plan.room, plan.tree
     z, front, eps = room.z[side], room.fronts[side], room.eps[side]
+    shifts = room.shifts[side]
+    first, size, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
     for k in range(eps.shape[0]):
-        eps[k] = -room.shifts[side, k]
-    for v in range(tree.first.shape[0]):
-        q, start, o, f = tree.size[v], tree.starts[v], tree.fronts[v], tree.first[v]
+        eps[k] = -shifts[k]
+    for v in range(first.shape[0]):
+        q, start, o, f = size[v], starts[v], fronts[v], first[v]
         for j in range(q):
             for i in range(j, q):
                 eps[f + j] += front[o + i * q + j] * z[f + i]
-            for i in range(tree.starts[v + 1] - start):
-                eps[f + j] += front[o + (q + i) * q + j] * z[tree.below[start + i]]
+            for i in range(starts[v + 1] - start):
+                eps[f + j] += front[o + (q + i) * q + j] * z[below[start + i]]

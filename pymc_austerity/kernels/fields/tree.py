@@ -77,6 +77,24 @@ def factorise(tree: Tree, front: Vector, least: Vector) -> float:
     for v in range(first.shape[0]):
         q, start, o, f = size[v], starts[v], fronts[v], first[v]
         r = starts[v + 1] - start
+        if q == 1 and front[o] > max(least[f], 0.0):  # as most are
+            root = math.sqrt(front[o])
+            product *= root
+            if not _SMALL < product < _LARGE:
+                total += math.log(product)
+                product = 1.0
+            front[o] = root
+            inverse = 1.0 / root
+            for i in range(r):
+                t = front[o + 1 + i] * inverse
+                front[o + 1 + i] = columns[n, i] = t
+            n += 1
+            if n == _AT_ONCE:
+                _add_products(columns, n, r, taken)
+                n = 0
+            if has_twin[v]:
+                continue
+            q = 0
         for j in range(q):
             oj = o + j * q
             pivot = front[oj + j]
@@ -146,33 +164,47 @@ def _add_products(columns: Matrix, n: int, r: int, result: Matrix) -> None:
 @jitable
 def forward(tree: Tree, front: Vector, right: Vector, result: Vector) -> None:
     """Solve L result = right, which is written over. Zero columns give zero."""
-    for v in range(tree.first.shape[0]):
-        q, start, o, f = tree.size[v], tree.starts[v], tree.fronts[v], tree.first[v]
+    first, size, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
+    for v in range(first.shape[0]):
+        q, start, o, f = size[v], starts[v], fronts[v], first[v]
+        r = starts[v + 1] - start
         for j in range(q):
             t = right[f + j]
             for k in range(j):
                 t -= front[o + j * q + k] * result[f + k]
             pivot = front[o + j * q + j]
             result[f + j] = t / pivot if pivot > 0.0 else 0.0
-        for i in range(tree.starts[v + 1] - start):
+        if q == 1:
+            t = result[f]
+            for i in range(r):
+                right[below[start + i]] -= front[o + 1 + i] * t
+            continue
+        for i in range(r):
             t, oi = 0.0, o + (q + i) * q
             for k in range(q):
                 t += front[oi + k] * result[f + k]
-            right[tree.below[start + i]] -= t
+            right[below[start + i]] -= t
 
 
 @jitable
 def backward(tree: Tree, front: Vector, right: Vector, result: Vector) -> None:
     """Solve L' result = right."""
-    for v in range(tree.first.shape[0] - 1, -1, -1):
-        q, start, o, f = tree.size[v], tree.starts[v], tree.fronts[v], tree.first[v]
-        r = tree.starts[v + 1] - start
+    first, size, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
+    for v in range(first.shape[0] - 1, -1, -1):
+        q, start, o, f = size[v], starts[v], fronts[v], first[v]
+        r = starts[v + 1] - start
+        if q == 1:
+            t = right[f]
+            for i in range(r):
+                t -= front[o + 1 + i] * result[below[start + i]]
+            result[f] = t / front[o]
+            continue
         for j in range(q - 1, -1, -1):
             t = right[f + j]
             for i in range(j + 1, q):
                 t -= front[o + i * q + j] * result[f + i]
             for i in range(r):
-                t -= front[o + (q + i) * q + j] * result[tree.below[start + i]]
+                t -= front[o + (q + i) * q + j] * result[below[start + i]]
             result[f + j] = t / front[o + j * q + j]
 
 
@@ -410,10 +442,11 @@ def write_positions(tree: Tree, a: Index, b: Index, result: Index) -> None:
 @jitable
 def deciding(tree: Tree, level: int, result: Index) -> None:
     """The ancestor at a depth of each node (V,); -1 for nodes above."""
-    for v in range(tree.first.shape[0] - 1, -1, -1):
-        if tree.depth[v] < level:
+    depth, parent = tree.depth, tree.parent
+    for v in range(depth.shape[0] - 1, -1, -1):
+        if depth[v] < level:
             result[v] = -1
-        elif tree.depth[v] == level:
+        elif depth[v] == level:
             result[v] = v
         else:
-            result[v] = result[tree.parent[v]]
+            result[v] = result[parent[v]]

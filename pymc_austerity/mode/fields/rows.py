@@ -24,6 +24,8 @@ from pymc_austerity.model.structure.row_functions import MOST_PREDICTORS
 from pymc_austerity.target import Index, Matrix, Vector
 
 _CHUNK = 16_384
+# A sum of coefficients that is smaller, beside the largest of them, is none.
+_CANCELS = 1e-12
 # Operations for a row and column, of a field that is read.
 _OF_NUMBER = 20.0
 
@@ -170,23 +172,55 @@ def _joined(parts: list[_Read], first: dict[Variable, int]) -> _Read:
 
 def _support(likelihood: Likelihood, of_numbers: set[Variable]) -> tuple[Form, ...]:
     """What has to be above zero for rows to have a density: functions of numbers of the model alone."""
-    found, first = [], likelihood(np.arange(1))
+    found = []
     for guard in likelihood.graph.guards:
-        form, part = None, affine_nodes(guard).get(guard)
-        if part is not None and not _differs(likelihood, part):
-            parts = [first[k].times(evaluate(one, {}, {})) for k, one in part.coefficients.items()]
-            offset = np.atleast_1d(evaluate(part.offset, {}, {}))
-            form = added([Form(offset, {}), *parts], [1.0] * (1 + len(parts)))
-        if form is None or not set(form.terms) <= of_numbers:
+        part = affine_nodes(guard).get(guard)
+        form = None if part is None else _of_all_rows(likelihood, part, of_numbers)
+        if form is None:
             raise NoField(f"rows of {likelihood.term.name!r} may be minus infinity for some effects")
         found.append(form)
     return tuple(found)
 
 
-def _differs(likelihood: Likelihood, part: AffineParts) -> bool:
-    """May an affine function differ by row?"""
-    is_row = any(None in likelihood.graph.scalars[k].element for k in part.coefficients)
-    return is_row or any(leaves(one, "data") for one in (part.offset, *part.coefficients.values()))
+def _of_all_rows(likelihood: Likelihood, part: AffineParts, of_numbers: set[Variable]) -> Form | None:
+    """An affine function of predictors in which effects cancel, and that is the same for all rows."""
+    columns = sorted({k for one in (part.offset, *part.coefficients.values()) for k in leaves(one, "data")})
+    read, n, result = likelihood.graph.data.chosen(columns), likelihood.term.size, None
+    for a in range(0, n, _CHUNK):
+        positions = np.arange(a, min(a + _CHUNK, n))
+        work.spend(_OF_NUMBER * len(positions), "The rows of a field")
+        data = dict(zip(columns, np.asarray(read(positions)), strict=True)) if columns else {}
+        scalars = likelihood(positions)
+        forms = [scalars[k].times(evaluate(one, {}, data)) for k, one in part.coefficients.items()]
+        offset = np.broadcast_to(evaluate(part.offset, {}, data), positions.shape)
+        found = _without_what_cancels(added([Form(offset, {}), *forms], [1.0] * (1 + len(forms))))
+        if not set(found.terms) <= of_numbers:
+            return None
+        result = found.moved(lambda ids: ids[:1]) if result is None else result
+        if set(found.terms) != set(result.terms) or np.any(found.offset != result.offset[0]):
+            return None
+        if any(np.any(one != result.terms[t][k]) for t, own in found.terms.items() for k, one in enumerate(own)):
+            return None
+    return result
+
+
+def _without_what_cancels(form: Form) -> Form:
+    """The form with each element once, as far as it does not cancel."""
+    terms = {}
+    for table, pair in form.terms.items():
+        c, p = (np.broadcast_to(one, (*form.shape, one.shape[-1])) for one in pair)
+        order = np.argsort(p, axis=-1, kind="stable")
+        c, p = np.take_along_axis(c, order, -1).copy(), np.take_along_axis(p, order, -1)
+        size = np.abs(c).max(initial=0.0)
+        for k in range(1, p.shape[-1]):  # sums go to the last of equal places
+            is_same = p[..., k] == p[..., k - 1]
+            c[..., k] += np.where(is_same, c[..., k - 1], 0.0)
+            c[..., k - 1] = np.where(is_same, 0.0, c[..., k - 1])
+        c[np.abs(c) < _CANCELS * size] = 0.0
+        kept = np.flatnonzero(c.reshape(-1, c.shape[-1]).any(axis=0))
+        if len(kept):
+            terms[table] = c[..., kept], p[..., kept]
+    return Form(form.offset, terms)
 
 
 def _slots(forms: list[Form], which: list[int]) -> list[tuple[int, Variable, int]]:

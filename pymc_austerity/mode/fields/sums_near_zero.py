@@ -8,7 +8,7 @@ from pymc_austerity.mode.fields.maps import Coordinates, Entries, Maps
 from pymc_austerity.mode.fields.rows import Columns
 from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.target import Index, Matrix
 
 # Numbers that differ by less, beside their size, differ by rounding.
 _SAME = 1e-12
@@ -39,9 +39,11 @@ def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[in
         dense = columns.elements[columns.at_x]
         of_dense = (dense >= first[k]) & (dense < first[k + 1])
         of_dense &= np.any(columns.x != 0.0, axis=0)
-        if np.ptp(np.append(columns.of_columns[is_own.any(axis=0)], columns.of_x[of_dense])) > 0:
-            raise NoField(f"the sum of {name!r} is nearly zero, and its elements are in several predictors")
-        shares = np.where(is_own, columns.values, 0.0).sum(axis=1) + columns.x @ of_dense
+        shares = np.zeros(columns.offsets.shape)  # What predictors have of a shift by one
+        for f, of_f in enumerate(columns.of_columns):
+            shares[:, of_f] += np.where(is_own[:, f], columns.values[:, f], 0.0)
+        for m in np.flatnonzero(of_dense):
+            shares[:, columns.of_x[m]] += columns.x[:, m]
         read = np.unique(np.append(columns.columns[is_own], dense[of_dense])) - first[k]
         alike = own.taken(np.flatnonzero(np.isin(own.rows, read)))
         if (
@@ -57,8 +59,7 @@ def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[in
         _require_tied(one, table.columns[np.isin(table.rows, read)] - one.first)
         if not np.any(shares):  # differences of effects, in all rows
             continue
-        which = int(np.append(columns.of_columns[is_own.any(axis=0)], columns.of_x[of_dense])[0])
-        coordinate, share = _intercept(columns, which, shares, maps, first, name, coordinate)
+        coordinate, share = _intercept(columns, shares, maps, first, name, coordinate)
         n, common = len(one.shift.rows), alike.factors[0]
         factors = np.concatenate([one.shift.factors, np.repeat(common[None], n, axis=0)], axis=1)
         coefficients = one.shift.coefficients * alike.coefficients[0] * share
@@ -71,22 +72,24 @@ def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[in
 
 
 def _intercept(
-    columns: Columns, which: int, shares: Vector, maps: Maps, first: Index, name: str, known: int
+    columns: Columns, shares: Matrix, maps: Maps, first: Index, name: str, known: int
 ) -> tuple[int, float]:
-    """The coordinate of an intercept, and its part in `shares`: what rows have of a shift by one.
+    """The coordinate of an intercept, and its part in `shares` (N, p): what rows have of a shift by one.
 
-    It is in one predictor of the rows and nowhere else, `known` if that is no less than 0.
+    It has no other part in rows, and is `known` if that is no less than 0.
     """
     every = np.concatenate([e.columns for e in maps.tables if e is not None])
-    for x, of_x, at in zip(columns.x.T, columns.of_x, columns.at_x, strict=True):
-        element = columns.elements[at]
-        if of_x != which or np.sum(columns.at_x == at) > 1 or not np.any(x):
-            continue
+    for j, element in enumerate(columns.elements):
+        x = np.zeros(shares.shape)
+        for m in np.flatnonzero(columns.at_x == j):
+            x[:, columns.of_x[m]] += columns.x[:, m]
         k = int(np.searchsorted(first, element, side="right")) - 1
         own = maps.tables[k]
         at = np.zeros(0, np.int64) if own is None else np.flatnonzero(own.rows == element - first[k])
-        part = float(shares @ x) / float(x @ x)
-        if own is None or len(at) != 1 or np.any(np.abs(shares - part * x) > _SAME * np.abs(shares).max()):
+        if own is None or len(at) != 1 or not np.any(x):
+            continue
+        part = float((shares * x).sum() / (x * x).sum())
+        if np.any(np.abs(shares - part * x) > _SAME * np.abs(shares).max()):
             continue
         z = int(own.columns[at[0]])
         is_its_own = not np.any(own.factors[at]) and np.sum(every == z) == 1 and _is_plain(maps, z)
