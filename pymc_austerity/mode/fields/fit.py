@@ -56,6 +56,7 @@ from pymc_austerity.mode.fields.passes import (
     product,
     quadratic_of,
     slopes_and_weights,
+    varying,
     variances_of,
 )
 from pymc_austerity.model.field.priors import NoField
@@ -413,7 +414,7 @@ def _expand(fit: FieldFit, covariances: Matrix | None) -> None:
     slopes, weights, gradient, hessian = rows.slopes, rows.weights, taylor_gradient, taylor
     if covariances is not None:
         p = layout.columns.n_predictors
-        work.spend(_OF_ROW * n * len(nodes_of(p)[1]), "The fit of a field")
+        work.spend(_OF_ROW * n * len(nodes_of(max(len(varying(covariances)), 1))[1]), "The fit of a field")
         slopes, weights = slopes_and_weights(derivatives_of(rows, rows.predictors, 2, covariances), p)
         gradient, hessian = np.zeros(len(fit.x)), np.zeros(n_h)
         add_products(layout, design, slopes, weights, gradient, hessian)

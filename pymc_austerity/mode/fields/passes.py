@@ -50,19 +50,27 @@ def derivatives_of(
     """Coefficients of Taylor's series of all rows up to an order (n_coefficients, N), by `rows.program`.
 
     They are those at predictors, or averaged over normal variables about these with `covariances`, of which
-    each row has the lower triangle (N, p (p + 1) / 2).
+    each row has the lower triangle (N, p (p + 1) / 2). Predictors that are numbers given theta have none.
     """
     p = predictors.shape[1]
     found = np.zeros((len(multi_indices(p, order)), len(predictors)))
     nodes, shares = np.zeros((1, p)), np.ones(1)
     if covariances is None:
         covariances = np.zeros((0, 0))
-    else:
-        nodes, shares = nodes_of(p)
+    elif len(some := varying(covariances)):
+        own, shares = nodes_of(len(some))
+        nodes = np.zeros((len(own), p))
+        nodes[:, some] = own
     _add_derivatives(
         rows.program, rows.data, predictors, covariances, nodes, shares, points_for(rows.program), found
     )
     return found
+
+
+def varying(covariances: Matrix) -> Index:
+    """Which predictors have a variance in some row."""
+    p = int(np.sqrt(2.0 * covariances.shape[1]))
+    return np.flatnonzero([np.any(covariances[:, place_of(k, k)]) for k in range(p)])
 
 
 def nodes_of(p: int) -> tuple[Matrix, Vector]:
