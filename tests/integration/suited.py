@@ -1,7 +1,17 @@
-"""Likelihoods of rows, and structures of what they depend on: each pair is a model."""
+"""Likelihoods of rows, and structures of what they depend on: each pair is a model.
 
-from collections.abc import Callable
-from functools import partial
+    python -m tests.integration.suited                          # writes the tables of docs/howto/suited.md
+    python -m tests.integration.suited binary "choice of three"   # rows of these alone
+
+A cell says what `recommend` chooses for 20,000 rows, and the CPU seconds that it takes, compiled code kept:
+a number of rows for a draw, `sums` where none is read, `all` where all are, or `NUTS`.
+"""
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +19,10 @@ import pymc as pm
 import pytensor.tensor as pt
 from scipy.special import expit
 
+from pymc_austerity import SubsamplingWarning, recommend
+
 ROWS = 20_000
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "suited.md"
 
 
 class Part(NamedTuple):
@@ -52,7 +65,9 @@ def _slopes(rng, n):
 def _three_levels(rng, n):
     g = _groups(rng, n, n // 50)
     school, region = np.arange(n // 50) // 8, np.arange(n // 400 + 1) // 5
-    own = [sd * rng.normal(size=size) for sd, size in ((0.4, n // 50), (0.3, n // 400 + 1), (0.2, n // 2000 + 1))]
+    own = [
+        sd * rng.normal(size=size) for sd, size in ((0.4, n // 50), (0.3, n // 400 + 1), (0.2, n // 2000 + 1))
+    ]
 
     def of_model():
         tau = pm.HalfNormal("tau", 1.0, shape=3)
@@ -275,3 +290,89 @@ def model_of(likelihood: str, structure: str, n: int = ROWS) -> pm.Model:
         eta = part.of_model() + x * pm.Normal("of_covariate")
         LIKELIHOODS[likelihood](rng, part.truth + 0.3 * x, eta)
     return model
+
+
+# The page ---------------------------------------------------------------------------------------------
+
+Cells = dict[tuple[str, str], str]
+_MARK = "<!-- table: {} -->"
+
+
+def cell(likelihood: str, structure: str) -> str:
+    """What the page says of a model."""
+    model = model_of(likelihood, structure)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SubsamplingWarning)
+        recommend(model, progressbar=False, verbose=False)  # what is compiled is kept
+        began = time.process_time()
+        rows = recommend(model, progressbar=False, verbose=False).recommendation.rows
+    return f"{_verdict(rows)}, {max(time.process_time() - began, 1.0):.0f} s"
+
+
+def _verdict(rows: float | None) -> str:
+    if rows is None:
+        return "NUTS"
+    if rows >= ROWS:
+        return "all"
+    return f"{max(rows, 1.0):,.0f}" if rows else "sums"
+
+
+def kind(text: str) -> str:
+    """What a cell says, without numbers of rows and seconds."""
+    return text.partition(", ")[0] if not text[0].isdigit() else "few"
+
+
+def cells_of_page() -> Cells:
+    """The cells of the page."""
+    found: Cells = {}
+    structures: list[str] = []
+    for line in PAGE.read_text().splitlines():
+        parts = [part.strip() for part in line.strip().strip("|").split("|")]
+        if not line.startswith("| "):
+            structures = []
+        elif parts[0] == "":
+            structures = parts[1:]
+        elif not set(parts[0]) <= set("-: "):
+            found.update({(parts[0], one): text for one, text in zip(structures, parts[1:], strict=True)})
+    return found
+
+
+def wrong_cells(cells: Cells, some: Iterable[tuple[str, str]]) -> list[str]:
+    """Those of some cells that say something else than `recommend`, in words."""
+    return [
+        f"{likelihood}, {structure}: {cells[likelihood, structure]} on the page, and {found} here"
+        for likelihood, structure in some
+        if kind(cells[likelihood, structure]) != kind(found := cell(likelihood, structure))
+    ]
+
+
+def _table(cells: Cells, structures: list[str]) -> str:
+    lines = [["", *structures], ["---"] + ["---:"] * len(structures)]
+    lines += [[one, *(cells[one, structure] for structure in structures)] for one in LIKELIHOODS]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write(cells: Cells) -> None:
+    """Put cells into the tables of the page, of six structures each."""
+    text, names = PAGE.read_text(), list(STRUCTURES)
+    for k in range(0, len(names), 6):
+        before, mark, after = text.partition(_MARK.format(k // 6 + 1) + "\n")
+        _, gap, rest = after.partition("\n\n")
+        text = before + mark + _table(cells, names[k : k + 6]) + gap + rest
+    PAGE.write_text(text)
+
+
+def main() -> None:
+    """Find the cells anew, and write them."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("likelihoods", nargs="*", choices=[[], *LIKELIHOODS], default=[])
+    chosen, cells = parser.parse_args().likelihoods or list(LIKELIHOODS), cells_of_page()
+    for likelihood in chosen:
+        for structure in STRUCTURES:
+            cells[likelihood, structure] = cell(likelihood, structure)
+            print(f"{likelihood}, {structure}: {cells[likelihood, structure]}", flush=True)
+    write(cells)
+
+
+if __name__ == "__main__":
+    main()

@@ -244,7 +244,7 @@ class Room(NamedTuple):
     # column moves of theta, and the probabilities with which they were accepted
     tally: Matrix
     moved: Vector  # (V,): changes of pulls . z by the nodes that decide
-    # Of cells: sums of C_f Y_f, and rho (2, U); and tiers (U,), T where all rows are read, -1 where none moves
+    # Of cells: sums of C_f Y_f, and rho (2, U); and tiers (U,): T where all rows are read, -1 where none is
     rates: Matrix
     tiers: Index
     predictors: Matrix  # (p, BLOCK)

@@ -56,8 +56,8 @@ from pymc_austerity.mode.fields.passes import (
     product,
     quadratic_of,
     slopes_and_weights,
-    varying,
     variances_of,
+    varying,
 )
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.plate_model import by_powers

@@ -199,7 +199,9 @@ def _of_all_rows(likelihood: Likelihood, part: AffineParts, of_numbers: set[Vari
         result = found.moved(lambda ids: ids[:1]) if result is None else result
         if set(found.terms) != set(result.terms) or np.any(found.offset != result.offset[0]):
             return None
-        if any(np.any(one != result.terms[t][k]) for t, own in found.terms.items() for k, one in enumerate(own)):
+        if any(
+            np.any(one != result.terms[t][k]) for t, own in found.terms.items() for k, one in enumerate(own)
+        ):
             return None
     return result
 

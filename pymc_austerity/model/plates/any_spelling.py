@@ -73,7 +73,11 @@ def find_plates(model: pm.Model, fact: Factorisation, fewest: int) -> Plates | N
         found, reason = None, error
     if found is not None:
         return found
-    if reason is None and not _may_look_up(fact, fewest) and not _may_look_up(fact, FEWEST_SCALED, times=True):
+    if (
+        reason is None
+        and not _may_look_up(fact, fewest)
+        and not _may_look_up(fact, FEWEST_SCALED, times=True)
+    ):
         return None
     try:
         found = _as_written(model, respelled(model, fact, fewest), fewest)
@@ -93,7 +97,11 @@ def why_none(model: pm.Model, fact: Factorisation, fewest: int, reason: NoPlate 
 
     `reason` is that of `find_plates`, if it has one.
     """
-    if reason is None and not _may_look_up(fact, fewest) and not _may_look_up(fact, FEWEST_SCALED, times=True):
+    if (
+        reason is None
+        and not _may_look_up(fact, fewest)
+        and not _may_look_up(fact, FEWEST_SCALED, times=True)
+    ):
         return None
     try:
         field = find_field(model, fact)
