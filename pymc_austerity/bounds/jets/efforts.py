@@ -281,7 +281,7 @@ _BEYOND, _TABLE, _TABLE_FAR = 1.0, 1.01, 1.05
 
 
 def _for[T](n_predictors: int, values: tuple[T, ...]) -> T:
-    """That of some values which is for so many predictors."""
+    """The value for so many predictors."""
     return values[min(n_predictors, len(values)) - 1]
 
 

@@ -59,6 +59,7 @@ from pymc_austerity.mode.fields.passes import (
     variances_of,
     varying,
 )
+from pymc_austerity.mode.fields.search import EXACTLY, ROUGHLY, maximum
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.plate_model import by_powers
 from pymc_austerity.target import Index, Matrix, Vector
@@ -72,10 +73,8 @@ write_elements = entry(states.write_elements)
 # Passes at most, and when they end, in posterior standard deviations.
 _MOST, _NEAR = 60, 0.02
 _AVERAGED, _NEAR_MODE = 12, 0.5
-# Differences for derivatives of log p^ by theta; how far apart two scales of normal rows are compared.
-_STEP, _SHIFT = 1e-3, 0.3
-# Newton steps for theta, after each pass over the rows; the step at which they end, in posterior deviations.
-_STEPS, _EXACTLY, _ROUGHLY = 12, 0.01, 0.3
+# How far apart two scales of normal rows are compared.
+_SHIFT = 0.3
 _OF_ROW, _OF_FILL = 30.0, 3.0
 # Draws of what is held.
 _DRAWS, _SEED = 16, 2027
@@ -227,7 +226,7 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
             if n_whole in (3, 5, 7) and moves[-1].length == 1.0:
                 _draw_held(fits, fit)
                 before = fit.theta
-                _maximise(fit, _ROUGHLY)
+                _maximise(fit, ROUGHLY)
                 moves.append(_center(fit, is_guarded=not is_normal))
                 fit.theta = before + moves[-1].length * (fit.theta - before)
                 _share(fits, fit.theta)
@@ -638,57 +637,15 @@ def _expect_of_priors(fit: FieldFit, inverse: Vector) -> None:
         fit.plan = fit.plan._replace(sums=sums)
 
 
-def _maximise(fit: FieldFit, near: float = _EXACTLY, *, afresh: bool = False) -> None:
+def _maximise(fit: FieldFit, near: float = EXACTLY, *, afresh: bool = False) -> None:
     """Move theta to the maximum of log p^, as far as the turn moves it, or `near` so many deviations of it.
 
-    Second derivatives are those that an earlier search has ended with, as long as steps with them get
-    shorter fast. `afresh` asks for those of the present expansion.
+    `afresh` asks for second derivatives of the present expansion.
     """
-    q = len(fit.which)
-    if q == 0:
-        return
-    steps = np.eye(q) * _STEP
-
-    def value(zeta: Vector) -> float:
-        found = -fit.at_zeta(zeta)
-        return found if np.isfinite(found) else 1e300
-
-    def gradient(zeta: Vector) -> Vector:
-        return np.array([(value(zeta + s) - value(zeta - s)) / (2.0 * _STEP) for s in steps])
-
-    def hessian(zeta: Vector) -> Matrix:
-        middle, far = value(zeta), 10.0 * steps
-        sides = np.array([value(zeta + s) + value(zeta - s) - 2.0 * middle for s in far])
-        found = np.diag(sides)
-        for j, k in zip(*np.triu_indices(q, 1), strict=True):
-            s = far[j] + far[k]
-            both = value(zeta + s) + value(zeta - s) - 2.0 * middle
-            found[j, k] = found[k, j] = 0.5 * (both - sides[j] - sides[k])
-        return found / (10.0 * _STEP) ** 2
-
-    zeta, last = fit.zeta, math.inf
-    h = None if afresh or fit.covariance is None else np.linalg.inv(fit.covariance)
-    for _ in range(_STEPS):
-        g = gradient(zeta)
-        h = hessian(zeta) if h is None else h
-        lam, vectors = np.linalg.eigh(h)
-        lam = np.maximum(np.abs(lam), 0.1)
-        move = -vectors @ ((vectors.T @ g) / lam)
-        size = math.sqrt(max(float(-g @ move), 0.0))
-        if size < near:
-            break
-        move *= min(1.0, 1.5 / max(np.abs(move).max(), 1e-300))
-        start, t = value(zeta), 1.0
-        while t > 1e-3 and not value(zeta + t * move) < start + 1e-9:
-            t /= 2.0
-        if t <= 1e-3:
-            break
-        zeta = zeta + t * move
-        if t < 1.0 or size > min(1.0, 0.5 * last):  # the second derivatives are those of another place
-            h = None
-        last = size
-    fit.theta = fit.theta_of(zeta)
-    fit.covariance = (vectors / lam) @ vectors.T
+    if len(fit.which):
+        known = None if afresh else fit.covariance
+        zeta, fit.covariance = maximum(fit.at_zeta, fit.zeta, known, near)
+        fit.theta = fit.theta_of(zeta)
 
 
 def _finished(fits: tuple[FieldFit, ...]) -> tuple[FieldFit, ...]:

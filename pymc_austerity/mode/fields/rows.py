@@ -210,9 +210,11 @@ def _without_what_cancels(form: Form) -> Form:
     """The form with each element once, as far as it does not cancel."""
     terms = {}
     for table, pair in form.terms.items():
-        c, p = (np.broadcast_to(one, (*form.shape, one.shape[-1])) for one in pair)
+        c, p = pair
+        shape = np.broadcast_shapes((*form.shape, 1), c.shape, p.shape)
+        c, p = np.broadcast_to(c, shape), np.broadcast_to(p, shape)
         order = np.argsort(p, axis=-1, kind="stable")
-        c, p = np.take_along_axis(c, order, -1).copy(), np.take_along_axis(p, order, -1)
+        c, p = np.take_along_axis(c, order, -1), np.take_along_axis(p, order, -1)
         size = np.abs(c).max(initial=0.0)
         for k in range(1, p.shape[-1]):  # sums go to the last of equal places
             is_same = p[..., k] == p[..., k - 1]

@@ -1,0 +1,64 @@
+"""The search for the maximum of log p^ by theta."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from pymc_austerity.target import Matrix, Vector
+
+# Differences for derivatives of log p^.
+_STEP = 1e-3
+# Newton steps after each pass over the rows; the step at which they end, in posterior deviations.
+_STEPS, EXACTLY, ROUGHLY = 12, 0.01, 0.3
+
+
+def maximum(
+    log_density: Callable[[Vector], float], zeta: Vector, covariance: Matrix | None, near: float
+) -> tuple[Vector, Matrix]:
+    """The maximum, or a place `near` so many deviations of it, and the covariance there.
+
+    Second derivatives are those of `covariance`, with which an earlier search has ended, as long as steps
+    with them get shorter fast.
+    """
+    q = len(zeta)
+    steps = np.eye(q) * _STEP
+
+    def value(zeta: Vector) -> float:
+        found = -log_density(zeta)
+        return found if np.isfinite(found) else 1e300
+
+    def gradient(zeta: Vector) -> Vector:
+        return np.array([(value(zeta + s) - value(zeta - s)) / (2.0 * _STEP) for s in steps])
+
+    def hessian(zeta: Vector) -> Matrix:
+        middle, far = value(zeta), 10.0 * steps
+        sides = np.array([value(zeta + s) + value(zeta - s) - 2.0 * middle for s in far])
+        found = np.diag(sides)
+        for j, k in zip(*np.triu_indices(q, 1), strict=True):
+            s = far[j] + far[k]
+            both = value(zeta + s) + value(zeta - s) - 2.0 * middle
+            found[j, k] = found[k, j] = 0.5 * (both - sides[j] - sides[k])
+        return found / (10.0 * _STEP) ** 2
+
+    last, h = math.inf, None if covariance is None else np.linalg.inv(covariance)
+    for _ in range(_STEPS):
+        g = gradient(zeta)
+        h = hessian(zeta) if h is None else h
+        lam, vectors = np.linalg.eigh(h)
+        lam = np.maximum(np.abs(lam), 0.1)
+        move = -vectors @ ((vectors.T @ g) / lam)
+        size = math.sqrt(max(float(-g @ move), 0.0))
+        if size < near:
+            break
+        move *= min(1.0, 1.5 / max(np.abs(move).max(), 1e-300))
+        start, t = value(zeta), 1.0
+        while t > 1e-3 and not value(zeta + t * move) < start + 1e-9:
+            t /= 2.0
+        if t <= 1e-3:
+            break
+        zeta = zeta + t * move
+        if t < 1.0 or size > min(1.0, 0.5 * last):  # the second derivatives are those of another place
+            h = None
+        last = size
+    return zeta, (vectors / lam) @ vectors.T
