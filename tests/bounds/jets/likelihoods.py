@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +49,7 @@ class Likelihood(NamedTuple):
         return len(self.level)
 
 
-A, B, C, D = (predictor(k) for k in range(4))
+A, B, C, D, E, F = (predictor(k) for k in range(6))
 HALF = constant(0.5)
 COUNT, SIGN, CLASS = data(0, 0.0, 1e6), data(0, 0.0, 1.0), data(0, 0.0, 4.0)
 REAL, POSITIVE = data(0, -1e9, 1e9), data(0, 1e-300, 1e9, nonzero=True)
@@ -238,6 +239,22 @@ _LIKELIHOODS = {
         ),
         (0.4, -1.0, 1.0, 0.0),
         _two_normals,
+    ),
+    "choice of six": (
+        subtract(A, reduce(logaddexp, (A, B, C, D, E), constant(0.0))),
+        (0.3, -0.2, 0.1, 0.5, -0.4),
+        lambda rng, eta: [np.zeros(len(eta))],
+    ),
+    "mixture of three, shared scale": (
+        subtract(
+            reduce(
+                logaddexp,
+                (_gaussian(REAL, C, F), add(A, _gaussian(REAL, D, F)), add(B, _gaussian(REAL, E, F))),
+            ),
+            reduce(logaddexp, (A, B), constant(0.0)),
+        ),
+        (0.3, -0.2, -2.0, 0.0, 2.0, -0.2),
+        lambda rng, eta: [rng.choice([-2.0, 0.0, 2.0], len(eta)) + 0.8 * rng.normal(size=len(eta))],
     ),
 }
 LIKELIHOODS = {
