@@ -10,7 +10,6 @@ from tests.integration import public_models as models
 
 PLATE = "effects of groups are not moved group by group: "
 FEW = "few rows decide exactly"
-OWN = f"{PLATE}each row of the term"
 
 # The step, the rows of the likelihood, and a part of the reason.
 EXPECTED = {
@@ -26,7 +25,7 @@ EXPECTED = {
     models.poststratification_by_one_index: ("TunaMH", 3_000, "are a field of"),
     models.football: ("TunaMH", 3_000, "are a field of 80 effects"),
     models.churn: ("TunaMH", 5_000, FEW),
-    models.rates_of_users: ("TunaMH", 3_000, "are a field of 3,000 effects"),
+    models.rates_of_users: ("MetropolisHastings", 3_000, "are a field of 3,000 effects"),
     models.beta_binomial: ("TunaMH", 3_000, FEW),
     models.discrete_choice: ("TunaMH", 3_000, FEW),
     models.mixed_logit: ("MetropolisHastings", 3_000, "are a field of 604 effects"),
@@ -34,7 +33,7 @@ EXPECTED = {
     models.store_and_product: ("MetropolisHastings", 3_000, "are a field of 601 effects"),
     models.many_slopes: ("NUTS", 3_000, "sweeps over the 61 groups would read"),
     models.disease_map: ("TunaMH", 1_500, "'smooth' are a field of 130 effects"),
-    models.measurement_error: ("NUTS", 3_000, f"{OWN} 'seen' has an element of 'x' of its own"),
+    models.measurement_error: ("NUTS", 3_000, f"{PLATE}'x' enters times unknown numbers, and in another"),
     models.missing_covariates: ("TunaMH", 5_830, "are a field of 173 effects"),
     models.hurdle: ("TunaMH", 10_000, FEW),
     models.tobit: ("TunaMH", 3_000, FEW),

@@ -39,7 +39,7 @@ from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
 from pymc_austerity.model.plates.crossed import CrossedModel, Plates, crossed_model
 from pymc_austerity.model.plates.effects_prior import EffectsPrior
-from pymc_austerity.model.plates.gathers import LargeFactor, NoPlate, OtherSpelling
+from pymc_austerity.model.plates.gathers import LargeFactor, NoPlate, OneRowEach, OtherSpelling
 from pymc_austerity.model.plates.inner_effects import InnerEffects
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
 from pymc_austerity.model.self_check import jittered
@@ -106,7 +106,8 @@ def why_none(model: pm.Model, fact: Factorisation, fewest: int, reason: NoPlate 
     try:
         field = find_field(model, fact)
     except NoField as error:
-        return NoPlate(str(error)) if _may_look_up(fact, fewest) else reason
+        is_it = isinstance(reason, OneRowEach) or _may_look_up(fact, fewest)
+        return NoPlate(str(error)) if is_it else reason
     except SelfCheckError as error:
         return NoPlate(str(error))
     found = {one: tables for one in field.likelihoods if (tables := one.looked_up(field.tables, fewest))}

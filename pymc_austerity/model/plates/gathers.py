@@ -30,6 +30,10 @@ class OtherSpelling(NoPlate):
     """Rows are not spelled as those of a plate, which says nothing about what they are."""
 
 
+class OneRowEach(NoPlate):
+    """Groups have one row each: a field moves these, if it can."""
+
+
 class LargeFactor(NoPlate):
     """There is a second factor of many levels: the two may be crossed (`crossed`)."""
 
@@ -69,7 +73,7 @@ def require_several_rows(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> No
     names = fact.graph.variables
     own = [one for one, is_own in _gathers(fact, fewest) if is_own and one.term.name != names[one.name]]
     if own:
-        raise NoPlate(
+        raise OneRowEach(
             f"each row of the term {own[0].term.name!r} has an element of {names[own[0].name]!r} of its own, "
             "and effects are moved group by group where groups have several rows"
         )
