@@ -72,7 +72,7 @@ write_elements = entry(states.write_elements)
 
 # Passes at most, and when they end, in posterior standard deviations.
 _MOST, _NEAR = 60, 0.02
-_AVERAGED, _NEAR_MODE = 12, 0.5
+_AVERAGED, _NEAR_MODE, _LAST_ROUGH = 12, 0.5, 30
 # How far apart two scales of normal rows are compared.
 _SHIFT = 0.3
 _OF_ROW, _OF_FILL = 30.0, 3.0
@@ -218,20 +218,24 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
         _maximise(fits[0])
         return _finished(fits)
     is_normal, n_whole = parameters.precision >= 0, 0
+    # Where rows have numbers of the model as predictors, V tells little of theta far away: steps are short.
+    has_numbers = len(prior.given) > 0
     for _ in range(_MOST):
-        moves = []
+        moves, is_far = [], False
         for fit in fits:
             _expand(fit, None)
             moves.append(_center(fit, is_guarded=not is_normal))
-            if n_whole in (3, 5, 7) and moves[-1].length == 1.0:
+            is_due = n_whole in (3, 5, 7) or (has_numbers and 3 <= n_whole < _LAST_ROUGH)
+            if is_due and moves[-1].length == 1.0:
                 _draw_held(fits, fit)
-                before = fit.theta
-                _maximise(fit, ROUGHLY)
+                before, zeta = fit.theta, fit.zeta
+                _maximise(fit, ROUGHLY, most=1 if has_numbers else None)
                 moves.append(_center(fit, is_guarded=not is_normal))
                 fit.theta = before + moves[-1].length * (fit.theta - before)
+                is_far |= has_numbers and _moved(fit, zeta, _NEAR_MODE) > 1.0
                 _share(fits, fit.theta)
         n_whole += int(all(one.length == 1.0 for one in moves))
-        if max(one.size for one in moves) < _NEAR_MODE and n_whole > 8:
+        if max(one.size for one in moves) < _NEAR_MODE and n_whole > 8 and not is_far:
             break
     else:
         raise NoNormalApproximationError(
@@ -244,11 +248,9 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
             _expand(fit, None if is_normal else covariances[fit.layout.rows])
             before = fit.zeta
             _draw_held(fits, fit)
-            _maximise(fit)
+            _maximise(fit, most=1 if has_numbers else None)
             step = max(step, _center(fit).size)
-            if fit.covariance is not None:
-                near = np.abs(fit.zeta - before) / (_NEAR * np.sqrt(np.diag(fit.covariance)) + 1e-4)
-                moved = max(moved, float(near.max()))
+            moved = max(moved, _moved(fit, before, _NEAR))
             _share(fits, fit.theta)
         if step < _NEAR and moved < 1.0:
             break
@@ -261,6 +263,13 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
         _maximise(fit, afresh=True)
         _share(fits, fit.theta)
     return _finished(fits)
+
+
+def _moved(fit: FieldFit, before: Vector, near: float) -> float:
+    """How far zeta has moved, in units of `near` posterior deviations."""
+    if fit.covariance is None:
+        return 0.0
+    return float((np.abs(fit.zeta - before) / (near * np.sqrt(np.diag(fit.covariance)) + 1e-4)).max())
 
 
 def _begun(
@@ -637,14 +646,14 @@ def _expect_of_priors(fit: FieldFit, inverse: Vector) -> None:
         fit.plan = fit.plan._replace(sums=sums)
 
 
-def _maximise(fit: FieldFit, near: float = EXACTLY, *, afresh: bool = False) -> None:
+def _maximise(fit: FieldFit, near: float = EXACTLY, *, afresh: bool = False, most: int | None = None) -> None:
     """Move theta to the maximum of log p^, as far as the turn moves it, or `near` so many deviations of it.
 
-    `afresh` asks for second derivatives of the present expansion.
+    `afresh` asks for second derivatives of the present expansion, `most` bounds Newton steps.
     """
     if len(fit.which):
         known = None if afresh else fit.covariance
-        zeta, fit.covariance = maximum(fit.at_zeta, fit.zeta, known, near)
+        zeta, fit.covariance = maximum(fit.at_zeta, fit.zeta, known, near, most)
         fit.theta = fit.theta_of(zeta)
 
 

@@ -14,9 +14,13 @@ _STEPS, EXACTLY, ROUGHLY = 12, 0.01, 0.3
 
 
 def maximum(
-    log_density: Callable[[Vector], float], zeta: Vector, covariance: Matrix | None, near: float
+    log_density: Callable[[Vector], float],
+    zeta: Vector,
+    covariance: Matrix | None,
+    near: float,
+    most: int | None = None,
 ) -> tuple[Vector, Matrix]:
-    """The maximum, or a place `near` so many deviations of it, and the covariance there.
+    """The maximum, or a place `near` so many deviations of it or `most` steps away, and the covariance there.
 
     Second derivatives are those of `covariance`, with which an earlier search has ended, as long as steps
     with them get shorter fast.
@@ -42,7 +46,7 @@ def maximum(
         return found / (10.0 * _STEP) ** 2
 
     last, h = math.inf, None if covariance is None else np.linalg.inv(covariance)
-    for _ in range(_STEPS):
+    for _ in range(_STEPS if most is None else most):
         g = gradient(zeta)
         h = hessian(zeta) if h is None else h
         lam, vectors = np.linalg.eigh(h)
