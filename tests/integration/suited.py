@@ -301,12 +301,16 @@ _MARK = "<!-- table: {} -->"
 def cell(likelihood: str, structure: str) -> str:
     """What the page says of a model."""
     model = model_of(likelihood, structure)
+    chosen(model)  # what is compiled is kept
+    began = time.process_time()
+    return f"{chosen(model)}, {max(time.process_time() - began, 1.0):.0f} s"
+
+
+def chosen(model: pm.Model) -> str:
+    """What `recommend` chooses."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SubsamplingWarning)
-        recommend(model, progressbar=False, verbose=False)  # what is compiled is kept
-        began = time.process_time()
-        rows = recommend(model, progressbar=False, verbose=False).recommendation.rows
-    return f"{_verdict(rows)}, {max(time.process_time() - began, 1.0):.0f} s"
+        return _verdict(recommend(model, progressbar=False, verbose=False).recommendation.rows)
 
 
 def _verdict(rows: float | None) -> str:
@@ -342,7 +346,7 @@ def wrong_cells(cells: Cells, some: Iterable[tuple[str, str]]) -> list[str]:
     return [
         f"{likelihood}, {structure}: {cells[likelihood, structure]} on the page, and {found} here"
         for likelihood, structure in some
-        if kind(cells[likelihood, structure]) != kind(found := cell(likelihood, structure))
+        if kind(cells[likelihood, structure]) != kind(found := chosen(model_of(likelihood, structure)))
     ]
 
 

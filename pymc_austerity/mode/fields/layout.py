@@ -93,7 +93,19 @@ def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> tupl
         If it is one that is not moved.
     """
     columns = columns_of(found, is_normal=is_normal)
-    maps, left = _maps(columns, found, graph)
+    for with_means in (True, False):  # without an intercept, or in turns, sums of zero are written out
+        maps = maps_of(found, graph, with_means=with_means)
+        try:
+            return _in_turns(columns, maps, found)
+        except NoField:
+            if not any(one.has_mean for one in maps.coordinates):
+                raise
+    raise AssertionError("without means a field is found, or an error is raised")
+
+
+def _in_turns(columns: Columns, maps: Maps, found: Field) -> tuple[Layout, ...]:
+    """The layouts of all turns."""
+    left = left_to_an_intercept(columns, maps, found)
     use = used(columns)
     n_x, n_z = len(use.elements), maps.n_coordinates
     entries, given = _map(maps, use.elements, found)
@@ -116,18 +128,6 @@ def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> tupl
     if len(turns) > 1 and maps.shifts:
         raise NoField("effects whose sum is nearly zero are beside factors that have to be moved in turns")
     return tuple(_layout(read, moves, order) for moves, order in turns)
-
-
-def _maps(columns: Columns, found: Field, graph: LogDensityGraph) -> tuple[Maps, tuple[int, Entries] | None]:
-    """The maps of a field, and what they leave to an intercept; without one, sums of zero are written out."""
-    maps = maps_of(found, graph)
-    try:
-        return maps, left_to_an_intercept(columns, maps, found)
-    except NoField:
-        if not any(one.has_mean for one in maps.coordinates):
-            raise
-    maps = maps_of(found, graph, with_means=False)
-    return maps, left_to_an_intercept(columns, maps, found)
 
 
 def _layout(read: _Reading, moves: Mask, order: Order) -> Layout:
