@@ -16,7 +16,7 @@ ROOT = Path(pymc_austerity.__file__).parent
 # Lines that each room may have, as `wc -l` counts them, without those of a room within it that is named, too.
 # A room that needs more says so here.
 BUDGETS = {
-    ".": 870,
+    ".": 880,
     "acceptance": 1_010,
     "bounds": 1_890,
     "bounds/expressions": 2_480,

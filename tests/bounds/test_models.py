@@ -25,6 +25,10 @@ def vector(name="b", n=3):
     return pm.Normal(name, shape=n)
 
 
+def matrix(name):
+    return pm.Normal(name, shape=(3, 2))
+
+
 def mean():
     """Of positive data."""
     return pt.exp(0.2 * X @ vector())
@@ -135,9 +139,9 @@ def test_models_have_bounds(name):
 
 
 REFUSED = {
-    "five": (
-        lambda: pm.Potential("y", sum(pt.sigmoid(X @ vector(f"b{k}")) for k in range(5))),
-        "the term 'y' is a function of 5 linear predictors, and bounds are known for 4 at most",
+    "ten": (
+        lambda: pm.Potential("y", sum(pt.sigmoid(X @ matrix(f"b{k}")).sum(axis=1) for k in range(5))),
+        "the term 'y' is a function of 10 linear predictors, and bounds are known for 9 at most",
     ),
     "concentration": (
         lambda: pm.VonMises("y", X @ vector(), pm.HalfNormal("s"), observed=Y % 3),
@@ -168,7 +172,7 @@ def test_refusals_name_operation_and_variable(name):
 
 def test_a_variable_in_the_way_is_named():
     """Without the concentration of this model, or without any one of the five, there would be a function."""
-    for name, expected in (("concentration", ("s_log__",)), ("five", tuple(f"b{k}" for k in range(5)))):
+    for name, expected in (("concentration", ("s_log__",)), ("ten", tuple(f"b{k}" for k in range(5)))):
         fact = factorised(REFUSED[name][0])
         assert in_the_way(TermStructure(fact)) == expected
     assert in_the_way(TermStructure(factorised(REFUSED["Cholesky"][0]))) == ()

@@ -207,7 +207,7 @@ def censored_beta():
     pm.Censored("y", beta, lower=None, upper=0.5, observed=np.minimum(UNIT, 0.5))
 
 
-@model("the term 'y' is a function of 9 linear predictors, and bounds are known for 4 at most")
+@model("the term 'y' is a function of 11 linear predictors, and bounds are known for 9 at most")
 def network():
-    hidden = pm.math.tanh(X @ pm.Normal("v", shape=(3, 4)))
-    pm.Normal("y", hidden @ pm.Normal("w", shape=4), half(), observed=REAL)
+    hidden = pm.math.tanh(X @ pm.Normal("v", shape=(3, 5)))
+    pm.Normal("y", hidden @ pm.Normal("w", shape=5), half(), observed=REAL)

@@ -44,9 +44,9 @@ def test_zeros_of_a_design_cost_their_place_only():
 def posterior(n_rows, n_groups, *, is_smooth=True):
     """Effects of groups in a normal likelihood, or in a function of too many predictors."""
     rng = np.random.default_rng(1)
-    group, spend = rng.integers(n_groups, size=n_rows), rng.gamma(2.0, size=(n_rows, 4))
+    group, spend = rng.integers(n_groups, size=n_rows), rng.gamma(2.0, size=(n_rows, 9))
     with pm.Model() as model:
-        rate, level = pm.HalfNormal("rate", shape=4), pm.Normal("level", shape=n_groups)
+        rate, level = pm.HalfNormal("rate", shape=9), pm.Normal("level", shape=n_groups)
         mean = level[group] if is_smooth else level[group] + (1 - pt.exp(-rate * spend)).sum(axis=1)
         pm.Normal("y", mean, 1.0, observed=rng.normal(size=n_rows))
     structure = TermStructure(factorise(model))
@@ -58,13 +58,13 @@ def test_rows_without_predictors_cost_their_graph_for_each_coordinate():
     few, many = (posterior(n, 40, is_smooth=False).likelihood.operations for n in (2000, 8000))
     assert many / few == pytest.approx(4.0, rel=0.05)
     wide = posterior(2000, 84, is_smooth=False).likelihood.operations
-    assert wide / few == pytest.approx(88 / 44, rel=0.1)
-    # Some forty numbers of a row, along 44 coordinates, at 7 operations each.
-    assert 20 * 44 * 7 < few / 2000 < 60 * 44 * 7
+    assert wide / few == pytest.approx(93 / 49, rel=0.1)
+    # Some ninety numbers of a row, along 49 coordinates, at 7 operations each.
+    assert 45 * 49 * 7 < few / 2000 < 135 * 49 * 7
 
 
 def test_a_density_costs_its_rows_the_prior_and_a_step():
     found = posterior(2000, 40)
     whole, part = found.operations(2000), found.operations(500)
     assert whole - part == pytest.approx(0.75 * found.likelihood.operations)
-    assert part > 0.25 * found.likelihood.operations + 0.25 * 44**3
+    assert part > 0.25 * found.likelihood.operations + 0.25 * 49**3

@@ -82,8 +82,8 @@ def no_trials_at_all():
 
 FEW, NUTS = "TunaMH()", "pm.NUTS()"
 CASES = {
-    rates_of_users: ("MetropolisHastings(control_variate=Taylor())", "are a field of"),
-    rates_without_a_rule: (NUTS, "of its own"),
+    rates_of_users: (FEW, "are a field of"),
+    rates_without_a_rule: (NUTS, "whose prior has a rule"),
     one_of_its_own_beside_groups: ("MetropolisHastings(control_variate=Taylor())", "are a field of 1,410"),
     two_matrices: (FEW, "are a field of"),
     exposures_of_zero: (FEW, "few rows decide exactly"),
@@ -120,4 +120,4 @@ def test_a_step_of_its_own_refuses():
         with pytest.raises(UnsuitableError, match="dimensions") as refusal:
             TunaMH()
     (note,) = refusal.value.__notes__
-    assert "of its own" in note
+    assert "whose prior has a rule" in note

@@ -134,6 +134,7 @@ class FieldFit:
     which: Index
     units: Index
     covariance: Matrix | None = None  # Of zeta
+    is_stale: bool = False  # Whether that is of another place
     log_precisions: Vector | None = None  # Expected logarithms of the precisions of heavy-tailed effects
     places: Matrix | None = None  # Of effects that are normal only nearly: where their excess is averaged
     draws: HeldDraws = _NO_DRAWS
@@ -652,8 +653,9 @@ def _maximise(fit: FieldFit, near: float = EXACTLY, *, afresh: bool = False, mos
     `afresh` asks for second derivatives of the present expansion, `most` bounds Newton steps.
     """
     if len(fit.which):
-        known = None if afresh else fit.covariance
-        zeta, fit.covariance = maximum(fit.at_zeta, fit.zeta, known, near, most)
+        known = None if afresh or fit.is_stale else fit.covariance
+        zeta, fit.covariance, is_good = maximum(fit.at_zeta, fit.zeta, known, near, most)
+        fit.is_stale = most is not None and not is_good
         fit.theta = fit.theta_of(zeta)
 
 

@@ -199,10 +199,10 @@ def _of_all_rows(likelihood: Likelihood, part: AffineParts, of_numbers: set[Vari
         result = found.moved(lambda ids: ids[:1]) if result is None else result
         if set(found.terms) != set(result.terms) or np.any(found.offset != result.offset[0]):
             return None
-        if any(
-            np.any(one != result.terms[t][k]) for t, own in found.terms.items() for k, one in enumerate(own)
-        ):
-            return None
+        for table, (c, p) in found.terms.items():
+            first_c, first_p = result.terms[table]
+            if c.shape[-1] != first_c.shape[-1] or np.any(c != first_c) or np.any(p != first_p):
+                return None
     return result
 
 

@@ -19,11 +19,11 @@ def maximum(
     covariance: Matrix | None,
     near: float,
     most: int | None = None,
-) -> tuple[Vector, Matrix]:
+) -> tuple[Vector, Matrix, bool]:
     """The maximum, or a place `near` so many deviations of it or `most` steps away, and the covariance there.
 
     Second derivatives are those of `covariance`, with which an earlier search has ended, as long as steps
-    with them get shorter fast.
+    with them get shorter fast. The last result is whether another search should still begin with them.
     """
     q = len(zeta)
     steps = np.eye(q) * _STEP
@@ -65,4 +65,4 @@ def maximum(
         if t < 1.0 or size > min(1.0, 0.5 * last):  # the second derivatives are those of another place
             h = None
         last = size
-    return zeta, (vectors / lam) @ vectors.T
+    return zeta, (vectors / lam) @ vectors.T, h is not None

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_austerity import work
-from pymc_austerity.exceptions import NoNormalApproximationError
+from pymc_austerity.exceptions import NoModeError, NoNormalApproximationError
 from pymc_austerity.kernels.plates.outer import Outer, no_outer
 from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.newton import Density, NoMaximumError, maximise
@@ -167,7 +167,7 @@ def maximum_at(
         with np.errstate(all="ignore"):  # far out scales overflow, and the search turns back
             found = maximise(density, own.to_zeta(start, shared.inner_scales(start) ** 2), near=_NEAR)
     except NoMaximumError as error:
-        raise NoNormalApproximationError(
+        raise NoModeError(
             f"The shared variables of the groups of {name!r} have no mode: {error.reason}. {WHY_NO_MODE}"
         ) from None
     zeta = found.mode

@@ -61,10 +61,11 @@ class Likelihood:
         size = sum(np.abs(eta) for eta in etas) + np.abs(rows)
         return np.broadcast_to(rows, positions.shape), np.broadcast_to(size, positions.shape)
 
-    def looked_up(self, tables: tuple[Table, ...], fewest: int) -> list[Table]:
+    def looked_up(self, tables: tuple[Table, ...], fewest: int, *, scaled: bool = False) -> list[Table]:
         """Tables of `fewest` elements or more of which a row has at most half, as far as some rows tell.
 
-        And shorter ones that unknown numbers multiply: with these a posterior is far from normal.
+        With `scaled` also shorter ones that unknown numbers multiply: with these a posterior is far from
+        normal.
         """
         positions = np.unique(np.linspace(0, self.term.size - 1, _LOOKED_AT).astype(np.int64))
         forms, found = self(positions), []
@@ -73,7 +74,7 @@ class Likelihood:
             used = [np.broadcast_to(c, (*form.shape, c.shape[-1])) for form, c in own]
             most = max((int(np.count_nonzero(c, axis=-1).max(initial=0)) for c in used), default=0)
             is_apart = table.size >= fewest and 0 < 2 * most <= table.size
-            if is_apart or (most and table.is_scaled and table.size >= FEWEST_SCALED):
+            if is_apart or (scaled and most and table.is_scaled and table.size >= FEWEST_SCALED):
                 found.append(table)
         return found
 

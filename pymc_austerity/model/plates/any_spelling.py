@@ -110,7 +110,8 @@ def why_none(model: pm.Model, fact: Factorisation, fewest: int, reason: NoPlate 
         return NoPlate(str(error)) if is_it else reason
     except SelfCheckError as error:
         return NoPlate(str(error))
-    found = {one: tables for one in field.likelihoods if (tables := one.looked_up(field.tables, fewest))}
+    tables_of = {one: one.looked_up(field.tables, fewest, scaled=True) for one in field.likelihoods}
+    found = {one: tables for one, tables in tables_of.items() if tables}
     if not found:
         return reason
     said = "; ".join(

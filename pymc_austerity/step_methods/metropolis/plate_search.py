@@ -5,7 +5,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_austerity import work
 from pymc_austerity.acceptance.base import Exact
-from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.exceptions import NoModeError, UnsuitableError
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation, row_operations, vector_of
 from pymc_austerity.model.plates.any_spelling import find_plates, why_none
@@ -114,7 +114,7 @@ def plan_groups(
             return field
     try:
         plan = plan_plates(options, point, found, recipe)
-    except UnsuitableError:  # a field is fitted in another way
+    except NoModeError:  # a field is fitted in another way
         field = field or (None if recipe is not None else _field_plan(options, point, found))
         if field is None:
             raise
