@@ -59,7 +59,7 @@ from pymc_austerity.mode.fields.passes import (
     variances_of,
     varying,
 )
-from pymc_austerity.mode.fields.search import EXACTLY, ROUGHLY, maximum
+from pymc_austerity.mode.fields.search import EXACTLY, ROUGHLY, maximum, require_curvature
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.plate_model import by_powers
 from pymc_austerity.target import Index, Matrix, Vector
@@ -69,6 +69,7 @@ log_marginal, mean_log_marginal = entry(states.log_marginal), entry(states.mean_
 write_state, selected_inverse = entry(states.write_state), entry(trees.selected_inverse)
 held_log_density, write_right = entry(holding.held_log_density), entry(holding.write_right)
 write_elements = entry(states.write_elements)
+write_precision, factorise = entry(states.write_precision), entry(trees.factorise)
 
 # Passes at most, and when they end, in posterior standard deviations.
 _MOST, _NEAR = 60, 0.02
@@ -76,6 +77,8 @@ _AVERAGED, _NEAR_MODE, _LAST_ROUGH = 12, 0.5, 30
 # How far apart two scales of normal rows are compared.
 _SHIFT = 0.3
 _OF_ROW, _OF_FILL = 30.0, 3.0
+# A pivot that is so small, beside the diagonal, is none.
+_UNTOLD = 1e-11
 # Draws of what is held.
 _DRAWS, _SEED = 16, 2027
 
@@ -659,8 +662,31 @@ def _maximise(fit: FieldFit, near: float = EXACTLY, *, afresh: bool = False, mos
         fit.theta = fit.theta_of(zeta)
 
 
+def _require_told(fit: FieldFit) -> None:
+    """Refuse variables without a proper prior of which rows tell nothing."""
+    require_curvature(fit.at_zeta, fit.zeta)
+    flat = [one for one in fit.layout.maps.coordinates if not np.any(one.precision.coefficients)]
+    if not flat:
+        return
+    plan, tree, features = fit.plan, fit.layout.tree, fit.features(fit.theta)
+    log_marginal(plan.quadratic, features, 0)
+    front, elements = np.empty(tree.fronts[-1]), plan.room.elements[0]
+    write_precision(plan.sums, plan.prior, features, elements, plan.room.precisions, front)
+    own = np.arange(len(tree.node_of))
+    places = tree.fronts[tree.node_of] + (own - tree.first[tree.node_of]) * (tree.size[tree.node_of] + 1)
+    factorise(tree, front, _UNTOLD * front[places] + 1e-300)
+    untold = fit.layout.order[front[places] == 0.0]
+    for one in flat:
+        if np.any((untold >= one.first) & (untold < one.first + one.size)):
+            raise NoNormalApproximationError(
+                f"{one.innovation.variable!r} has no proper prior, and the rows do not tell it from other "
+                "variables. Give it a prior."
+            )
+
+
 def _finished(fits: tuple[FieldFit, ...]) -> tuple[FieldFit, ...]:
     for fit in fits:
+        _require_told(fit)
         law = no_law()
         if fit.covariance is not None:
             law = law_of(fit.at_zeta, fit.zeta, fit.covariance, fit.which, fit.units)

@@ -5,12 +5,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.target import Matrix, Vector
 
 # Differences for derivatives of log p^.
 _STEP = 1e-3
 # Newton steps after each pass over the rows; the step at which they end, in posterior deviations.
 _STEPS, EXACTLY, ROUGHLY = 12, 0.01, 0.3
+# So far away a log density that changes by less is flat.
+_FAR, _FLAT = 1e3, 1e-2
 
 
 def maximum(
@@ -66,3 +69,16 @@ def maximum(
             h = None
         last = size
     return zeta, (vectors / lam) @ vectors.T, h is not None
+
+
+def require_curvature(log_density: Callable[[Vector], float], zeta: Vector) -> None:
+    """Refuse numbers without a proper prior on which no row depends."""
+    height = log_density(zeta)
+    for far in _FAR * np.eye(len(zeta)):
+        with np.errstate(all="ignore"):
+            changes = [abs(log_density(one) - height) for one in (zeta + far, zeta - far)]
+        if max(changes) < _FLAT:
+            raise NoNormalApproximationError(
+                "The posterior of a field has no curvature along one of the numbers that effects share: it "
+                "has no proper prior, and the rows do not depend on it. Give it a prior."
+            )
