@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 import flights
 import flights_rivals
 
-DRAWS = 500
+DRAWS = 1000
 
 if __name__ == "__main__":
     flights.FAST["rival"] = DRAWS
