@@ -52,7 +52,7 @@ def ranks(name, *, n=_REPLICATES, seed=1, planted=lambda arrays: arrays):
     for k in range(n):
         model.set_data("answers", answers[k])
         fact = factorise(model)
-        field = field_model(model, fact, 5)
+        field = field_model(model, fact)
         turns = tuple(planted(one) for one in field.arrays(field.fit(), reads_all=False, debug=True))
         engine = FieldEngine(field.values, turns, point) if engine is None else engine
         engine.values, engine.turns, state = field.values, turns, engine.new_state()

@@ -10,6 +10,9 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_austerity as pma
+from pymc_austerity import factorise
+from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.mode.fields.field_model import field_model
 from pymc_austerity.step_methods.metropolis.field_plan import FieldPlan, FieldRecipe, field_for
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
@@ -315,3 +318,21 @@ def test_recommendation_of_a_field(model):
         step = pma.recommend()
     assert isinstance(step, pma.TunaMH)
     assert "are a field of" in step.recommendation.reason
+
+
+def test_improper_directions_are_refused():
+    """Two intercepts without priors, of which rows know the sum; and a number that no row knows."""
+    rng, g = np.random.default_rng(1), np.arange(600) % 60
+    y = rng.integers(2, size=600)
+    with pm.Model() as twice:
+        u = pm.HalfNormal("tau") * pm.Normal("u", shape=60)
+        eta = pm.Flat("a") + pm.Flat("b") + u[g] * rng.normal(size=600)
+        pm.Bernoulli("y", logit_p=eta, observed=y)
+    with pytest.raises(UnsuitableError, match="'[ab]' has no proper prior, and the rows do not tell it"):
+        field_model(twice, factorise(twice, threshold=100)).fit()
+    with pm.Model() as unknown:
+        u = pm.HalfNormal("tau") * pm.Normal("u", shape=60)
+        pm.Flat("c")
+        pm.Bernoulli("y", logit_p=u[g], observed=y)
+    with pytest.raises(UnsuitableError, match="'c' has no proper prior, and the rows do not depend on it"):
+        field_model(unknown, factorise(unknown, threshold=100)).fit()

@@ -23,8 +23,8 @@ that its largest value is at most 1 / cos(g delta) times the largest on points o
 largest angle between any line and the nearest point (Bernstein and Szego). Points x and -x are as good as
 each other.
 
-In four variables coverings are large, and the largest eigenvalue of G = U U' is bounded instead, U being the
-p x p^(g - 1) matrix that T unfolds to: it is at most trace(G^32)^(1/32).
+In four variables and more coverings are large, and the largest eigenvalue of G = U U' is bounded instead, U
+being the p x p^(g - 1) matrix that T unfolds to: it is at most trace(G^32)^(1/32).
 """
 
 import itertools
@@ -50,7 +50,7 @@ _SQUARINGS = 5
 class Covering(NamedTuple):
     """Numbers by which forms of one degree in p variables are bounded."""
 
-    # (G, m): g! x^alpha at the points of the covering; no rows in four variables
+    # (G, m): g! x^alpha at the points of the covering; no rows in four and more
     monomials: npt.NDArray[np.float64]
     tensor: npt.NDArray[np.int64]  # (p, p^(g - 1)): where in the list of the alphas the elements of U are
     factors: Vector  # (m,): alpha!, by which coefficients become derivatives

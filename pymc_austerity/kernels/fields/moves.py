@@ -148,13 +148,8 @@ def _moved_pulls(plan: FieldArrays, now: int) -> float:
     room, columns = plan.room, plan.prior.pulls.columns
     if plan.prior.intercept < 0:
         return 0.0
-    moved, own, node_of, pulls, change = (
-        room.moved,
-        room.deciding,
-        plan.tree.node_of,
-        room.pulls[now],
-        room.work[1],
-    )
+    moved, own, node_of = room.moved, room.deciding, plan.tree.node_of
+    pulls, change = room.pulls[now], room.work[1]
     moved[:] = 0.0
     for k in range(columns.shape[0]):
         g = own[node_of[columns[k]]]
@@ -182,14 +177,8 @@ def _settle(plan: FieldArrays, now: int, k: int) -> None:
     """Take over what was accepted, and count it: a node that never moves must show by what is below it."""
     room, first, size, new = plan.room, plan.tree.first, plan.tree.size, 1 - now
     own, accepted, tally = room.deciding, room.accepted, room.tally
-    eps, eps2, z, z2, d, d2 = (
-        room.eps[now],
-        room.eps[new],
-        room.z[now],
-        room.z[new],
-        room.d[now],
-        room.d[new],
-    )
+    eps, z, d = room.eps[now], room.z[now], room.d[now]
+    eps2, z2, d2 = room.eps[new], room.z[new], room.d[new]
     n_proposed, n_moved = 0, 0
     for v in range(first.shape[0]):
         g = own[v]

@@ -77,24 +77,6 @@ def factorise(tree: Tree, front: Vector, least: Vector) -> float:
     for v in range(first.shape[0]):
         q, start, o, f = size[v], starts[v], fronts[v], first[v]
         r = starts[v + 1] - start
-        if q == 1 and front[o] > max(least[f], 0.0):  # as most are
-            root = math.sqrt(front[o])
-            product *= root
-            if not _SMALL < product < _LARGE:
-                total += math.log(product)
-                product = 1.0
-            front[o] = root
-            inverse = 1.0 / root
-            for i in range(r):
-                t = front[o + 1 + i] * inverse
-                front[o + 1 + i] = columns[n, i] = t
-            n += 1
-            if n == _AT_ONCE:
-                _add_products(columns, n, r, taken)
-                n = 0
-            if has_twin[v]:
-                continue
-            q = 0
         for j in range(q):
             oj = o + j * q
             pivot = front[oj + j]
@@ -116,15 +98,19 @@ def factorise(tree: Tree, front: Vector, least: Vector) -> float:
                 product = 1.0
             front[oj + j] = root
             inverse = 1.0 / root
-            for i in range(j + 1, q + r):
-                oi = o + i * q
-                t = front[oi + j]
-                for k in range(j):
-                    t -= front[oi + k] * front[oj + k]
-                front[oi + j] = t * inverse
-        for j in range(q):
-            for i in range(r):
-                columns[n, i] = front[o + (q + i) * q + j]
+            if q == 1:  # as most are: the column lies together
+                for i in range(r):
+                    front[o + 1 + i] *= inverse
+                    columns[n, i] = front[o + 1 + i]
+            else:
+                for i in range(j + 1, q + r):
+                    oi = o + i * q
+                    t = front[oi + j]
+                    for k in range(j):
+                        t -= front[oi + k] * front[oj + k]
+                    front[oi + j] = t * inverse
+                for i in range(r):
+                    columns[n, i] = front[o + (q + i) * q + j]
             n += 1
             if n == _AT_ONCE:
                 _add_products(columns, n, r, taken)

@@ -124,20 +124,17 @@ def schedule_of(tree: Tree, n: int) -> Schedule:
     return Schedule(1, depths, kappas)
 
 
-def field_model(model: pm.Model, fact: Factorisation, fewest: int, found: Field | None = None) -> FieldModel:
-    """The field of a model, which is found unless it was; then with `fewest` effects of one vector or more.
+def field_model(model: pm.Model, fact: Factorisation, found: Field | None = None) -> FieldModel:
+    """The field of a model, which is found unless it was.
 
     Raises
     ------
     NoField
         If there is none, or none that is moved: why.
     """
-    is_new = found is None
     found = find_field(model, fact) if found is None else found
     own = [table.innovation for table in found.tables if table.innovation is not None]
     sizes = {one.name: int(np.prod(one.value.type.shape)) for one in own}
-    if is_new and max(sizes.values(), default=0) < fewest:
-        raise NoField(f"no vector of effects has {fewest} elements or more")
     if fact.rows_on_disk:
         raise NoField("the rows are on disk")
     for one in own:
@@ -157,9 +154,11 @@ def field_model(model: pm.Model, fact: Factorisation, fewest: int, found: Field 
         layouts, unit = with_scale(layouts, values.features, vector_of(shared, shared.graph.point), number)
     which, is_bound = _moved(layouts, shared)
     units = _units(model, shared)
+    of_theta = range(len(vector_of(shared, shared.graph.point)) if shared.var_names else 0)
+    variables = tuple(shared.graph.variables[shared.coordinate(k)[0]] for k in of_theta)
     parameters = Parameters(
-        values.features, values.log_prior, number, unit, which, tuple(_within(units, own) for own in which),
-        is_bound,
+        variables, values.features, values.log_prior, number, unit, which,
+        tuple(_within(units, own) for own in which), is_bound,
     )  # fmt: skip
     return FieldModel(fact, layouts, values, parameters)
 

@@ -103,6 +103,7 @@ class FittedField(NamedTuple):
 class Parameters(NamedTuple):
     """Theta of a field, and what a turn moves of it."""
 
+    names: tuple[str, ...]  # The variable of each element
     features: Callable[[Vector], Vector]
     log_prior: Callable[[Vector], float]
     precision: int  # Which feature the logarithm of the precision of normal rows is; -1 for other rows
@@ -219,15 +220,18 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
     is_at_once = not (len(prior.tails.coordinates) or len(prior.matched.coordinates) or len(fits) > 1)
     if parameters.precision >= 0 and is_at_once:
         _expand(fits[0], None)
+        _require_told(fits[0])
         _maximise(fits[0])
-        return _finished(fits)
+        return _finished(fits, parameters.names)
     is_normal, n_whole = parameters.precision >= 0, 0
     # Where rows have numbers of the model as predictors, V tells little of theta far away: steps are short.
     has_numbers = len(prior.given) > 0
-    for _ in range(_MOST):
+    for k in range(_MOST):
         moves, is_far = [], False
         for fit in fits:
             _expand(fit, None)
+            if k == 0:  # further out rows may be flat where they tell enough
+                _require_told(fit)
             moves.append(_center(fit, is_guarded=not is_normal))
             is_due = n_whole in (3, 5, 7) or (has_numbers and 3 <= n_whole < _LAST_ROUGH)
             if is_due and moves[-1].length == 1.0:
@@ -266,7 +270,7 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
         _draw_held(fits, fit)
         _maximise(fit, afresh=True)
         _share(fits, fit.theta)
-    return _finished(fits)
+    return _finished(fits, parameters.names)
 
 
 def _moved(fit: FieldFit, before: Vector, near: float) -> float:
@@ -663,8 +667,7 @@ def _maximise(fit: FieldFit, near: float = EXACTLY, *, afresh: bool = False, mos
 
 
 def _require_told(fit: FieldFit) -> None:
-    """Refuse variables without a proper prior of which rows tell nothing."""
-    require_curvature(fit.at_zeta, fit.zeta)
+    """Refuse effects without a proper prior of which rows tell nothing."""
     flat = [one for one in fit.layout.maps.coordinates if not np.any(one.precision.coefficients)]
     if not flat:
         return
@@ -684,12 +687,12 @@ def _require_told(fit: FieldFit) -> None:
             )
 
 
-def _finished(fits: tuple[FieldFit, ...]) -> tuple[FieldFit, ...]:
+def _finished(fits: tuple[FieldFit, ...], names: tuple[str, ...]) -> tuple[FieldFit, ...]:
     for fit in fits:
-        _require_told(fit)
-        law = no_law()
+        law, own = no_law(), [names[k] for k in fit.which]
+        require_curvature(fit.at_zeta, fit.zeta, own)
         if fit.covariance is not None:
-            law = law_of(fit.at_zeta, fit.zeta, fit.covariance, fit.which, fit.units)
+            law = law_of(fit.at_zeta, fit.zeta, fit.covariance, fit.which, fit.units, own)
         fit.plan = fit.plan._replace(law=law)
         _begin_turn(fit)
     return fits

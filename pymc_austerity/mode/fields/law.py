@@ -22,9 +22,14 @@ def no_law() -> Law:
 
 
 def law_of(
-    log_density: Callable[[Vector], float], mode: Vector, covariance: Matrix, which: Index, units: Index
+    log_density: Callable[[Vector], float],
+    mode: Vector,
+    covariance: Matrix,
+    which: Index,
+    units: Index,
+    names: list[str],
 ) -> Law:
-    """The law of zeta with a log density, its mode and covariance there.
+    """The law of zeta with a log density, its mode and covariance there; `names` are its variables.
 
     Scores of each coordinate are by its density along the mean of the others given it.
 
@@ -43,14 +48,21 @@ def law_of(
         known = np.linspace(-_FAR, _FAR, _KNOWN)
         heights = np.array([log_density(mode + t * line) for t in known])
         beside_normal = np.maximum(heights - heights.max(), -700.0) + 0.5 * known**2
-        knots[j] = _table(grid, np.interp(grid, known, beside_normal) - 0.5 * grid**2, scores)
+        found = _table(grid, np.interp(grid, known, beside_normal) - 0.5 * grid**2, scores)
+        if found is None:
+            raise NoNormalApproximationError(
+                f"{names[j]!r}, which effects share, has a density at its mode that no normal distribution "
+                "is like: rows tell little of it. Give a prior that says more, or fewer effects than rows.",
+                along=[names[j]],
+            )
+        knots[j] = found
     correlation = covariance / np.outer(sds, sds)
     factor = np.linalg.cholesky(correlation)
     return Law(which, mode, sds, knots, factor, np.linalg.inv(factor), units)
 
 
-def _table(grid: Vector, log_density: Vector, scores: Vector) -> Vector:
-    """Places at which a density has the distribution function of normal scores, increasing."""
+def _table(grid: Vector, log_density: Vector, scores: Vector) -> Vector | None:
+    """Places at which a density has the distribution function of normal scores, increasing; None without."""
     density = np.exp(log_density)
     mass = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]))])
     below = mass / mass[-1]
@@ -61,10 +73,7 @@ def _table(grid: Vector, log_density: Vector, scores: Vector) -> Vector:
     inside = np.abs(own) < LAST + 2.0
     inside &= np.concatenate([[True], np.diff(own) > 1e-9])
     if inside.sum() < 2:
-        raise NoNormalApproximationError(
-            "What effects share, as their scales, has a density at its mode that no normal distribution is "
-            "like: rows tell little of it. Give priors that say more, or fewer effects than rows."
-        )
+        return None
     found = np.interp(scores, own[inside], grid[inside])
     slope = np.maximum(np.diff(found), 0.02)
     middle = len(scores) // 2

@@ -71,14 +71,13 @@ def maximum(
     return zeta, (vectors / lam) @ vectors.T, h is not None
 
 
-def require_curvature(log_density: Callable[[Vector], float], zeta: Vector) -> None:
-    """Refuse numbers without a proper prior on which no row depends."""
+def require_curvature(log_density: Callable[[Vector], float], zeta: Vector, names: list[str]) -> None:
+    """Refuse numbers without a proper prior on which no row depends; `names` are their variables."""
     height = log_density(zeta)
-    for far in _FAR * np.eye(len(zeta)):
+    for name, far in zip(names, _FAR * np.eye(len(zeta)), strict=True):
         with np.errstate(all="ignore"):
             changes = [abs(log_density(one) - height) for one in (zeta + far, zeta - far)]
         if max(changes) < _FLAT:
             raise NoNormalApproximationError(
-                "The posterior of a field has no curvature along one of the numbers that effects share: it "
-                "has no proper prior, and the rows do not depend on it. Give it a prior."
+                f"{name!r} has no proper prior, and the rows do not depend on it. Give it a prior."
             )

@@ -80,20 +80,19 @@ def _intercept(
     """
     every = np.concatenate([e.columns for e in maps.tables if e is not None])
     for j, element in enumerate(columns.elements):
-        x = np.zeros(shares.shape)
-        for m in np.flatnonzero(columns.at_x == j):
-            x[:, columns.of_x[m]] += columns.x[:, m]
         k = int(np.searchsorted(first, element, side="right")) - 1
         own = maps.tables[k]
         at = np.zeros(0, np.int64) if own is None else np.flatnonzero(own.rows == element - first[k])
-        if own is None or len(at) != 1 or not np.any(x):
-            continue
-        part = float((shares * x).sum() / (x * x).sum())
-        if np.any(np.abs(shares - part * x) > _SAME * np.abs(shares).max()):
+        if own is None or len(at) != 1 or np.any(own.factors[at]):
             continue
         z = int(own.columns[at[0]])
-        is_its_own = not np.any(own.factors[at]) and np.sum(every == z) == 1 and _is_plain(maps, z)
-        if is_its_own and known in (-1, z):
+        if known not in (-1, z) or np.sum(every == z) != 1 or not _is_plain(maps, z):
+            continue
+        x = np.zeros(shares.shape)
+        for m in np.flatnonzero(columns.at_x == j):
+            x[:, columns.of_x[m]] += columns.x[:, m]
+        part = float((shares * x).sum()) / max(float((x * x).sum()), 1e-300)
+        if np.all(np.abs(shares - part * x) <= _SAME * np.abs(shares).max()):
             return z, part / float(own.coefficients[at[0]])
     raise NoField(
         f"the sum of {name!r} is nearly zero, and the rows have no intercept with a normal prior of a fixed "

@@ -73,11 +73,7 @@ def find_plates(model: pm.Model, fact: Factorisation, fewest: int) -> Plates | N
         found, reason = None, error
     if found is not None:
         return found
-    if (
-        reason is None
-        and not _may_look_up(fact, fewest)
-        and not _may_look_up(fact, FEWEST_SCALED, times=True)
-    ):
+    if reason is None and not _may_look_up(fact, fewest):
         return None
     try:
         found = _as_written(model, respelled(model, fact, fewest), fewest)

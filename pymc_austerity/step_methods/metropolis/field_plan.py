@@ -22,7 +22,7 @@ from pymc_austerity.model.factorisation import (
     row_operations,
     vector_of,
 )
-from pymc_austerity.model.field.find import Field, find_field
+from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.starting_point import require_finite
@@ -94,7 +94,7 @@ def field_for(
     if options.temperature != 1.0:
         return NoField("a temperature and effects of a field are not supported together")
     try:
-        return field_model(options.model, fact, options.fewest_groups, found)
+        return field_model(options.model, fact, found)
     except NoField as reason:
         return reason
     except SelfCheckError as reason:  # it says that the field is not that of the model
@@ -110,8 +110,7 @@ def plan_field(
     """Fit the field and try it out; with a recipe nothing is fitted or tried out."""
     if recipe is not None:
         assert isinstance(recipe, FieldRecipe)
-        fact = factorised(options, point, recipe)
-        field = field_for(options, fact, find_field(options.model, fact))
+        field = field_for(options, factorised(options, point, recipe))
         if isinstance(field, NoField):
             raise field
         arrays = field.arrays(field.fit_again(recipe.fit), reads_all=recipe.reads_all, debug=options.debug)

@@ -115,7 +115,7 @@ def plan_groups(
     try:
         plan = plan_plates(options, point, found, recipe)
     except NoModeError:  # a field is fitted in another way
-        field = field or (None if recipe is not None else _field_plan(options, point, found))
+        field = field or _field_plan(options, point, found)
         if field is None:
             raise
         return field

@@ -533,7 +533,7 @@ class Fitted(NamedTuple):
 def fitted(name):
     """A model and its field, set up once."""
     model = MODELS[name]()
-    field = field_model(model, factorise(model), 5)
+    field = field_model(model, factorise(model))
     return Fitted(model, field, field.fit())
 
 

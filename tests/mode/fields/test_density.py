@@ -199,4 +199,4 @@ def test_sums_that_no_intercept_takes_up(predictor, said):
         scale, level, phi = pm.HalfNormal("scale"), pm.Normal("level"), pm.ICAR("phi", neighbours)
         pm.Normal("y", predictor(scale, level, phi, areas), 1.0, observed=y)
     with pytest.raises(NoField, match=said):
-        field_model(model, factorise(model), 5)
+        field_model(model, factorise(model))
