@@ -263,7 +263,7 @@ def mixed_logit() -> pm.Model:
 @as_model
 def retail() -> pm.Model:
     """Sales of stores: eight slopes of each, negative binomial."""
-    rng, n, stores = _rng("retail"), 3_000, 100
+    rng, n, stores = _rng("retail"), 3_000, 40
     X, store = np.c_[np.ones(n), rng.normal(size=(n, 7))], rng.integers(stores, size=n)
     mean = np.exp((X * rng.normal(0.1, 0.2, (stores, 8))[store]).sum(1))
     mu, tau = pm.Normal("mu", shape=8), pm.HalfNormal("tau", shape=8)
