@@ -6,17 +6,25 @@ the share m_if of all that moves the row, where predictors are in units v_ik: |t
 |e_f| / s_f, and shares sum to one. For two states let X_f be the root mean square of |e_f| / s_f along the
 segment between them, Y_f that of their difference. Then
 
-    |change of the remainder| <= K_i / 2 (sum_f m_if Y_f) (sum_f m_if X_f)^2
-                              <= rho^2 sum_f (K_i m_if / 2) Y_f,
-    rho = min(max_f X_f, sum_f X_f max_i m_if),
+    |change of the remainder| <= K_i / 2 (sum_f m_if Y_f) (sum_f m_if X_f)^2 <= h sum_f k_i m_if Y_f,
+    k_i = K_i / 2,   h = rho^2,   rho = min(max_f X_f, sum_f X_f max_i m_if),
 
-where K_i bounds third derivatives along directions of length one in the units v_i.
+where K_i bounds third derivatives along directions of length one in the units v_i. In cells of which
+third-order terms are known (see `cubic`) K_i bounds fourth derivatives. Block 0 is the lowest, R are sums
+over the others, X_R = sum of m_if X_f, Y_R likewise, C_i = |c_i v_i^3|, and Z_f is the larger |e_f| / s_f of
+the two ends. With terms of the third order that are left,
+
+    |change| <= C_i (X_R^2 m_i0 Y_0 / 2 + (m_i0 X_0 + X_R / 2) X_R Y_R)
+                + K_i / 6 (sum_f m_if Y_f) (sum_f m_if X_f)^2 (sum_f m_if Z_f) <= h sum_f k_i m_if Y_f,
+    k_i = K_i / 6 + C_i m_iR (1 - m_iR / 2),   h = max(max_f X_f^2, rho^2 zeta),
+
+zeta being of Z_f what rho is of X_f.
 
 The right side is a sum over blocks, so that one cumulative sum of rows for each block serves to draw rows at
 these rates; a drawn row is kept with the ratio of the two. The second form of rho helps where a block is a
-small part of what moves every row of a cell. Bounds hold within a reach of rho, taken of the larger
-|e_f| / s_f of the two ends. A cell with an end beyond it, or with more draws than rows, is read as a whole.
-All of it is the same for both states, so that moves are reversible.
+small part of what moves every row of a cell. Bounds hold within a reach of zeta. A cell with an end beyond
+it, or with more draws than rows, is read as a whole. All of it is the same for both states, so that moves are
+reversible.
 
 Rows of a cell may see different levels of a crossed factor, or of one that is held, which has Y = 0. For the
 rates the largest X and Y of all these `loose` blocks count; a drawn row is kept by its own.
@@ -29,6 +37,7 @@ import numpy as np
 from pymc_austerity.bounds.jets.points import BLOCK, run_at_points
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
+from pymc_austerity.kernels.fields.cubic import add_cubics, subtract_cubics
 from pymc_austerity.kernels.fields.records import Bounds, Design, FieldArrays, Held, Loose
 from pymc_austerity.target import Index, Matrix, Vector
 
@@ -66,30 +75,34 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
     room, bounds, loose = plan.room, plan.bounds, plan.bounds.loose
     largest, farthest_loose, moving = _compare_levels(plan, now)
     _write_rates(plan, largest, farthest_loose, moving)
-    x, y, rates, rhos, tiers = room.sizes[0], room.sizes[2], room.rates[0], room.rates[1], room.tiers
+    add_cubics(plan, now)
+    x, far, y, rates, heights = room.sizes[0], room.sizes[1], room.sizes[2], room.rates[0], room.rates[1]
+    tiers, places, thirds = room.tiers, bounds.cubic.places, bounds.cubic.sizes
     own, base, of_cells, cells, paths = room.deciding, room.base, bounds.of_cells, bounds.cells, bounds.paths
     totals, lengths, cumulative = bounds.totals, bounds.lengths, bounds.cumulative
     of_loose, lengths_of_loose, n_tiers = loose.blocks, loose.lengths, bounds.reaches.shape[0]
     n_blocks, n_sums, first_loose = paths.shape[1], lengths.shape[1], bounds.nodes.shape[0]
     ys = np.empty(n_sums)
-    index, groups, limits = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK)
+    # Rows to be read, their nodes and lowest blocks, and their bounds.
+    index, limits = np.empty((3, BLOCK), np.int64), np.empty(BLOCK)
     n = 0
     clock = rng.standard_exponential()
     for u in range(of_cells.shape[0]):
         tier = tiers[u]
         if tier < 0:
             continue
-        g, begin, end, rho = own[of_cells[u]], cells[u], cells[u + 1], rhos[u]
+        g, begin, end, height = own[of_cells[u]], cells[u], cells[u + 1], heights[u]
+        lowest = paths[u, 0] if places[u + 1] > places[u] else -1
         if base[g] == -math.inf:
             continue
-        factor = kappa * rho * rho
+        factor = kappa * height
         rate = rates[u] * factor
         if tier == n_tiers or not rate <= _SHARE * (end - begin):
             for i in range(begin, end):
-                index[n], groups[n], limits[n] = i, g, _WHOLE
+                index[0, n], index[1, n], index[2, n], limits[n] = i, g, lowest, _WHOLE
                 n += 1
                 if n == BLOCK:
-                    _add(rng, plan, now, index, groups, limits, n)
+                    _add(rng, plan, now, index, limits, n)
                     n = 0
             counts[0] += end - begin
             counts[1] += end - begin
@@ -102,12 +115,13 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
         while clock < 0.0:
             clock += rng.standard_exponential()
             i, f = _drawn(rng, totals[tier, u], cumulative[tier], begin, end, rate / factor, ys)
-            moves, moves_of_rate, spread = 0.0, 0.0, 0.0
+            moves, moves_of_rate, spread, farthest = 0.0, 0.0, 0.0, 0.0
             for k in range(n_blocks):
                 b = paths[u, k]
                 if b >= 0:
                     moves += lengths[i, k] * y[b]
                     spread += lengths[i, k] * x[b]
+                    farthest += lengths[i, k] * far[b]
             for k in range(n_sums):
                 moves_of_rate += lengths[i, k] * ys[k]
             for k in range(of_loose.shape[1]):
@@ -116,31 +130,38 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
                     b = first_loose + of_loose[i, k]
                     moves += share * y[b]
                     spread += share * x[b]
-            # The rate of a row is as moves_of_rate rho^2, its bound as moves spread^2.
-            of_row = (cumulative[tier, f, i + 1] - cumulative[tier, f, i]) / lengths[i, f]
-            kept = (spread / rho) ** 2 * (moves / moves_of_rate)
+            size = (cumulative[tier, f, i + 1] - cumulative[tier, f, i]) / lengths[i, f]  # k_i
+            bound = size * moves * spread * spread
+            if lowest >= 0:
+                m = lengths[i, 0]
+                left = max(size - 0.5 * thirds[i] * (1.0 - m) * (1.0 + m), 0.0)  # K_i / 6
+                rest, of_rest = spread - m * x[lowest], moves - m * y[lowest]
+                bound = left * moves * spread * spread * farthest
+                bound += thirds[i] * rest * (0.5 * rest * moves + m * x[lowest] * of_rest)
+            kept = bound / (size * moves_of_rate * height)
             if not kept <= _CERTAIN:
                 plan.violations[0] += 1
                 if not plan.debug:
                     raise FieldRateError(g, kept)
             if rng.random() > kept:
                 continue
-            index[n], groups[n], limits[n] = i, g, of_row * moves_of_rate * factor * kept
+            index[0, n], index[1, n], index[2, n], limits[n] = i, g, lowest, kappa * bound
             n += 1
             counts[0] += 1
             if n == BLOCK:
-                _add(rng, plan, now, index, groups, limits, n)
+                _add(rng, plan, now, index, limits, n)
                 n = 0
     if n > 0:
-        _add(rng, plan, now, index, groups, limits, n)
+        _add(rng, plan, now, index, limits, n)
 
 
 @jitable
 def _write_rates(plan: FieldArrays, largest: float, farthest_loose: float, moving: float) -> None:
-    """Write rho, the tier and the sum over f of C_f Y_f of each cell, the rows of which decide."""
+    """Write h, the tier and the sum over f of C_f Y_f of each cell, the rows of which decide."""
     room, bounds = plan.room, plan.bounds
     x, far, y, own, of_cells = room.sizes[0], room.sizes[1], room.sizes[2], room.deciding, bounds.of_cells
-    rates, rhos, tiers, always, paths = room.rates[0], room.rates[1], room.tiers, bounds.always, bounds.paths
+    rates, heights, tiers, always = room.rates[0], room.rates[1], room.tiers, bounds.always
+    paths, places = bounds.paths, bounds.cubic.places
     totals, reaches, shares, reads_all = bounds.totals, bounds.reaches, bounds.shares, plan.reads_all
     n_blocks, n_sums, n_tiers = paths.shape[1], totals.shape[2], reaches.shape[0]
     for u in range(of_cells.shape[0]):
@@ -166,7 +187,10 @@ def _write_rates(plan: FieldArrays, largest: float, farthest_loose: float, movin
                     rate += totals[tier, u, f] * moving
                 elif paths[u, f] >= 0:
                     rate += totals[tier, u, f] * y[paths[u, f]]
-        rates[u], rhos[u], tiers[u] = rate, min(rho, of_shares), tier
+        height = min(rho, of_shares) ** 2
+        if places[u + 1] > places[u]:
+            height = max(rho * rho, height * farthest)
+        rates[u], heights[u], tiers[u] = rate, height, tier
 
 
 @jitable
@@ -295,12 +319,13 @@ def _compare_loose(plan: FieldArrays, now: int) -> tuple[float, float, float]:
 
 
 @jitable
-def _add(
-    rng: np.random.Generator, plan: FieldArrays, now: int, index: Index, groups: Index, limits: Vector, n: int
-) -> None:
-    """Add changes of remainders of n rows: as they are if all of a cell are read, else by coins."""
-    room, rows, new = plan.room, plan.rows, 1 - now
-    p, before = rows.predictors.shape[1], np.empty(BLOCK)
+def _add(rng: np.random.Generator, plan: FieldArrays, now: int, which: Index, limits: Vector, n: int) -> None:
+    """Add changes of remainders of n rows: as they are if all of a cell are read, else by coins.
+
+    `which` are rows, the nodes that they decide on, and blocks that have third-order terms, or -1.
+    """
+    room, rows, new, index = plan.room, plan.rows, 1 - now, which[0]
+    p, changes = rows.predictors.shape[1], np.empty(BLOCK)
     old, after = np.empty((p, BLOCK)), np.empty((p, BLOCK))
     _write_changes(rows.design, plan.held, room.d[now], index, n, old)
     _write_changes(rows.design, plan.held, room.d[new], index, n, after)
@@ -314,22 +339,31 @@ def _add(
     run_at_points(rows.program, predictors, data, 0, room.points)
     found = room.points.coefficients[rows.program.root, 0]
     for lane in range(n):
-        before[lane] = found[lane]
+        changes[lane] = -found[lane]
         for k in range(p):
             room.predictors[k, lane] = rows.predictors[index[lane], k] + after[k, lane]
     run_at_points(rows.program, predictors, data, 0, room.points)
-    rounding, debug, base = plan.bounds.rounding, plan.debug, room.base
+    if plan.bounds.cubic.numbers.shape[0] > 0:
+        subtract_cubics(plan, which, n, new, 1.0, after[0], changes)
+        subtract_cubics(plan, which, n, now, -1.0, old[0], changes)
+    rounding, debug, base, slopes, weights = (
+        plan.bounds.rounding,
+        plan.debug,
+        room.base,
+        rows.slopes,
+        rows.weights,
+    )
     for lane in range(n):
-        i, change = index[lane], found[lane] - before[lane]
+        i, change = index[lane], changes[lane] + found[lane]
         at = 0
         for k in range(p):
             s, t = old[k, lane], after[k, lane]
-            change -= (t - s) * rows.slopes[i, k]
+            change -= (t - s) * slopes[i, k]
             for j in range(k):
-                change += rows.weights[i, at + j] * (t * after[j, lane] - s * old[j, lane])
-            change += 0.5 * rows.weights[i, at + k] * (t - s) * (t + s)
+                change += weights[i, at + j] * (t * after[j, lane] - s * old[j, lane])
+            change += 0.5 * weights[i, at + k] * (t - s) * (t + s)
             at += k + 1
-        g, bound = groups[lane], limits[lane]
+        g, bound = which[1, lane], limits[lane]
         if bound == _WHOLE:
             base[g] += change
             continue

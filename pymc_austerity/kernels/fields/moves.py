@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from pymc_austerity.compilation import jitable
+from pymc_austerity.kernels.fields.cubic import settle_cubics
 from pymc_austerity.kernels.fields.decisions import add_rows
 from pymc_austerity.kernels.fields.matched import add_excess
 from pymc_austerity.kernels.fields.records import FieldArrays
@@ -199,6 +200,7 @@ def _settle(plan: FieldArrays, now: int, k: int) -> None:
             d[p] = d2[p]
     if not plan.has_remainders:
         return
+    settle_cubics(plan, now)
     nodes_of_blocks, blocks = plan.bounds.nodes, plan.bounds.blocks
     levels, levels2 = room.levels[now], room.levels[new]
     for b in range(nodes_of_blocks.shape[0]):

@@ -137,6 +137,17 @@ class Loose(NamedTuple):
     lengths: Array  # (N, K): shares of rows, in the first column of each block, else 0
 
 
+class Cubic(NamedTuple):
+    """Third-order terms of cells: see `cubic`. A cell without them has no coefficients."""
+
+    places: Index  # (U + 1,): where the coefficients of each cell begin
+    numbers: Vector
+    levels: Index  # (n_x,): which level each element of x has the pivot of; -1 for none
+    pivots: Index  # Its inverse, by places among the variables of a block
+    thirds: Vector  # (N,): the c_i; 0 in cells without
+    sizes: Vector  # (N,): |c_i v_i^3|
+
+
 class Bounds(NamedTuple):
     """Bounds on the remainders: levels as the rows see them, e_f = F_f' d, and rates of rows."""
 
@@ -155,8 +166,9 @@ class Bounds(NamedTuple):
     lengths: Matrix
     # (U, K + 1): the largest share that each block has in a row of the cell, and all loose ones
     shares: Matrix
-    # By tiers: largest |e_f| / s_f for which bounds hold (T,), sums of K_i m_if / 2 (T, ., N + 1), and those
-    # of each cell (T, U, .)
+    cubic: Cubic
+    # By tiers: largest |e_f| / s_f for which bounds hold (T,), sums of k_i m_if (T, ., N + 1), and those of
+    # each cell (T, U, .)
     reaches: Vector
     cumulative: Array
     totals: Array
@@ -244,7 +256,8 @@ class Room(NamedTuple):
     # column moves of theta, and the probabilities with which they were accepted
     tally: Matrix
     moved: Vector  # (V,): changes of pulls . z by the nodes that decide
-    # Of cells: sums of C_f Y_f, and rho (2, U); and tiers (U,): T where all rows are read, -1 where none is
+    cubics: Matrix  # (2, U): third-order terms of cells
+    # Of cells: sums of C_f Y_f, and h (2, U); and tiers (U,): T where all rows are read, -1 where none is
     rates: Matrix
     tiers: Index
     predictors: Matrix  # (p, BLOCK)

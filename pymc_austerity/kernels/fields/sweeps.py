@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_austerity.compilation import jitable
+from pymc_austerity.kernels.fields.cubic import write_cubics
 from pymc_austerity.kernels.fields.decisions import write_levels
 from pymc_austerity.kernels.fields.heavy_tails import draw_precisions, log_prior_of_precisions
 from pymc_austerity.kernels.fields.held import held_log_density, hold, take_held
@@ -86,6 +87,8 @@ def field_sweeps(
     write_displacements(field, features, now)
     if field.has_remainders:
         write_levels(field.bounds, room.d[now], room.levels[now])
+        room.deciding[:] = 0
+        write_cubics(field, now)
     n_accepted, accepted, log_ratio = 0, False, math.nan
     of_root, of_levels = np.zeros(2), np.zeros(2)
     room.tally[:] = 0.0

@@ -17,6 +17,7 @@ is tau_ik times that sum: |t_i / v_i| <= sum of m_if |e_f| / s_f. A row with one
 / tau_i.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -25,18 +26,21 @@ from scipy import sparse
 from pymc_austerity import work
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.bounds.jets.efforts import row_bounds
+from pymc_austerity.bounds.jets.efforts import RowBounds, row_bounds
+from pymc_austerity.bounds.jets.tape import tape_of
 from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields import decisions
 from pymc_austerity.kernels.fields import tree as trees
+from pymc_austerity.kernels.fields.cubic import add_products_of_row, n_numbers
 from pymc_austerity.kernels.fields.decisions import loose_level
-from pymc_austerity.kernels.fields.records import Bounds, Design, FieldArrays, Loose
+from pymc_austerity.kernels.fields.records import Bounds, Cubic, Design, FieldArrays, Loose
 from pymc_austerity.kernels.fields.tree import Tree, tree_of, write_positions
 from pymc_austerity.mode.fields.draws import theta_of_scores
 from pymc_austerity.mode.fields.fit import FieldFit, log_marginal, write_state
 from pymc_austerity.mode.fields.layout import Layout
-from pymc_austerity.mode.fields.passes import add_products, place_of, quadratic_of
-from pymc_austerity.target import Index, Matrix, Vector
+from pymc_austerity.mode.fields.passes import add_products, derivatives_of, place_of, quadratic_of
+from pymc_austerity.target import Index, Mask, Matrix, Vector
 
 factorise = entry(trees.factorise)
 write_levels = entry(decisions.write_levels)
@@ -45,6 +49,8 @@ write_levels = entry(decisions.write_levels)
 _REACHES, DRAWS = np.array([3.0, 6.0]), 60
 # A pivot that is so small, beside its diagonal, is none; what is left of a row, beside its size, is none.
 _NO_PIVOT, _NOTHING = 1e-13, 1e-11
+# Coefficients of third-order terms that a cell may have for each of its rows.
+_MOST_NUMBERS = 2
 # Weights of rows are at least this share of their mean; what is added to the diagonal of a
 # loose block, and its least typical size, squared.
 _LEAST, _RIDGE, _LEAST_LOOSE = 0.05, 1e-6, 1e-4
@@ -52,6 +58,10 @@ _INFLATION, _ROUNDING, _TINY = 1.0 + 1e-9, 1e-12, 1e-150
 _CHUNK, _OF_ROW, _SEED = 8192, 200.0, 2026
 # Rows at which rounding is measured, how far they move, in units of their predictors, and what may be beyond.
 _LOOKED_AT, _NEAR, _MARGIN = 20_000, 1e-4, 16.0
+
+
+# Predictors, directions of units and data of some rows.
+_Sample = tuple[Matrix, Matrix, Matrix]
 
 
 class _Levels(NamedTuple):
@@ -100,12 +110,13 @@ def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
     if len(loose.nodes):
         moving = np.where(loose.nodes[loose.blocks] >= 0, of_loose, 0.0).sum(axis=1)
         lengths = np.column_stack([lengths, np.maximum(moving, _TINY)])
-    totals, cumulative, is_infinite, rounding = _rates(layout, plan, lengths, units)
+    cubic = _cubic(layout, plan, levels, own_design, bounds, units[:, 0])
+    totals, cumulative, is_infinite, rounding = _rates(layout, plan, lengths, units, cubic)
     always = np.maximum(bounds.always, np.maximum.reduceat(is_infinite.astype(np.int64), cells[:-1]))
     return bounds._replace(
         always=always, sizes=sizes, lengths=lengths,
         shares=_INFLATION * np.maximum.reduceat(shares, cells[:-1]),
-        loose=loose, reaches=_REACHES, cumulative=cumulative, totals=totals, rounding=rounding,
+        loose=loose, cubic=cubic, reaches=_REACHES, cumulative=cumulative, totals=totals, rounding=rounding,
     )  # fmt: skip
 
 
@@ -340,50 +351,131 @@ def _write_lengths(
     levels: _Levels, design: Design, n_lookups: int, paths: Index, lengths: np.ndarray, is_always: np.ndarray
 ) -> None:
     """|z_ikf| of all rows, and the blocks on their paths; whether something is left without a pivot."""
-    tree, front, place, n_p = levels.tree, levels.front, levels.place, lengths.shape[2]
-    lookups, values, dense = design.columns, design.values, design.dense
-    z, totals = np.zeros((levels.variables.shape[0], n_p)), np.zeros(n_p)
+    tree, n_p = levels.tree, lengths.shape[2]
+    z = np.zeros((levels.variables.shape[0], n_p))
     if z.shape[0] == 0:
         return
-    for i in range(dense.shape[0]):
-        lowest, size = z.shape[0] - 1, 0.0
-        for f in range(lookups.shape[1]):
-            p = place[lookups[i, f]]
-            z[p, design.of_columns[f]] += values[i, f]
-            size += abs(values[i, f])
-            lowest = min(lowest, p)
-        for k in range(dense.shape[1]):
-            z[place[n_lookups + design.at_dense[k]], design.of_dense[k]] += dense[i, k]
-            size += abs(dense[i, k])
-        v, f = tree.node_of[lowest], 0
+    for i in range(design.dense.shape[0]):
+        v, is_always[i] = _write_row(levels, design, n_lookups, i, z)
+        f = 0
         while v >= 0:
-            q, o, first, start = tree.size[v], tree.fronts[v], tree.first[v], tree.starts[v]
-            for own in range(n_p):
-                totals[own] = 0.0
-                for j in range(q):
-                    t = z[first + j, own]
-                    for k in range(j):
-                        t -= front[o + j * q + k] * z[first + k, own]
-                    pivot = front[o + j * q + j]
-                    if pivot > 0.0:
-                        z[first + j, own] = t / pivot
-                        totals[own] += z[first + j, own] ** 2
-                    else:
-                        z[first + j, own] = 0.0
-                        is_always[i] = is_always[i] or abs(t) > _NOTHING * size
-                for k in range(tree.starts[v + 1] - start):
-                    t = 0.0
-                    for j in range(q):
-                        t += front[o + (q + k) * q + j] * z[first + j, own]
-                    z[tree.below[start + k], own] -= t
-                for j in range(q):
-                    z[first + j, own] = 0.0
+            first, last = tree.first[v], tree.first[v] + tree.size[v]
             if levels.block[v] >= 0:
                 paths[i, f] = levels.block[v]
                 for own in range(n_p):
-                    lengths[i, f, own] = np.sqrt(totals[own])
+                    total = 0.0
+                    for k in range(first, last):
+                        total += z[k, own] ** 2
+                    lengths[i, f, own] = np.sqrt(total)
                 f += 1
+            z[first:last] = 0.0
             v = tree.parent[v]
+
+
+@jitable
+def _write_row(levels: _Levels, design: Design, n_lookups: int, i: int, z: Matrix) -> tuple[int, bool]:
+    """Write z_ik, which is zero before; the lowest node of the row, and whether a part has no pivot."""
+    tree, front, place, lowest, size = levels.tree, levels.front, levels.place, z.shape[0] - 1, 0.0
+    lookups, values, dense = design.columns, design.values, design.dense
+    for f in range(lookups.shape[1]):
+        p = place[lookups[i, f]]
+        z[p, design.of_columns[f]] += values[i, f]
+        size += abs(values[i, f])
+        lowest = min(lowest, p)
+    for k in range(dense.shape[1]):
+        z[place[n_lookups + design.at_dense[k]], design.of_dense[k]] += dense[i, k]
+        size += abs(dense[i, k])
+    begin = v = tree.node_of[lowest]
+    is_left = False
+    while v >= 0:
+        q, o, first, start = tree.size[v], tree.fronts[v], tree.first[v], tree.starts[v]
+        for own in range(z.shape[1]):
+            for j in range(q):
+                t = z[first + j, own]
+                for k in range(j):
+                    t -= front[o + j * q + k] * z[first + k, own]
+                pivot = front[o + j * q + j]
+                z[first + j, own] = t / pivot if pivot > 0.0 else 0.0
+                is_left = is_left or (not pivot > 0.0 and abs(t) > _NOTHING * size)
+            for k in range(tree.starts[v + 1] - start):
+                t = 0.0
+                for j in range(q):
+                    t += front[o + (q + k) * q + j] * z[first + j, own]
+                z[tree.below[start + k], own] -= t
+        v = tree.parent[v]
+    return begin, is_left
+
+
+def _cubic(
+    layout: Layout, plan: FieldArrays, levels: _Levels, design: Design, bounds: Bounds, units: Vector
+) -> Cubic:
+    """Third-order terms of cells, where they have fewer coefficients than rows; `units` are the v_i."""
+    cells, paths, empty = bounds.cells, bounds.paths, plan.bounds.cubic
+    if not paths.shape[1] or layout.columns.n_predictors > 1 or len(bounds.loose.nodes):
+        return empty
+    n_levels, lowest = np.diff(bounds.blocks), np.maximum(paths[:, 0], 0)
+    n_own = n_levels[lowest]
+    n_rest = np.where(paths >= 0, n_levels[np.maximum(paths, 0)], 0).sum(axis=1) - n_own
+    counts = n_numbers(n_own, n_rest)
+    has_terms = (counts <= _MOST_NUMBERS * np.diff(cells)) & (paths[:, 0] >= 0) & (bounds.always == 0)
+    rows = plan.rows._replace(program=tape_of(layout.columns.expression, 1, 3))
+    thirds = 6.0 * derivatives_of(rows, rows.predictors, 3)[3]
+    has_terms &= np.logical_and.reduceat(np.isfinite(thirds), cells[:-1])
+    thirds[~np.repeat(has_terms, np.diff(cells))] = 0.0
+    counts = np.where(has_terms, counts, 0)
+    cubic = Cubic(
+        np.concatenate([[0], np.cumsum(counts)]), np.zeros(counts.sum()), empty.levels.copy(),
+        np.zeros(bounds.blocks[-1], np.int64), thirds, _INFLATION * np.abs(thirds) * units**3,
+    )  # fmt: skip
+    _write_pivots(levels, bounds, cubic)
+    _write_coefficients(levels, design, layout.n_lookups, cells, cubic)
+    return cubic
+
+
+@entry
+def _write_pivots(levels: _Levels, bounds: Bounds, cubic: Cubic) -> None:
+    """Which variable each level has its pivot at."""
+    tree = levels.tree
+    for v in range(levels.block.shape[0]):
+        if levels.block[v] < 0:
+            continue
+        k, q = bounds.blocks[levels.block[v]], tree.size[v]
+        for j in range(q):
+            if levels.front[tree.fronts[v] + j * q + j] > 0.0:
+                variable, at = levels.variables[tree.first[v] + j], bounds.starts[levels.block[v]]
+                cubic.levels[variable] = k
+                while bounds.variables[at + cubic.pivots[k]] != variable:
+                    cubic.pivots[k] += 1
+                k += 1
+
+
+@entry
+def _write_coefficients(levels: _Levels, design: Design, n_lookups: int, cells: Index, cubic: Cubic) -> None:
+    """Sums over the rows of each cell."""
+    tree, block, places = levels.tree, levels.block, cubic.places
+    z, on_path = np.zeros((levels.variables.shape[0], 1)), np.empty(levels.variables.shape[0], np.int64)
+    for u in range(cells.shape[0] - 1):
+        if places[u + 1] == places[u]:
+            continue
+        for i in range(cells[u], cells[u + 1]):
+            v, _ = _write_row(levels, design, n_lookups, i, z)
+            n, n_own = 0, 0
+            while v >= 0:
+                for j in range(tree.size[v]):
+                    p = tree.first[v] + j
+                    if block[v] >= 0 and levels.front[tree.fronts[v] + j * tree.size[v] + j] > 0.0:
+                        on_path[n] = p
+                        n += 1
+                if n_own == 0:
+                    n_own = n
+                v = tree.parent[v]
+            add_products_of_row(
+                cubic.thirds[i], z[:, 0], on_path[:n_own], on_path[n_own:n], cubic.numbers, places[u]
+            )
+            v = tree.node_of[on_path[0]]
+            while v >= 0:
+                z[tree.first[v] : tree.first[v] + tree.size[v]] = 0.0
+                v = tree.parent[v]
 
 
 def _always(layout: Layout, found: Bounds, paths: Index, is_always: np.ndarray) -> Index:
@@ -459,9 +551,9 @@ def _write_squares(loose: Loose, d: Vector, result: Vector) -> None:
 
 
 def _rates(
-    layout: Layout, plan: FieldArrays, lengths: Matrix, units: Matrix
+    layout: Layout, plan: FieldArrays, lengths: Matrix, units: Matrix, cubic: Cubic
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Totals of cells, and cumulative sums, of K_i m_if / 2 by tiers; `units` are the v_ik (N, p).
+    """Totals of cells, and cumulative sums, of k_i m_if by tiers; `units` are the v_ik (N, p).
 
     Also which rows have no bound, and what rounding may add to the change of a remainder.
     """
@@ -473,36 +565,59 @@ def _rates(
         expression=layout.columns.expression, others=(), offset_fixed=True,
     )  # fmt: skip
 
-    def sample(some: Index) -> tuple[Matrix, Matrix, Matrix]:
+    def sample(some: Index) -> _Sample:
         return (
             plan.rows.predictors[some],
             units[some, :, None] * np.eye(p),
             np.ascontiguousarray(data[:, some]),
         )
 
-    bounds = row_bounds(function, 3, _REACHES, sample)
+    has_terms = np.repeat(np.diff(cubic.places) > 0, np.diff(layout.cells))
+    # Bounds of third and of fourth derivatives, where some rows need them.
+    bounds = [
+        row_bounds(function, degree, _REACHES, sample) if some.any() else None
+        for degree, some in ((3, ~has_terms), (4, has_terms))
+    ]
     totals = np.zeros((len(_REACHES), len(layout.of_cells), depth))
     cumulative = np.zeros((len(_REACHES), depth, n + 1))
     for start in range(0, n, _CHUNK):
         some = np.arange(start, min(start + _CHUNK, n))
-        found = bounds(*sample(some))  # K_i
+        found = _constants(bounds, sample, some, has_terms)  # K_i / 2 or K_i / 6
+        if len(cubic.sizes):
+            left = np.where(has_terms[some], 1.0 - lengths[some, 0] ** 2, 0.0)
+            found += 0.5 * cubic.sizes[some] * left
         is_infinite[some] = ~np.isfinite(found).all(axis=0)
         found[:, is_infinite[some]] = 0.0
-        rate = 0.5 * _INFLATION * found[:, :, None] * lengths[some][None] + 1e-290
+        rate = _INFLATION * found[:, :, None] * lengths[some][None] + 1e-290
         cumulative[:, :, some + 1] = rate.transpose(0, 2, 1)
     if depth:
         totals[:] = np.add.reduceat(cumulative[:, :, 1:], layout.cells[:-1], axis=2).transpose(0, 2, 1)
     np.cumsum(cumulative, axis=2, out=cumulative)
     some = evenly_spaced(n, _LOOKED_AT)
-    found = bounds(*sample(some))[0]
+    found = _constants(bounds, sample, some, has_terms)[0]
+    found = np.where(has_terms[some], 6.0 * _NEAR * found, 2.0 * found)
+    if len(cubic.sizes):
+        found += cubic.sizes[some]
     return totals, cumulative, is_infinite, _rounding(layout, plan, some, units[some], found)
+
+
+def _constants(
+    bounds: list[RowBounds | None], sample: Callable[[Index], _Sample], some: Index, has_terms: Mask
+) -> Matrix:
+    """K_i / 2 by third derivatives, or K_i / 6 by fourth ones, of rows by tiers."""
+    found = np.empty((len(_REACHES), len(some)))
+    for one, own, factor in zip(bounds, (~has_terms[some], has_terms[some]), (2.0, 6.0), strict=True):
+        if own.any():
+            assert one is not None
+            found[:, own] = one(*sample(some[own])) / factor
+    return found
 
 
 def _rounding(layout: Layout, plan: FieldArrays, some: Index, units: Matrix, found: Vector) -> float:
     """What rounding adds to the remainders of some rows, measured: what a small move exceeds bounds by.
 
     A log density may hold constants that are much larger than what it changes by, as log y! of a large count.
-    `found` are the K_i.
+    `found` bounds third derivatives.
     """
     rows, p = plan.rows, units.shape[1]
     t = _NEAR / np.sqrt(p) * units

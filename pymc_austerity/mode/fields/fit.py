@@ -31,6 +31,7 @@ from pymc_austerity.kernels.fields import state as states
 from pymc_austerity.kernels.fields import tree as trees
 from pymc_austerity.kernels.fields.records import (
     Bounds,
+    Cubic,
     Elements,
     FieldArrays,
     FieldRows,
@@ -363,16 +364,14 @@ def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> 
         layout.first.astype(np.int32), layout.second.astype(np.int32), layout.of_pairs.astype(np.int32),
         layout.of_elements.astype(np.int32), 0.0, 0.0, precision, np.zeros(n_matched), np.zeros(n_matched),
     )  # fmt: skip
-    none = np.zeros(1, np.int64)
+    none, nothing, n_cells = np.zeros(1, np.int64), np.zeros(0), len(layout.of_cells)
     n_rows, empty = len(layout.rows), none[:0]
-    loose = Loose(
-        empty, none, empty, np.zeros(0), empty, np.zeros((n_rows, 0), np.int32), np.zeros((n_rows, 0))
-    )
+    loose = Loose(empty, none, empty, nothing, empty, np.zeros((n_rows, 0), np.int32), np.zeros((n_rows, 0)))
+    cubic = Cubic(np.zeros(n_cells + 1, np.int64), nothing, np.full(n_x, -1), empty, nothing, nothing)
     bounds = Bounds(
-        none, empty, none, np.zeros(0), empty, empty, loose, np.zeros(0), layout.cells, layout.of_cells,
-        np.zeros((len(layout.of_cells), 0), np.int64), np.zeros((0, 0)), np.zeros((len(layout.of_cells), 1)),
-        np.zeros(0), np.zeros((0, 0, 1)), np.zeros((0, len(layout.of_cells), 0)), 0.0,
-        np.zeros(len(layout.of_cells), np.int64),
+        none, empty, none, nothing, empty, empty, loose, nothing, layout.cells, layout.of_cells,
+        np.zeros((n_cells, 0), np.int64), np.zeros((0, 0)), np.zeros((n_cells, 1)), cubic,
+        nothing, np.zeros((0, 0, 1)), np.zeros((0, n_cells, 0)), 0.0, np.zeros(n_cells, np.int64),
     )  # fmt: skip
     room, unknown = room_for(layout, program, 0, 0), Schedule(1, np.ones(1, np.int64), np.ones(1))
     return FieldArrays(
@@ -402,7 +401,8 @@ def room_for(layout: Layout, program: Tape, n_levels: int, n_blocks: int) -> Roo
         np.zeros((2, len(layout.prior.pulls.columns))), np.zeros((2, n)), np.zeros((3, n_blocks)),
         np.zeros(n_v, np.int64), np.zeros(n_v), np.zeros(n_v, np.bool_),
         np.zeros((2, int(tree.depth.max(initial=0)) + 1)), np.zeros(n_v),
-        np.zeros((2, len(layout.of_cells))), np.zeros(len(layout.of_cells), np.int64),
+        np.zeros((2, len(layout.of_cells))), np.zeros((2, len(layout.of_cells))),
+        np.zeros(len(layout.of_cells), np.int64),
         np.zeros((layout.columns.n_predictors, BLOCK)),
         np.zeros((len(layout.columns.data), BLOCK)), points_for(program), np.zeros(n_x), np.zeros(1),
         np.zeros(0), np.full(2, -1.0),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.kernels.fields import decisions, matched, moves
+from pymc_austerity.kernels.fields import cubic, decisions, matched, moves
 from pymc_austerity.kernels.fields.state import log_prior_change, pull_on_intercept
 from pymc_austerity.kernels.fields.tree import deciding
 from pymc_austerity.mode.fields.draws import height_of
@@ -23,6 +23,7 @@ def decide(rng, arrays, features, level, now, counts, result):
     room = arrays.room
     deciding(arrays.tree, level, room.deciding)
     decisions.write_levels(arrays.bounds, room.d[now], room.levels[now])
+    cubic.write_cubics(arrays, now)
     for k in range(result.shape[0]):
         room.base[:] = 0.0
         matched.add_excess(arrays, now, features, features)
@@ -62,6 +63,22 @@ def test_what_nodes_decide_on_is_the_change_of_the_density(name, turn, level, n_
     (found,), heights, _, arrays = log_ratios(name, level, turn=turn, n_depths=n_depths)
     assert not np.any(found[arrays.tree.depth != level])
     np.testing.assert_allclose(found.sum(), heights[1] - heights[0], rtol=1e-9, atol=1e-8)
+
+
+def _reading_all(arrays):
+    return arrays._replace(reads_all=True)
+
+
+@pytest.mark.parametrize("name", ["nested_slopes", "three_levels", "walk", "bym2", "rasch"])
+@pytest.mark.parametrize(("level", "n_depths"), [(0, 1), (1, 1), (1, 3)])
+def test_third_order_terms_are_those_of_rows(name, level, n_depths):
+    """Sums over cells and what rows say without them are the change of the density together."""
+    (found,), heights, _, arrays = log_ratios(
+        name, level, n_depths=n_depths, reads_all=False, planted=_reading_all
+    )
+    assert arrays.bounds.cubic.numbers.any()
+    np.testing.assert_allclose(found.sum(), heights[1] - heights[0], rtol=1e-9, atol=1e-8)
+    assert abs(arrays.room.cubics[0] - arrays.room.cubics[1]).sum() > 1e-3
 
 
 def acceptance(name, level, **options):

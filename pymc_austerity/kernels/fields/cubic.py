@@ -1,0 +1,143 @@
+"""Third-order terms of rows, which sums over cells tell, so that fourth-order ones remain.
+
+The lowest block of levels that the rows of a cell see, e, moves them most. With t_i = z_i . e + rho_i, where
+rho_i is of all other levels on the path, and c_i = f_i''' at the center,
+
+    sum of c_i ((z_i . e)^3 + 3 (z_i . e)^2 rho_i) / 6
+
+is a polynomial in levels: its coefficients are sums over the rows of the cell. It is a part of the log ratio
+of a move, and no row is read for it. What is left of the third order is c_i (3 (z_i . e) rho_i^2 + rho_i^3)
+/ 6, which is small: rho_i is of levels that many rows tell.
+"""
+
+import numpy as np
+
+from pymc_austerity.compilation import jitable
+from pymc_austerity.kernels.fields.records import FieldArrays
+from pymc_austerity.target import Index, Vector
+
+
+@jitable
+def n_numbers(q: int, n_rest: int) -> int:
+    """Coefficients of a cell with q levels of its own, and so many others."""
+    return q * (q + 1) * (q + 2) // 6 + q * (q + 1) // 2 * n_rest
+
+
+@jitable
+def write_cubics(plan: FieldArrays, side: int) -> None:
+    """Third-order terms of all cells whose rows decide."""
+    bounds, result, own = plan.bounds, plan.room.cubics[side], plan.room.deciding
+    levels, of_cells, paths, blocks = plan.room.levels[side], bounds.of_cells, bounds.paths, bounds.blocks
+    places, numbers = bounds.cubic.places, bounds.cubic.numbers
+    for u in range(of_cells.shape[0]):
+        at = places[u]
+        if own[of_cells[u]] < 0 or at == places[u + 1]:
+            continue
+        first, total = blocks[paths[u, 0]], 0.0
+        q = blocks[paths[u, 0] + 1] - first
+        if q == 1:  # as most are
+            e = levels[first]
+            factor = numbers[at] * e
+            for k in range(1, paths.shape[1]):
+                block = paths[u, k]
+                if block >= 0:
+                    for r in range(blocks[block], blocks[block + 1]):
+                        at += 1
+                        factor += numbers[at] * levels[r]
+            result[u] = factor * e * e
+            continue
+        at_rest = at + q * (q + 1) * (q + 2) // 6
+        for a in range(q):
+            for b in range(a + 1):
+                pair, factor = levels[first + a] * levels[first + b], 0.0
+                for c in range(b + 1):
+                    factor += numbers[at] * levels[first + c]
+                    at += 1
+                for k in range(1, paths.shape[1]):
+                    block = paths[u, k]
+                    if block >= 0:
+                        for r in range(blocks[block], blocks[block + 1]):
+                            factor += numbers[at_rest] * levels[r]
+                            at_rest += 1
+                total += pair * factor
+        result[u] = total
+
+
+@jitable
+def add_cubics(plan: FieldArrays, now: int) -> None:
+    """Add changes of third-order terms to the log ratios `base` of the nodes that decide."""
+    room, of_cells, places = plan.room, plan.bounds.of_cells, plan.bounds.cubic.places
+    if plan.bounds.cubic.numbers.shape[0] == 0:
+        return
+    write_cubics(plan, 1 - now)
+    own, base, old, new = room.deciding, room.base, room.cubics[now], room.cubics[1 - now]
+    for u in range(of_cells.shape[0]):
+        g = own[of_cells[u]]
+        if g >= 0 and places[u + 1] > places[u]:
+            base[g] += new[u] - old[u]
+
+
+@jitable
+def settle_cubics(plan: FieldArrays, now: int) -> None:
+    """Take over the terms of cells whose node has moved."""
+    room, of_cells = plan.room, plan.bounds.of_cells
+    if plan.bounds.cubic.numbers.shape[0] == 0:
+        return
+    own, accepted, old, new = room.deciding, room.accepted, room.cubics[now], room.cubics[1 - now]
+    for u in range(of_cells.shape[0]):
+        g = own[of_cells[u]]
+        if g >= 0 and accepted[g]:
+            old[u] = new[u]
+
+
+@jitable
+def subtract_cubics(
+    plan: FieldArrays, which: Index, n: int, side: int, sign: float, t: Vector, changes: Vector
+) -> None:
+    """Subtract the third-order terms that sums have of n rows at one side, at t; see `decisions._add`."""
+    design, bounds, levels = plan.rows.design, plan.bounds, plan.room.levels[side]
+    columns, values, dense, at_dense = design.columns, design.values, design.dense, design.at_dense
+    blocks, starts, places, matrix = bounds.blocks, bounds.starts, bounds.places, bounds.matrix
+    level_of, pivots, thirds = bounds.cubic.levels, bounds.cubic.pivots, bounds.cubic.thirds
+    z, n_lookups = np.empty(levels.shape[0]), level_of.shape[0] - design.n_dense
+    for lane in range(n):
+        i, b = which[0, lane], which[2, lane]
+        if b < 0:
+            continue
+        first, place = blocks[b], places[b]
+        q, m, own = blocks[b + 1] - first, starts[b + 1] - starts[b], 0.0
+        for j in range(q):
+            z[j] = 0.0
+        for f in range(columns.shape[1]):
+            j = level_of[columns[i, f]] - first
+            if 0 <= j < q:
+                z[j] += values[i, f]
+        for f in range(dense.shape[1]):
+            j = level_of[n_lookups + at_dense[f]] - first
+            if 0 <= j < q:
+                z[j] += dense[i, f]
+        for j in range(q):
+            at = place + pivots[first + j]
+            for k in range(j):
+                z[j] -= matrix[at + k * m] * z[k]
+            z[j] /= matrix[at + j * m]
+            own += z[j] * levels[first + j]
+        changes[lane] -= sign * thirds[i] * own * own * (3.0 * t[lane] - 2.0 * own) / 6.0
+
+
+@jitable
+def add_products_of_row(third: float, z: Vector, own: Index, rest: Index, numbers: Vector, at: int) -> None:
+    """Add a row to the coefficients of its cell; `own` and `rest` are places in z of its levels."""
+    q = own.shape[0]
+    at_rest = at + q * (q + 1) * (q + 2) // 6
+    for a in range(q):
+        for b in range(a + 1):
+            pair = third / 6.0 * z[own[a]] * z[own[b]]
+            for c in range(b + 1):
+                # Orders of three levels: 1, 3 or 6.
+                orders = (1.0 if a == c else 3.0) if a == b or b == c else 6.0
+                numbers[at] += orders * pair * z[own[c]]
+                at += 1
+            for r in rest:
+                numbers[at_rest] += (3.0 if a == b else 6.0) * pair * z[r]
+                at_rest += 1
