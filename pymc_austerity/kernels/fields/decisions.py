@@ -74,7 +74,7 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
     """
     room, bounds, loose = plan.room, plan.bounds, plan.bounds.loose
     largest, farthest_loose, moving = _compare_levels(plan, now)
-    _write_rates(plan, largest, farthest_loose, moving)
+    _write_rates(plan, kappa, largest, farthest_loose, moving)
     add_cubics(plan, now)
     x, far, y, rates, heights = room.sizes[0], room.sizes[1], room.sizes[2], room.rates[0], room.rates[1]
     tiers, places, thirds = room.tiers, bounds.cubic.places, bounds.cubic.sizes
@@ -89,15 +89,17 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
     clock = rng.standard_exponential()
     for u in range(of_cells.shape[0]):
         tier = tiers[u]
-        if tier < 0:
-            continue
+        if tier < n_tiers:
+            clock -= rates[u]
+            if clock >= 0.0:
+                continue
         g, begin, end, height = own[of_cells[u]], cells[u], cells[u + 1], heights[u]
         lowest = paths[u, 0] if places[u + 1] > places[u] else -1
         if base[g] == -math.inf:
+            while clock < 0.0:
+                clock += rng.standard_exponential()
             continue
-        factor = kappa * height
-        rate = rates[u] * factor
-        if tier == n_tiers or not rate <= _SHARE * (end - begin):
+        if tier == n_tiers:
             for i in range(begin, end):
                 index[0, n], index[1, n], index[2, n], limits[n] = i, g, lowest, _WHOLE
                 n += 1
@@ -107,14 +109,11 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
             counts[0] += end - begin
             counts[1] += end - begin
             continue
-        clock -= rate
-        if clock >= 0.0:
-            continue
         for f in range(n_sums):
             ys[f] = moving if f == n_blocks else (y[paths[u, f]] if paths[u, f] >= 0 else 0.0)
         while clock < 0.0:
             clock += rng.standard_exponential()
-            i, f = _drawn(rng, totals[tier, u], cumulative[tier], begin, end, rate / factor, ys)
+            i, f = _drawn(rng, totals[tier, u], cumulative[tier], begin, end, rates[u] / (kappa * height), ys)
             moves, moves_of_rate, spread, farthest = 0.0, 0.0, 0.0, 0.0
             for k in range(n_blocks):
                 b = paths[u, k]
@@ -156,17 +155,19 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
 
 
 @jitable
-def _write_rates(plan: FieldArrays, largest: float, farthest_loose: float, moving: float) -> None:
-    """Write h, the tier and the sum over f of C_f Y_f of each cell, the rows of which decide."""
+def _write_rates(
+    plan: FieldArrays, kappa: float, largest: float, farthest_loose: float, moving: float
+) -> None:
+    """Write h, the tier and the rate of each cell: kappa h times the sum over f of C_f Y_f."""
     room, bounds = plan.room, plan.bounds
     x, far, y, own, of_cells = room.sizes[0], room.sizes[1], room.sizes[2], room.deciding, bounds.of_cells
     rates, heights, tiers, always = room.rates[0], room.rates[1], room.tiers, bounds.always
-    paths, places = bounds.paths, bounds.cubic.places
+    paths, places, cells = bounds.paths, bounds.cubic.places, bounds.cells
     totals, reaches, shares, reads_all = bounds.totals, bounds.reaches, bounds.shares, plan.reads_all
     n_blocks, n_sums, n_tiers = paths.shape[1], totals.shape[2], reaches.shape[0]
     for u in range(of_cells.shape[0]):
         if own[of_cells[u]] < 0:
-            tiers[u] = -1
+            tiers[u], rates[u] = -1, 0.0
             continue
         rho, farthest, rate, tier = largest, farthest_loose, 0.0, 0
         of_shares, far_of_shares = shares[u, n_blocks] * largest, shares[u, n_blocks] * farthest_loose
@@ -190,6 +191,9 @@ def _write_rates(plan: FieldArrays, largest: float, farthest_loose: float, movin
         height = min(rho, of_shares) ** 2
         if places[u + 1] > places[u]:
             height = max(rho * rho, height * farthest)
+        rate *= kappa * height
+        if not rate <= _SHARE * (cells[u + 1] - cells[u]):
+            tier = n_tiers
         rates[u], heights[u], tiers[u] = rate, height, tier
 
 
@@ -237,19 +241,35 @@ def write_levels(bounds: Bounds, d: Vector, levels: Vector) -> None:
 def _compare_levels(plan: FieldArrays, now: int) -> tuple[float, float, float]:
     """Levels of the other side, of blocks that move, and sizes of all; the largest of loose blocks."""
     room, bounds, new = plan.room, plan.bounds, 1 - now
-    x, far, y, own, d = room.sizes[0], room.sizes[1], room.sizes[2], room.deciding, room.d[new]
+    x, far, y, own, before, d = (
+        room.sizes[0],
+        room.sizes[1],
+        room.sizes[2],
+        room.deciding,
+        room.d[now],
+        room.d[new],
+    )
     old, levels, sizes = room.levels[now], room.levels[new], bounds.sizes
-    nodes, blocks = bounds.nodes, bounds.blocks
+    nodes, n_lowest, blocks = bounds.nodes, bounds.n_lowest, bounds.blocks
     starts, variables, places, matrix = bounds.starts, bounds.variables, bounds.places, bounds.matrix
     for b in range(nodes.shape[0]):
         s, one, two, both, change = 1.0 / sizes[b], 0.0, 0.0, 0.0, 0.0
         if blocks[b + 1] - blocks[b] == 1:  # as most are
             k = blocks[b]
             e = e2 = old[k]
-            if own[nodes[b]] >= 0:
-                e2, at = 0.0, places[b] - starts[b]
-                for j in range(starts[b], starts[b + 1]):
+            g, begin = own[nodes[b]], starts[b]
+            at = places[b] - begin
+            if g == nodes[b]:  # what is above stays
+                for j in range(begin, begin + n_lowest[b]):
+                    e2 += matrix[at + j] * (d[variables[j]] - before[variables[j]])
+            elif g >= 0:
+                e2, odd, end = 0.0, 0.0, starts[b + 1]
+                for j in range(begin, end - 1, 2):
                     e2 += matrix[at + j] * d[variables[j]]
+                    odd += matrix[at + j + 1] * d[variables[j + 1]]
+                if (end - begin) % 2 == 1:
+                    odd += matrix[at + end - 1] * d[variables[end - 1]]
+                e2 += odd
             levels[k] = e2
             x[b] = math.sqrt((e * e + e * e2 + e2 * e2) / 3.0) * s
             far[b], y[b] = max(abs(e), abs(e2)) * s, abs(e2 - e) * s

@@ -156,7 +156,8 @@ class Bounds(NamedTuple):
     blocks: Index  # (B + 1,): where its levels begin in the vector of all
     matrix: Vector  # By levels, then variables
     places: Index  # (B,): where the matrix of each block begins
-    nodes: Index  # (B,): the node of the tree that moves the lowest variable
+    nodes: Index  # (B,): the node of the tree that moves the lowest variables,
+    n_lowest: Index  # (B,): which come first: how many
     loose: Loose
     sizes: Vector  # (B + L,): typical |e_f|, of loose blocks after the others
     cells: Index  # (U + 1,): rows of each cell
@@ -257,7 +258,7 @@ class Room(NamedTuple):
     tally: Matrix
     moved: Vector  # (V,): changes of pulls . z by the nodes that decide
     cubics: Matrix  # (2, U): third-order terms of cells
-    # Of cells: sums of C_f Y_f, and h (2, U); and tiers (U,): T where all rows are read, -1 where none is
+    # Of cells: rates and h (2, U); and tiers (U,): T where all rows are read, -1 where none is
     rates: Matrix
     tiers: Index
     predictors: Matrix  # (p, BLOCK)

@@ -73,8 +73,11 @@ def field_sweeps(
     is_kept = now >= 0 and not has_tails
     if not is_kept:
         now = 0
+    is_same = is_kept  # then all that follows from theta and z is there
     for k in range(n):
-        room.z[now, k] = memory.z[field.coordinates[k]]
+        value = memory.z[field.coordinates[k]]
+        is_same = is_same and room.z[now, k] == value
+        room.z[now, k] = value
     if has_tails:
         draw_precisions(rng, tails, features, room.z[now], precisions)
     if not is_kept:
@@ -84,8 +87,9 @@ def field_sweeps(
     room.eps[now] = memory.eps[:n]
     if has_tails or n_held > 0 or (n > 0 and math.isnan(memory.eps[0])):
         write_eps(field, now)
-    write_displacements(field, features, now)
-    if field.has_remainders:
+    if not is_same:
+        write_displacements(field, features, now)
+    if field.has_remainders and not is_same:
         write_levels(field.bounds, room.d[now], room.levels[now])
         room.deciding[:] = 0
         write_cubics(field, now)

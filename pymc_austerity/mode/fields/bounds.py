@@ -293,11 +293,12 @@ def _blocks(levels: _Levels, plan: FieldArrays) -> Bounds:
     starts, blocks, places = (np.zeros(n + 1, np.int64) for _ in range(3))
     n_numbers, n_variables = int(tree.fronts[-1]), len(tree.below) + len(levels.variables)  # at most
     variables, matrix = np.empty(n_variables, np.int64), np.empty(n_numbers)
-    of_blocks = np.empty(n, np.int64)
-    _write_blocks(levels, nodes, starts, blocks, places, variables, matrix, of_blocks)
+    of_blocks, n_lowest = np.empty(n, np.int64), np.zeros(n, np.int64)
+    _write_blocks(levels, nodes, starts, blocks, places, variables, matrix, of_blocks, n_lowest)
     return plan.bounds._replace(
         starts=starts, variables=variables[: starts[-1]].copy(), blocks=blocks,
-        matrix=matrix[: places[-1]].copy(), places=places[:-1].copy(), nodes=of_blocks, sizes=np.ones(n),
+        matrix=matrix[: places[-1]].copy(), places=places[:-1].copy(), nodes=of_blocks, n_lowest=n_lowest,
+        sizes=np.ones(n),
     )  # fmt: skip
 
 
@@ -311,6 +312,7 @@ def _write_blocks(
     variables: Index,
     matrix: Vector,
     of_blocks: Index,
+    n_lowest: Index,
 ) -> None:
     tree, front = levels.tree, levels.front
     for v in range(levels.block.shape[0]):
@@ -326,18 +328,21 @@ def _write_blocks(
                 own[n] = j
                 n += 1
         at, k, lowest = places[b], starts[b], nodes.max() + 1
+        found = np.full(q + r, -1)
         for i in range(q + r):
-            is_zero = True
             for j in range(n):
                 if front[o + i * q + own[j]] != 0.0:
-                    is_zero = False
-            if is_zero:
-                continue
-            variable = levels.variables[first + i if i < q else tree.below[start + i - q]]
-            variables[k + m] = variable
-            kept[m] = i
-            lowest = min(lowest, nodes[variable])
-            m += 1
+                    found[i] = levels.variables[first + i if i < q else tree.below[start + i - q]]
+            if found[i] >= 0:
+                lowest = min(lowest, nodes[found[i]])
+        for is_lowest in (True, False):
+            for i in range(q + r):
+                if found[i] >= 0 and (nodes[found[i]] == lowest) == is_lowest:
+                    variables[k + m] = found[i]
+                    kept[m] = i
+                    m += 1
+            if is_lowest:
+                n_lowest[b] = m
         for j in range(n):
             for i in range(m):
                 matrix[at + i] = front[o + kept[i] * q + own[j]]
