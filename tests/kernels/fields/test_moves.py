@@ -81,6 +81,19 @@ def test_third_order_terms_are_those_of_rows(name, level, n_depths):
     assert abs(arrays.room.cubics[0] - arrays.room.cubics[1]).sum() > 1e-3
 
 
+def _half_of_third_order(arrays):
+    """A planted fault: cells have half of the third-order terms that rows leave out."""
+    cubic = arrays.bounds.cubic
+    cubic = cubic._replace(numbers=0.5 * cubic.numbers)
+    return _reading_all(arrays)._replace(bounds=arrays.bounds._replace(cubic=cubic))
+
+
+def test_planted_third_order_is_found():
+    """A planted fault: what cells have in third-order terms is not what rows leave out."""
+    (found,), heights, _, _ = log_ratios("walk", 1, reads_all=False, planted=_half_of_third_order)
+    assert abs(found.sum() - (heights[1] - heights[0])) > 1e-4
+
+
 def acceptance(name, level, **options):
     """Acceptance of a move of one node of a depth, decided by rows that are drawn, many times."""
     found, _, counts, arrays = log_ratios(name, level, reads_all=False, **{"n": 4000} | options)
@@ -134,10 +147,24 @@ def _small_shares(arrays):
     return arrays._replace(bounds=arrays.bounds._replace(shares=arrays.bounds.shares / 3.0))
 
 
+def _no_third_order_left(arrays):
+    """A planted fault: bounds are those of fourth derivatives alone."""
+    own = arrays.bounds
+    constants = np.diff(own.cumulative, axis=2) / own.lengths.T[None]
+    left = constants - 0.5 * own.cubic.sizes * (1.0 - own.lengths[:, 0] ** 2)
+    rates = np.maximum(left, 0.0) * own.lengths.T[None]
+    cumulative = np.zeros_like(own.cumulative)
+    np.cumsum(rates, axis=2, out=cumulative[:, :, 1:])
+    totals = np.add.reduceat(rates, own.cells[:-1], axis=2).transpose(0, 2, 1).copy()
+    cubic = own.cubic._replace(sizes=np.zeros_like(own.cubic.sizes))
+    return arrays._replace(bounds=own._replace(cumulative=cumulative, totals=totals, cubic=cubic))
+
+
 @pytest.mark.parametrize(
     ("name", "planted"),
     [
         ("nested_slopes", _flat_bounds),
+        ("three_levels", _no_third_order_left),
         ("survey", _flat_bounds),
         ("crossed_slopes", _short_loose_blocks),
         ("nested_slopes", _small_shares),
