@@ -38,8 +38,8 @@ from pymc_austerity.step_methods.metropolis.plate_plan import (
 _FEW_DIMENSIONS = 500
 # Where moves of what groups share are accepted so seldom, the model is tried out as a field.
 _POOR = 0.2
-# A plate with several inner factors that moves more numbers with theta is a field, if that is accepted so
-# often.
+# Slopes are a field, and so is a plate with several inner factors that moves more numbers with theta, if that
+# is accepted so often.
 _MANY_SHARED, _GOOD = 20, 0.5
 
 # A plan of sweeps over the effects of groups.
@@ -108,9 +108,11 @@ def plan_groups(
         assert recipe is None or isinstance(recipe, CrossedRecipe)
         return plan_crossed(options, point, found, recipe)
     field = None
-    if recipe is None and len(found.inner) > 1 and found.n_shared > _MANY_SHARED:
+    has_slopes, has_many = found.n_effects > 1, len(found.inner) > 1 and found.n_shared > _MANY_SHARED
+    if recipe is None and (has_slopes or has_many):
         field = _field_plan(options, point, found)
-        if field is not None and field.recipe.prediction.shared_acceptance >= _GOOD:
+        least = _POOR if has_slopes else _GOOD
+        if field is not None and field.recipe.prediction.shared_acceptance >= least:
             return field
     try:
         plan = plan_plates(options, point, found, recipe)
