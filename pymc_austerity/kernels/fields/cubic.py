@@ -94,7 +94,7 @@ def settle_cubics(plan: FieldArrays, now: int) -> None:
 def subtract_cubics(
     plan: FieldArrays, which: Index, n: int, side: int, sign: float, t: Vector, changes: Vector
 ) -> None:
-    """Subtract the third-order terms that sums have of n rows at one side, at t; see `decisions._add`."""
+    """Subtract the third-order terms that sums have of n rows at one side, at t; see `write_remainders`."""
     design, bounds, levels = plan.rows.design, plan.bounds, plan.room.levels[side]
     columns, values, dense, at_dense = design.columns, design.values, design.dense, design.at_dense
     blocks, starts, places, matrix = bounds.blocks, bounds.starts, bounds.places, bounds.matrix

@@ -342,10 +342,35 @@ def _compare_loose(plan: FieldArrays, now: int) -> tuple[float, float, float]:
 def _add(rng: np.random.Generator, plan: FieldArrays, now: int, which: Index, limits: Vector, n: int) -> None:
     """Add changes of remainders of n rows: as they are if all of a cell are read, else by coins.
 
-    `which` are rows, the nodes that they decide on, and blocks that have third-order terms, or -1.
+    `which` is as in `write_remainders`; its second line are the nodes that rows decide on.
+    """
+    changes = np.empty(BLOCK)
+    write_remainders(plan, now, which, n, changes)
+    rounding, debug, base = plan.bounds.rounding, plan.debug, plan.room.base
+    for lane in range(n):
+        g, bound, change = which[1, lane], limits[lane], changes[lane]
+        if bound == _WHOLE:
+            base[g] += change
+            continue
+        if not abs(change) <= bound + rounding:  # or not a number
+            plan.violations[0] += 1
+            if not debug:
+                raise FieldBoundError(g, change, bound)
+            if math.isnan(change):
+                change = -bound
+        ratio = min(max(change / bound, -1.0), 1.0)
+        if rng.random() < 0.5 * (1.0 - ratio):
+            base[g] += math.log((1.0 + ratio) / (1.0 - ratio)) if ratio > -1.0 else -math.inf
+
+
+@jitable
+def write_remainders(plan: FieldArrays, now: int, which: Index, n: int, changes: Vector) -> None:
+    """Changes of remainders of n rows.
+
+    `which` (3, .) are their numbers, in the third line with the block that has third-order terms, or -1.
     """
     room, rows, new, index = plan.room, plan.rows, 1 - now, which[0]
-    p, changes = rows.predictors.shape[1], np.empty(BLOCK)
+    p = rows.predictors.shape[1]
     old, after = np.empty((p, BLOCK)), np.empty((p, BLOCK))
     _write_changes(rows.design, plan.held, room.d[now], index, n, old)
     _write_changes(rows.design, plan.held, room.d[new], index, n, after)
@@ -363,19 +388,9 @@ def _add(rng: np.random.Generator, plan: FieldArrays, now: int, which: Index, li
         for k in range(p):
             room.predictors[k, lane] = rows.predictors[index[lane], k] + after[k, lane]
     run_at_points(rows.program, predictors, data, 0, room.points)
-    if plan.bounds.cubic.numbers.shape[0] > 0:
-        subtract_cubics(plan, which, n, new, 1.0, after[0], changes)
-        subtract_cubics(plan, which, n, now, -1.0, old[0], changes)
-    rounding, debug, base, slopes, weights = (
-        plan.bounds.rounding,
-        plan.debug,
-        room.base,
-        rows.slopes,
-        rows.weights,
-    )
+    slopes, weights = rows.slopes, rows.weights
     for lane in range(n):
-        i, change = index[lane], changes[lane] + found[lane]
-        at = 0
+        i, change, at = index[lane], changes[lane] + found[lane], 0
         for k in range(p):
             s, t = old[k, lane], after[k, lane]
             change -= (t - s) * slopes[i, k]
@@ -383,19 +398,10 @@ def _add(rng: np.random.Generator, plan: FieldArrays, now: int, which: Index, li
                 change += weights[i, at + j] * (t * after[j, lane] - s * old[j, lane])
             change += 0.5 * weights[i, at + k] * (t - s) * (t + s)
             at += k + 1
-        g, bound = which[1, lane], limits[lane]
-        if bound == _WHOLE:
-            base[g] += change
-            continue
-        if not abs(change) <= bound + rounding:  # or not a number
-            plan.violations[0] += 1
-            if not debug:
-                raise FieldBoundError(g, change, bound)
-            if math.isnan(change):
-                change = -bound
-        ratio = min(max(change / bound, -1.0), 1.0)
-        if rng.random() < 0.5 * (1.0 - ratio):
-            base[g] += math.log((1.0 + ratio) / (1.0 - ratio)) if ratio > -1.0 else -math.inf
+        changes[lane] = change
+    if plan.bounds.cubic.numbers.shape[0] > 0:
+        subtract_cubics(plan, which, n, new, 1.0, after[0], changes)
+        subtract_cubics(plan, which, n, now, -1.0, old[0], changes)
 
 
 @jitable

@@ -8,6 +8,8 @@ the other, by a number that all of them share.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +27,43 @@ from pymc_austerity.target import Vector
 _WALKS, _CORRELATION = 0.1, 0.85
 
 
+class Decisions(NamedTuple):
+    """How rows decide on what was proposed, where `room.base` are the log ratios of all else."""
+
+    numbers: Any  # What it needs besides, or 0
+    root: Callable[..., bool]  # (rng, plan, numbers, now, counts): whether theta with the root moves
+    nodes: Callable[..., None]  # (rng, plan, numbers, now, k, pull, counts): writes `room.accepted`
+
+
+@jitable
+def root_by_drawn_rows(
+    rng: np.random.Generator, plan: FieldArrays, numbers: int, now: int, counts: Vector
+) -> bool:
+    """Decide exactly on theta with the root."""
+    if plan.has_remainders:
+        add_rows(rng, plan, now, plan.schedule.kappas[0], counts)
+    return bool(-rng.standard_exponential() < plan.room.base[-1])
+
+
+@jitable
+def nodes_by_drawn_rows(
+    rng: np.random.Generator, plan: FieldArrays, numbers: int, now: int, k: int, pull: float, counts: Vector
+) -> None:
+    """Decide exactly on nodes that propose; `pull` is pulls . z, in `room.moved` are its changes by nodes."""
+    if plan.has_remainders:
+        add_rows(rng, plan, now, plan.schedule.kappas[k + 1], counts)
+    room, intercept = plan.room, plan.prior.intercept
+    own, base, accepted, moved = room.deciding, room.base, room.accepted, room.moved
+    for v in range(own.shape[0]):
+        if own[v] == v:
+            ratio = base[v]
+            if intercept >= 0:  # what the others have decided counts: one after the other
+                ratio += log_prior_change(plan, now, pull + moved[v]) - log_prior_change(plan, now, pull)
+            accepted[v] = -rng.standard_exponential() < ratio
+            if accepted[v]:
+                pull += moved[v]
+
+
 @jitable
 def move_root(
     rng: np.random.Generator,
@@ -33,6 +72,7 @@ def move_root(
     old: Vector,
     features: Vector,
     base: float,
+    decisions: Decisions,
     counts: Vector,
 ) -> bool:
     """Decide on theta with the root's eps.
@@ -53,9 +93,7 @@ def move_root(
     room.base[root] = base
     add_excess(plan, now, old, features)
     add_quadratic(plan, now)
-    if plan.has_remainders:
-        add_rows(rng, plan, now, plan.schedule.kappas[0], counts)
-    return bool(-rng.standard_exponential() < room.base[root])
+    return decisions.root(rng, plan, decisions.numbers, now, counts)
 
 
 @jitable
@@ -77,7 +115,13 @@ def _propose(
 
 @jitable
 def move_group(
-    rng: np.random.Generator, plan: FieldArrays, now: int, features: Vector, k: int, counts: Vector
+    rng: np.random.Generator,
+    plan: FieldArrays,
+    now: int,
+    features: Vector,
+    k: int,
+    decisions: Decisions,
+    counts: Vector,
 ) -> None:
     """Propose eps of all nodes of a group of depths, and let each at its top decide."""
     room, tree, depths = plan.room, plan.tree, plan.schedule.depths
@@ -87,18 +131,7 @@ def move_group(
     _write_d(plan, now)
     add_excess(plan, now, features, features)
     add_quadratic(plan, now)
-    if plan.has_remainders:
-        add_rows(rng, plan, now, plan.schedule.kappas[k + 1], counts)
-    pull, intercept = _moved_pulls(plan, now), plan.prior.intercept
-    own, base, accepted, moved = room.deciding, room.base, room.accepted, room.moved
-    for v in range(own.shape[0]):
-        if own[v] == v:
-            ratio = base[v]
-            if intercept >= 0:  # what the others have decided counts: one after the other
-                ratio += log_prior_change(plan, now, pull + moved[v]) - log_prior_change(plan, now, pull)
-            accepted[v] = -rng.standard_exponential() < ratio
-            if accepted[v]:
-                pull += moved[v]
+    decisions.nodes(rng, plan, decisions.numbers, now, k, _moved_pulls(plan, now), counts)
     _settle(plan, now, k)
 
 

@@ -11,9 +11,17 @@ from pymc_austerity.kernels.fields.decisions import write_levels
 from pymc_austerity.kernels.fields.heavy_tails import draw_precisions, log_prior_of_precisions
 from pymc_austerity.kernels.fields.held import held_log_density, hold, take_held
 from pymc_austerity.kernels.fields.law import propose
-from pymc_austerity.kernels.fields.moves import move_group, move_root
+from pymc_austerity.kernels.fields.moves import (
+    Decisions,
+    move_group,
+    move_root,
+    nodes_by_drawn_rows,
+    root_by_drawn_rows,
+)
 from pymc_austerity.kernels.fields.records import FieldArrays
+from pymc_austerity.kernels.fields.row_tests import FieldTests, nodes_by_tests, root_by_test
 from pymc_austerity.kernels.fields.state import log_marginal, write_displacements, write_eps
+from pymc_austerity.kernels.metropolis import Rule
 from pymc_austerity.kernels.plates.sweeps import SweepOutcome
 from pymc_austerity.target import Target, Vector
 
@@ -38,7 +46,7 @@ def field_sweeps(
     memory: FieldMemory,
     target: Target,
 ) -> SweepOutcome:
-    """Run sweeps from what the memory holds, or a turn of a sweep: other effects are held.
+    """Run sweeps from what the memory holds, or a turn of a sweep: other effects are held. All is exact.
 
     Parameters
     ----------
@@ -58,6 +66,47 @@ def field_sweeps(
         ``global_log_ratio(theta_new, theta, args)`` is that of the prior of theta, ``features(theta, args)``
         are those of the maps.
     """
+    decisions = Decisions(0, root_by_drawn_rows, nodes_by_drawn_rows)
+    return sweeps(n_transitions, rng, q, args, field, memory, decisions, target)
+
+
+@jitable
+def tested_field_sweeps(
+    n_transitions: int,
+    tune: bool,
+    rng: np.random.Generator,
+    q: Vector,
+    args: tuple[Any, ...],
+    field: FieldArrays,
+    memory: FieldMemory,
+    tests: FieldTests,
+    rule: Rule,
+    target: Target,
+) -> SweepOutcome:
+    """Run sweeps that `rule` decides on a subsample of remainders; the rest is as in `field_sweeps`.
+
+    Parameters
+    ----------
+    tests : FieldTests
+    rule : Rule
+        Its schedule holds the stages of the tests of all populations, one after the other.
+    """
+    decisions = Decisions((tests, rule), root_by_test, nodes_by_tests)
+    return sweeps(n_transitions, rng, q, args, field, memory, decisions, target)
+
+
+@jitable
+def sweeps(
+    n_transitions: int,
+    rng: np.random.Generator,
+    q: Vector,
+    args: tuple[Any, ...],
+    field: FieldArrays,
+    memory: FieldMemory,
+    decisions: Decisions,
+    target: Target,
+) -> SweepOutcome:
+    """Make some sweeps: moves of theta with the root, then one of each group of depths."""
     theta, other = memory.theta, np.empty(memory.theta.shape[0])
     room, schedule = field.room, field.schedule
     features = target.features(theta, args)
@@ -94,7 +143,7 @@ def field_sweeps(
         room.deciding[:] = 0
         write_cubics(field, now)
     n_accepted, accepted, log_ratio = 0, False, math.nan
-    of_root, of_levels = np.zeros(2), np.zeros(2)
+    of_root, of_levels = np.zeros(3), np.zeros(3)
     room.tally[:] = 0.0
     for _ in range(n_transitions):
         for _ in range(schedule.n_roots):
@@ -109,7 +158,7 @@ def field_sweeps(
                 log_ratio += log_prior_of_precisions(tails, proposed, precisions)
                 log_ratio -= log_prior_of_precisions(tails, features, precisions)
                 if math.isfinite(log_ratio):
-                    accepted = move_root(rng, field, now, features, proposed, log_ratio, of_root)
+                    accepted = move_root(rng, field, now, features, proposed, log_ratio, decisions, of_root)
                     if not math.isnan(room.base[-1]):  # far out it may be no number
                         expected = math.exp(min(room.base[-1], 0.0))
                     if accepted:
@@ -121,7 +170,7 @@ def field_sweeps(
             room.tally[0, -1] += 1.0
             room.tally[1, -1] += expected
         for k in range(schedule.depths.shape[0] - 1):
-            move_group(rng, field, now, features, k, of_levels)
+            move_group(rng, field, now, features, k, decisions, of_levels)
     for k in range(n):
         memory.z[field.coordinates[k]] = room.z[now, k]
     for k in range(n_held):
@@ -133,6 +182,7 @@ def field_sweeps(
     of_effects = n_moved / n_proposed if n_proposed > 0.0 else 0.0
     n_root, n_levels = int(of_root[0]), int(of_levels[0])
     return SweepOutcome(
-        q, n_accepted, n_root + n_levels, n_transitions, 0, 0, accepted, log_ratio, 0.0, math.nan,
+        q, n_accepted, n_root + n_levels, n_transitions, 0, int(of_root[2] + of_levels[2]), accepted,
+        log_ratio, 0.0, math.nan,
         n_root, n_levels, of_effects * n_transitions, int(of_root[1] + of_levels[1]),
     )  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity import work
-from pymc_austerity.acceptance.base import Exact
+from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.kernels.fields.law import WALKS
 from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
@@ -37,7 +37,7 @@ from pymc_austerity.step_methods.metropolis.plate_pilot import (
     PlatePrediction,
     announced,
 )
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe, PlateSweeps
+from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe, PlateSweeps, rule_of_remainders
 from pymc_austerity.target import Vector
 
 # Sweeps of a pilot run before it counts, and those that count.
@@ -89,8 +89,6 @@ def field_for(
     options: MetropolisOptions, fact: Factorisation, found: Field | None = None
 ) -> FieldModel | NoField:
     """The field of a model, if its effects can be moved so; else why not. It is looked for unless `found`."""
-    if not isinstance(options.acceptance, Exact):
-        return NoField("effects of a field are decided exactly: use TunaMH()")
     if options.temperature != 1.0:
         return NoField("a temperature and effects of a field are not supported together")
     try:
@@ -113,8 +111,10 @@ def plan_field(
         field = field_for(options, factorised(options, point, recipe))
         if isinstance(field, NoField):
             raise field
-        arrays = field.arrays(field.fit_again(recipe.fit), reads_all=recipe.reads_all, debug=options.debug)
-        engine = FieldEngine(field.values, arrays, point)
+        rule = None if rule_of_remainders(options) is None else recipe.rule
+        reads_all = rule is not None or recipe.reads_all
+        arrays = field.arrays(field.fit_again(recipe.fit), reads_all=reads_all, debug=options.debug)
+        engine = FieldEngine(field.values, arrays, point, rule)
         engine.take(recipe.schedules)
         return FieldPlan(options, field.factorisation, recipe, field, engine)
     assert found is not None
@@ -125,13 +125,16 @@ def plan_field(
     stage("fit", names)
     fit = found.fit()
     stage("bounds", f" of {fact.n_rows:,} rows")
-    reads_all = options.switch_above <= 0.0
+    rule = rule_of_remainders(options)
+    if rule is not None:
+        rule = with_batch_size(rule, fact.n_rows, options.default_batch)
+    reads_all = rule is not None or options.switch_above <= 0.0
     arrays = found.arrays(fit, reads_all=reads_all, debug=options.debug)
-    engine = FieldEngine(found.values, arrays, point)
+    engine = FieldEngine(found.values, arrays, point, rule)
     prediction = _best(engine, found, point)
     if engine.draws_rows and prediction.terms > options.switch_above * engine.n_readings:
         return _reading_all(options, point, found, fit)
-    return _planned(options, point, found, fit, engine, prediction)
+    return _planned(options, point, found, fit, engine, prediction, rule)
 
 
 def field_with_all_rows(plan: FieldPlan, point: PointType) -> FieldPlan:
@@ -153,6 +156,7 @@ def _planned(
     fit: tuple[FieldFit, ...],
     engine: FieldEngine,
     prediction: PlatePrediction,
+    rule: AcceptanceRule | None = None,
 ) -> FieldPlan:
     fact = found.factorisation
     prediction = announced(engine, prediction, engine.drawn, point)
@@ -160,14 +164,14 @@ def _planned(
         data=fingerprint(fact.graph),
         n_local=fact.n_rows,
         n_dim=len(vector_of(fact, point)),
-        rule=options.acceptance,
+        rule=options.acceptance if rule is None else rule,
         proposal=PlateSweeps(", ".join(found.effects), found.n_nodes, float(engine.schedules[0].kappas[0])),
         proposal_state=engine.new_state(),
         mode_fit=None,
         fit=tuple(one.fitted for one in fit),
         prediction=prediction,
         reads_all=engine.reads_all,
-        certificate=_certificate(found, reads_all=engine.reads_all),
+        certificate=_certificate(found, reads_all=not engine.draws_rows),
         schedules=engine.schedules,
     )
     return FieldPlan(replace(options, fewest_groups=FEWEST_IF_SLOW), fact, recipe, found, engine)

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from pymc_austerity.acceptance import TTest
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.kernels.fields import cubic, decisions, matched, moves
+from pymc_austerity.kernels.fields import cubic, decisions, matched, moves, row_tests
 from pymc_austerity.kernels.fields.state import log_prior_change, pull_on_intercept
 from pymc_austerity.kernels.fields.tree import deciding
 from pymc_austerity.mode.fields.draws import height_of
+from pymc_austerity.step_methods.metropolis.engine.fields import row_tests as tests_of_nodes
 from tests.mode.fields.fields import TURNS, arrays_of, fitted
 
 _NORMAL = ("normal_rows", "intrinsic", "crossed_normal", "score_differences")
@@ -92,6 +94,41 @@ def test_planted_third_order_is_found():
     """A planted fault: what cells have in third-order terms is not what rows leave out."""
     (found,), heights, _, _ = log_ratios("walk", 1, reads_all=False, planted=_half_of_third_order)
     assert abs(found.sum() - (heights[1] - heights[0])) > 1e-4
+
+
+@entry
+def decide_by_tests(arrays, tests, features, level, result):
+    """Log ratios of the nodes of a depth, by all rows below them as tests read these."""
+    room = arrays.room
+    deciding(arrays.tree, level, room.deciding)
+    room.base[:] = 0.0
+    matched.add_excess(arrays, 0, features, features)
+    moves.add_quadratic(arrays, 0)
+    for v in range(result.shape[0]):
+        if room.deciding[v] == v:
+            changes = row_tests.total_change(tests.n_rows[v], (arrays, 0, tests.first_row[v]))
+            result[v] = room.base[v] + changes
+
+
+@pytest.mark.parametrize(("name", "turn"), _OF_ROWS[::3])
+@pytest.mark.parametrize("level", [0, 1])
+def test_what_is_tested_is_the_change_of_the_density(name, turn, level):
+    """Nodes that read all rows below them decide on the difference of log densities together."""
+    _, heights, _, arrays = log_ratios(name, level, turn=turn)
+    features = fitted(name).field.values.features(fitted(name).fit.theta)
+    tests, result = tests_of_nodes(TTest(0.01), arrays)["tests"], np.zeros(len(arrays.tree.depth))
+    decide_by_tests(arrays, tests, features, level, result)
+    np.testing.assert_allclose(result.sum(), heights[1] - heights[0], rtol=1e-9, atol=1e-8)
+
+
+def test_planted_rows_of_other_nodes_are_found():
+    """A planted fault: nodes are tested on the rows of the next ones."""
+    _, heights, _, arrays = log_ratios("three_levels", 1)
+    features = fitted("three_levels").field.values.features(fitted("three_levels").fit.theta)
+    tests, result = tests_of_nodes(TTest(0.01), arrays)["tests"], np.zeros(len(arrays.tree.depth))
+    first_row = np.minimum(np.roll(tests.first_row, 1), tests.n_rows[-1] - tests.n_rows)
+    decide_by_tests(arrays, tests._replace(first_row=first_row), features, 1, result)
+    assert abs(result.sum() - (heights[1] - heights[0])) > 1e-4
 
 
 def acceptance(name, level, **options):

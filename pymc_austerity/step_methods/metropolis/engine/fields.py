@@ -7,8 +7,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from pymc.initial_point import PointType
 
+from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
+from pymc_austerity.kernels.elements import READS_ALL
 from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
-from pymc_austerity.kernels.fields.sweeps import FieldMemory, field_sweeps
+from pymc_austerity.kernels.fields.row_tests import FieldTests
+from pymc_austerity.kernels.fields.sweeps import FieldMemory, field_sweeps, tested_field_sweeps
+from pymc_austerity.kernels.metropolis import Rule, no_range
 from pymc_austerity.kernels.plates.sweeps import SweepOutcome
 from pymc_austerity.mode.fields.draws import centered, height_of, hold_at, scores_of_theta, theta_of_scores
 from pymc_austerity.mode.fields.values import FieldValues
@@ -17,6 +21,7 @@ from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
+from pymc_austerity.step_methods.metropolis.engine.sequential import fewest_rows, tests_of
 from pymc_austerity.target import Index, Vector
 
 
@@ -28,16 +33,27 @@ class FieldProposalState(NamedTuple):
 
 
 class FieldEngine(CompiledKernel):
-    """Transitions of `kernels.fields`: what is compiled of a model is its prior alone."""
+    """Transitions of `kernels.fields`: what is compiled of a model is its prior alone.
 
-    def __init__(self, values: FieldValues, turns: tuple[FieldArrays, ...], point: PointType) -> None:
+    A `rule` decides on a subsample of remainders; without one all is exact.
+    """
+
+    def __init__(
+        self,
+        values: FieldValues,
+        turns: tuple[FieldArrays, ...],
+        point: PointType,
+        rule: AcceptanceRule | None = None,
+    ) -> None:
         self.n_local = self.n_others = values.factorisation.n_rows
         self.turns, self.values = turns, values
+        self._tests = {} if rule is None else {id(one.tree): row_tests(rule, one) for one in turns}
         self.restart()
         self.target = CompiledTarget(values.shared)
         state, q = self.new_state(), np.zeros(values.n_dim)
         self._turn = self.turns[0]
-        self._put_around(field_sweeps, self._given(q, point, state), ["global_log_ratio", "features"])
+        kernel = field_sweeps if rule is None else tested_field_sweeps
+        self._put_around(kernel, self._given(q, point, state), ["global_log_ratio", "features"])
         stage("transitions")
         with exact_arithmetic():  # the first call compiles
             self.run(0, False, np.random.default_rng(0), q, point, state)
@@ -45,12 +61,14 @@ class FieldEngine(CompiledKernel):
     @property
     def reads_all(self) -> bool:  # type: ignore[override]
         """Whether all rows are read."""
-        return self.turns[0].reads_all and self.turns[0].has_remainders
+        if not (self.turns[0].reads_all and self.turns[0].has_remainders):
+            return False
+        return all(np.all(one["tests"].first_stage == READS_ALL) for one in self._tests.values())
 
     @property
     def draws_rows(self) -> bool:
         """Whether rows are drawn by bounds."""
-        return self.turns[0].has_remainders and not self.reads_all
+        return self.turns[0].has_remainders and not self.turns[0].reads_all
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
@@ -75,7 +93,10 @@ class FieldEngine(CompiledKernel):
         )
 
     def restart(self) -> None:
-        """Begin to count violations; forget the factor of an interrupted draw."""
+        """Begin to count violations; forget what an interrupted draw has left."""
+        for tests in self._tests.values():
+            population = tests["tests"].population
+            population[:] = np.arange(len(population))
         count = np.zeros(1, dtype=np.int64)
         self.turns = tuple(one._replace(violations=count) for one in self.turns)
         for one in self.turns:
@@ -195,4 +216,24 @@ class FieldEngine(CompiledKernel):
         return math.sqrt(squares)
 
     def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
-        return {"field": self._turn, "memory": proposal_state.memory}
+        tests = self._tests.get(id(self._turn.tree), {})
+        return {"field": self._turn, "memory": proposal_state.memory, **tests}
+
+
+def row_tests(rule: AcceptanceRule, turn: FieldArrays) -> dict[str, Any]:
+    """The tests of all nodes of a turn, with their rule."""
+    tree, cells, of_cells = turn.tree, turn.bounds.cells, turn.bounds.of_cells
+    n = len(tree.first)
+    below = np.ones(n, np.int64)  # nodes below each and itself lie together
+    for v in range(n - 1):
+        below[tree.parent[v]] += below[v]
+    last = np.arange(n) + 1
+    first_row = cells[np.searchsorted(of_cells, last - below)]
+    sizes = cells[np.searchsorted(of_cells, last)] - first_row
+
+    def bound(n: int) -> Any:
+        return with_batch_size(rule, n).bind(n)
+
+    schedule, first_stage, different = tests_of(sizes, fewest_rows(rule), bound, rule)
+    tests = FieldTests(first_row, sizes, first_stage, np.arange(int(different.max(initial=0))))
+    return {"tests": tests, "rule": Rule(schedule, math.nan, *rule.functions, no_range)}
