@@ -176,7 +176,7 @@ def test_refusals_name_the_term_and_the_variable():
             pt.sinh(x[:, k, None] * pm.Normal(f"b{k}", shape=2 + (k == 3))).sum(axis=1) for k in range(4)
         ]
         pm.Bernoulli("y", logit_p=sum(waves) + x @ pm.Dirichlet("w", np.ones(4)), observed=y)
-    said = r"the term 'y' is a function of 10 linear predictors.* 'b3' or 'w_simplex__' there may be one"
+    said = r"the term 'y' is a function of 12 linear predictors.* 'b3' or 'w_simplex__' there may be one"
     with pytest.raises(ValueError, match=said):
         TunaMH(model=model)
 

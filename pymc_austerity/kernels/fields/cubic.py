@@ -18,12 +18,6 @@ from pymc_austerity.target import Index, Vector
 
 
 @jitable
-def n_numbers(q: int, n_rest: int) -> int:
-    """Coefficients of a cell with q levels of its own, and so many others."""
-    return q * (q + 1) * (q + 2) // 6 + q * (q + 1) // 2 * n_rest
-
-
-@jitable
 def write_cubics(plan: FieldArrays, side: int) -> None:
     """Third-order terms of all cells whose rows decide."""
     bounds, result, own = plan.bounds, plan.room.cubics[side], plan.room.deciding

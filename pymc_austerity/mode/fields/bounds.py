@@ -32,7 +32,7 @@ from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields import decisions
 from pymc_austerity.kernels.fields import tree as trees
-from pymc_austerity.kernels.fields.cubic import add_products_of_row, n_numbers
+from pymc_austerity.kernels.fields.cubic import add_products_of_row
 from pymc_austerity.kernels.fields.decisions import loose_level
 from pymc_austerity.kernels.fields.records import Bounds, Cubic, Design, FieldArrays, Loose
 from pymc_austerity.kernels.fields.tree import Tree, tree_of, write_positions
@@ -421,7 +421,7 @@ def _cubic(
     n_levels, lowest = np.diff(bounds.blocks), np.maximum(paths[:, 0], 0)
     n_own = n_levels[lowest]
     n_rest = np.where(paths >= 0, n_levels[np.maximum(paths, 0)], 0).sum(axis=1) - n_own
-    counts = n_numbers(n_own, n_rest)
+    counts = n_own * (n_own + 1) * (n_own + 2) // 6 + n_own * (n_own + 1) // 2 * n_rest
     has_terms = (counts <= _MOST_NUMBERS * np.diff(cells)) & (paths[:, 0] >= 0) & (bounds.always == 0)
     rows = plan.rows._replace(program=tape_of(layout.columns.expression, 1, 3))
     thirds = 6.0 * derivatives_of(rows, rows.predictors, 3)[3]
