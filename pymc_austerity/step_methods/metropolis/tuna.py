@@ -136,10 +136,10 @@ class TunaMH(SubsampledStep):
     Normal residuals may have a free scale, and then no row is read. Two large factors that are crossed are
     moved in turn, each given the other (`docs/explanation/plates_crossed.md`). `chi`, `curvature`, another
     `proposal` and another `control_variate` are for blocks without a plate.
-    `docs/explanation/plates.md` has the proof. Hierarchies of normal effects that are no plate, as with more
-    levels, random walks, areas or several factors, are moved on a tree (`docs/explanation/fields.md`): a draw
-    moves scales and coefficients of all rows together, then the effects of each depth, every node by a
-    decision on its own rows.
+    `docs/explanation/plates.md` has the proof. Hierarchies of normal effects that are no plate, as with
+    slopes, more levels, random walks, areas or several factors, are moved on a tree
+    (`docs/explanation/fields.md`): a draw moves scales and coefficients of all rows together, then the
+    effects of each depth, every node by a decision on its own rows.
 
     References
     ----------
