@@ -44,6 +44,9 @@ class Tree(NamedTuple):
     places: Index  # (S,): where in `rows` those of a segment begin
     rows: Index  # Rows of the owner's front, of the variables from `begin` on to the last
     has_twin: Mask  # (V,): whether the next node has the same `below`
+    # (V,): how many nodes of one variable, from each on, have the same `below`: they are passed together,
+    # as rows of one matrix
+    run: Index
     widest: int  # The length of the longest `below`
 
 
@@ -72,11 +75,20 @@ def factorise(tree: Tree, front: Vector, least: Vector) -> float:
     total, product = 0.0, 1.0
     first, size, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
     segments, owner, begins, ends = tree.segments, tree.owner, tree.begin, tree.end
-    places, rows, has_twin = tree.places, tree.rows, tree.has_twin
+    places, rows, has_twin, run = tree.places, tree.rows, tree.has_twin, tree.run
     taken, columns, n = np.zeros((tree.widest, tree.widest)), np.empty((_AT_ONCE, tree.widest)), 0
-    for v in range(first.shape[0]):
+    v = -1
+    while v < first.shape[0] - 1:
+        v += 1
         q, start, o, f = size[v], starts[v], fronts[v], first[v]
         r = starts[v + 1] - start
+        if run[v] > 1:
+            own = front[o : o + run[v] * (1 + r)]
+            total += _factorise_run(own, least[f : f + run[v]], r, taken, columns)
+            if math.isnan(total):
+                return math.nan
+            v, q = v + run[v] - 1, 0
+            start = starts[v]
         for j in range(q):
             oj = o + j * q
             pivot = front[oj + j]
@@ -131,6 +143,35 @@ def factorise(tree: Tree, front: Vector, least: Vector) -> float:
 
 
 @jitable
+def _factorise_run(front: Vector, least: Vector, r: int, taken: Matrix, columns: Matrix) -> float:
+    """Factorise nodes of one variable with the same `below`, and add their products: see `factorise`."""
+    total, product, n, o = 0.0, 1.0, 0, 0
+    for k in range(least.shape[0]):
+        pivot = front[o]
+        if least[k] < 0.0 and not pivot > 0.0:
+            return math.nan
+        if not pivot > least[k]:
+            front[o : o + 1 + r] = 0.0
+        else:
+            root = math.sqrt(pivot)
+            product *= root
+            if not _SMALL < product < _LARGE:
+                total += math.log(product)
+                product = 1.0
+            front[o], inverse = root, 1.0 / root
+            for i in range(r):
+                front[o + 1 + i] *= inverse
+                columns[n, i] = front[o + 1 + i]
+            n += 1
+            if n == _AT_ONCE:
+                _add_products(columns, n, r, taken)
+                n = 0
+        o += 1 + r
+    _add_products(columns, n, r, taken)
+    return total + math.log(product)
+
+
+@jitable
 def _add_products(columns: Matrix, n: int, r: int, result: Matrix) -> None:
     """Add the lower triangle (r, r) of the sum over n columns c of c c'."""
     if n == _AT_ONCE:
@@ -151,9 +192,22 @@ def _add_products(columns: Matrix, n: int, r: int, result: Matrix) -> None:
 def forward(tree: Tree, front: Vector, right: Vector, result: Vector) -> None:
     """Solve L result = right, which is written over. Zero columns give zero."""
     first, size, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
-    for v in range(first.shape[0]):
+    v, run, taken = -1, tree.run, np.zeros(tree.widest)
+    while v < first.shape[0] - 1:
+        v += 1
         q, start, o, f = size[v], starts[v], fronts[v], first[v]
         r = starts[v + 1] - start
+        if run[v] > 1:
+            for k in range(f, f + run[v]):
+                t = result[k] = right[k] / front[o] if front[o] > 0.0 else 0.0
+                for i in range(r):
+                    taken[i] += front[o + 1 + i] * t
+                o += 1 + r
+            for i in range(r):
+                right[below[start + i]] -= taken[i]
+                taken[i] = 0.0
+            v += run[v] - 1
+            continue
         for j in range(q):
             t = right[f + j]
             for k in range(j):
@@ -176,13 +230,17 @@ def forward(tree: Tree, front: Vector, right: Vector, result: Vector) -> None:
 def backward(tree: Tree, front: Vector, right: Vector, result: Vector) -> None:
     """Solve L' result = right."""
     first, size, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
+    above, run = np.empty(tree.widest), tree.run
     for v in range(first.shape[0] - 1, -1, -1):
         q, start, o, f = size[v], starts[v], fronts[v], first[v]
         r = starts[v + 1] - start
         if q == 1:
+            if run[v] == 1:  # the last of a run
+                for i in range(r):
+                    above[i] = result[below[start + i]]
             t = right[f]
             for i in range(r):
-                t -= front[o + 1 + i] * result[below[start + i]]
+                t -= front[o + 1 + i] * above[i]
             result[f] = t / front[o]
             continue
         for j in range(q - 1, -1, -1):
@@ -268,10 +326,11 @@ def tree_of(indptr: Index, indices: Index, sizes: Index, *, alike: bool = False)
     fronts = np.concatenate([[0], np.cumsum(sizes * (sizes + np.diff(starts)))])
     depth = np.zeros(len(sizes), np.int64)
     _write_depths(parent, depth)
+    has_twin = _have_twins(starts, below)
     return Tree(
         first, sizes, starts, below, fronts, parent, depth, node_of,
         *_segments(first, sizes, starts, below, node_of),
-        _have_twins(starts, below), int(np.diff(starts).max()),
+        has_twin, _runs(sizes, has_twin), int(np.diff(starts).max()),
     )  # fmt: skip
 
 
@@ -379,6 +438,16 @@ def _have_twins(starts: Index, below: Index) -> Mask:
         result[v] = starts[v + 2] - starts[v + 1] == r
         for k in range(r):
             result[v] = result[v] and below[starts[v] + k] == below[starts[v + 1] + k]
+    return result
+
+
+@entry
+def _runs(sizes: Index, has_twin: Mask) -> Index:
+    """How many nodes of one variable, from each on, have the same `below`."""
+    result = np.zeros(sizes.shape[0], np.int64)
+    for v in range(sizes.shape[0] - 1, -1, -1):
+        if sizes[v] == 1:
+            result[v] = 1 + (result[v + 1] if has_twin[v] else 0)
     return result
 
 
