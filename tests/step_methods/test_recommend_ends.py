@@ -84,7 +84,7 @@ FEW, NUTS = "TunaMH()", "pm.NUTS()"
 CASES = {
     rates_of_users: (FEW, "are a field of"),
     rates_without_a_rule: (NUTS, "whose prior has a rule"),
-    one_of_its_own_beside_groups: (NUTS, "moves of what the 1,406 groups share"),
+    one_of_its_own_beside_groups: (NUTS, "the 1,406 groups"),
     two_matrices: (FEW, "are a field of"),
     exposures_of_zero: (FEW, "few rows decide exactly"),
     a_table_with_exposures_of_zero: (FEW, "few rows decide exactly"),

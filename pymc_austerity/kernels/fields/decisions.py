@@ -16,7 +16,7 @@ the two ends. With terms of the third order that are left,
 
     |change| <= C_i (X_R^2 m_i0 Y_0 / 2 + (m_i0 X_0 + X_R / 2) X_R Y_R)
                 + K_i / 6 (sum_f m_if Y_f) (sum_f m_if X_f)^2 (sum_f m_if Z_f) <= h sum_f k_i m_if Y_f,
-    k_i = K_i / 6 + C_i m_iR (1 - m_iR / 2),   h = max(max_f X_f^2, rho^2 zeta),
+    k_i = K_i / 6 + C_i m_iR (1 - m_iR / 2),   h = rho max(max_{f > 0} X_f, rho zeta),
 
 zeta being of Z_f what rho is of X_f.
 
@@ -169,12 +169,14 @@ def _write_rates(
         if own[of_cells[u]] < 0:
             tiers[u], rates[u] = -1, 0.0
             continue
-        rho, farthest, rate, tier = largest, farthest_loose, 0.0, 0
+        rho, farthest, rate, tier, above = largest, farthest_loose, 0.0, 0, 0.0
         of_shares, far_of_shares = shares[u, n_blocks] * largest, shares[u, n_blocks] * farthest_loose
         for f in range(n_blocks):
             b = paths[u, f]
             if b >= 0:
                 rho, farthest = max(rho, x[b]), max(farthest, far[b])
+                if f > 0:
+                    above = max(above, x[b])
                 of_shares += shares[u, f] * x[b]
                 far_of_shares += shares[u, f] * far[b]
         farthest = min(farthest, far_of_shares)
@@ -188,9 +190,10 @@ def _write_rates(
                     rate += totals[tier, u, f] * moving
                 elif paths[u, f] >= 0:
                     rate += totals[tier, u, f] * y[paths[u, f]]
-        height = min(rho, of_shares) ** 2
+        rho = min(rho, of_shares)
+        height = rho * rho
         if places[u + 1] > places[u]:
-            height = max(rho * rho, height * farthest)
+            height = rho * max(above, rho * farthest)
         rate *= kappa * height
         if not rate <= _SHARE * (cells[u + 1] - cells[u]):
             tier = n_tiers

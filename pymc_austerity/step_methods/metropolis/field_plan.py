@@ -36,6 +36,7 @@ from pymc_austerity.step_methods.metropolis.plate_pilot import (
     OF_READ,
     PlatePrediction,
     announced,
+    starting_at,
 )
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe, PlateSweeps, rule_of_remainders
 from pymc_austerity.target import Vector
@@ -131,10 +132,10 @@ def plan_field(
     reads_all = rule is not None or options.switch_above <= 0.0
     arrays = found.arrays(fit, reads_all=reads_all, debug=options.debug)
     engine = FieldEngine(found.values, arrays, point, rule)
-    prediction = _best(engine, found, point)
-    if engine.draws_rows and prediction.terms > options.switch_above * engine.n_readings:
+    best = _best(engine, found, point)
+    if engine.draws_rows and best[0].terms > options.switch_above * engine.n_readings:
         return _reading_all(options, point, found, fit)
-    return _planned(options, point, found, fit, engine, prediction, rule)
+    return _planned(options, point, found, fit, engine, best, rule)
 
 
 def field_with_all_rows(plan: FieldPlan, point: PointType) -> FieldPlan:
@@ -155,11 +156,11 @@ def _planned(
     found: FieldModel,
     fit: tuple[FieldFit, ...],
     engine: FieldEngine,
-    prediction: PlatePrediction,
+    best: tuple[PlatePrediction, Vector],
     rule: AcceptanceRule | None = None,
 ) -> FieldPlan:
-    fact = found.factorisation
-    prediction = announced(engine, prediction, engine.drawn, point)
+    fact, (prediction, last) = found.factorisation, best
+    prediction = announced(engine, prediction, starting_at(last, engine.drawn), point)
     recipe = FieldRecipe(
         data=fingerprint(fact.graph),
         n_local=fact.n_rows,
@@ -177,8 +178,8 @@ def _planned(
     return FieldPlan(replace(options, fewest_groups=FEWEST_IF_SLOW), fact, recipe, found, engine)
 
 
-def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePrediction:
-    """Try out what a sweep moves together, and leave the engine with the best."""
+def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> tuple[PlatePrediction, Vector]:
+    """Try out what a sweep moves together, and leave the engine with the best; the last state."""
     schedules = _schedules(engine.turns, 1, KAPPAS[0])
     engine.take(schedules)
     chain = _settled(engine, found, point)
@@ -213,7 +214,7 @@ def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> PlatePred
             for one, turn in zip(schedules, engine.turns, strict=True)
         )
     )
-    return _with_roots(best.prediction, found, n_roots)
+    return _with_roots(best.prediction, found, n_roots), chain.q
 
 
 def _schedules(turns: tuple[FieldArrays, ...], n_depths: int, kappa: float) -> tuple[Schedule, ...]:

@@ -146,7 +146,14 @@ def starts_of(
     engine: PlateEngine, fit: SharedFit, last: Vector, fact: Factorisation, point: PointType
 ) -> Callable[[np.random.Generator], Vector]:
     """Where chains of a pilot start: the first at a state that was reached, others at draws of the fit."""
-    some, drawn = [last], engine.starts(fit, point, density_of_block(fact, point))
+    return starting_at(last, engine.starts(fit, point, density_of_block(fact, point)))
+
+
+def starting_at(
+    last: Vector, drawn: Callable[[np.random.Generator], Vector]
+) -> Callable[[np.random.Generator], Vector]:
+    """Where chains start: the first at a state that was reached, others at draws."""
+    some = [last]
 
     def start(rng: np.random.Generator) -> Vector:
         return some.pop() if some else drawn(rng)
@@ -168,14 +175,16 @@ def announced(
     prediction: PlatePrediction,
     start: Callable[[np.random.Generator], Vector],
     point: PointType,
+    times: float = 1.0,
 ) -> PlatePrediction:
     """What a fresh run finds, in which nothing was chosen: rows, acceptance and effective draws of theta.
 
-    `prediction` is that of the run that chose the number of rows; `start` says where a chain starts.
+    `prediction` is that of the run that chose the number of rows; `start` says where a chain starts. The run
+    may cost so many `times` as usual.
     """
     n_draws, n_chains = _COUNTED, 1  # where Python itself runs the sweeps
     if engine.backend is NUMBA:
-        n_draws, n_chains = draws_of_sweeps(prediction.sweep)
+        n_draws, n_chains = draws_of_sweeps(prediction.sweep / times)
     counts: list[list[float]] = []
 
     def see(outcome: Any) -> None:

@@ -1,5 +1,7 @@
 """Whether the model of a step has effects of groups that are moved as a plate or field, and the plan then."""
 
+from dataclasses import replace
+
 from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
@@ -27,6 +29,7 @@ from pymc_austerity.step_methods.metropolis.field_plan import (
 )
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Recipe, factorised
+from pymc_austerity.step_methods.metropolis.plate_pilot import announced
 from pymc_austerity.step_methods.metropolis.plate_plan import (
     PlatePlan,
     PlateRecipe,
@@ -41,6 +44,8 @@ _POOR = 0.2
 # Slopes are a field, and so is a plate with several inner factors that moves more numbers with theta, if that
 # is accepted so often.
 _MANY_SHARED, _GOOD = 20, 0.5
+# So many times what pilot runs may cost.
+_LONGER = 20.0
 
 # A plan of sweeps over the effects of groups.
 Sweeps = PlatePlan | CrossedPlan | FieldPlan
@@ -138,6 +143,19 @@ def _field_plan(options: MetropolisOptions, point: PointType, found: PlateModel)
             return plan_field(options, point, found=field)
     except UnsuitableError:  # the plate stays
         return None
+
+
+def tried_longer(plan: Sweeps, point: PointType) -> Sweeps:
+    """The same plan after a longer pilot run, which tells better how it mixes."""
+    recipe, fact, engine = plan.recipe, plan.factorisation, plan.engine
+    prediction = announced(
+        engine,
+        recipe.prediction,
+        lambda rng: recipe.fitted_draw(fact, engine, point, rng),
+        point,
+        times=_LONGER,
+    )
+    return replace(plan, recipe=replace(recipe, prediction=prediction))  # type: ignore[arg-type]
 
 
 def with_all_rows_of_groups(plan: Sweeps, point: PointType) -> Sweeps:
