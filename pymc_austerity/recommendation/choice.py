@@ -204,8 +204,6 @@ _COMPARED = f"{_EXACT}; every row that is drawn is compared with its bound"
 _EPSILON = 0.01
 # Nanoseconds of NUTS for a row and an effective draw: some 15 leapfrog steps a draw, half of it effective.
 _OF_NUTS = 2000.0
-# Rates that differ by less are measured in a longer pilot run.
-_NEAR = 4.0
 # Sweeps over a plate that read few rows and move well need no comparison.
 _FEW, _WELL = 0.03, 0.3
 # Variables that are tried out one by one, and coordinates that are named.
@@ -442,12 +440,9 @@ def of_plate(plan: Sweeps, blank: Recommendation, point: PointType) -> Choice | 
     whole = plan if recipe.reads_all else with_all_rows_of_groups(plan, point)
     best = min(plan, whole, key=lambda one: one.recipe.prediction.cost)  # known better than what pilots mix
     of_nuts = 1e9 / (_OF_NUTS * recipe.n_local)
-    if of_nuts / _NEAR < best.recipe.rate < of_nuts * _NEAR:
-        best = tried_longer(best, point)
-    if best.recipe.rate < of_nuts:
-        return None
+    best = tried_longer(best, point, of_nuts)
     of_best = _sweeps_of_all_rows if best.recipe.reads_all else _sweeps_of_drawn_rows
-    return of_best(best, blank, point)
+    return None if best.recipe.rate < of_nuts else of_best(best, blank, point)
 
 
 def _why_no_sweeps(recipe: PlateRecipe) -> str:

@@ -44,8 +44,8 @@ _POOR = 0.2
 # Slopes are a field, and so is a plate with several inner factors that moves more numbers with theta, if that
 # is accepted so often.
 _MANY_SHARED, _GOOD = 20, 0.5
-# So many times what pilot runs may cost.
-_LONGER = 20.0
+# Rates that differ by less are near; so many times more a longer pilot run may cost.
+_NEAR, _LONGER = 4.0, 20.0
 
 # A plan of sweeps over the effects of groups.
 Sweeps = PlatePlan | CrossedPlan | FieldPlan
@@ -145,9 +145,11 @@ def _field_plan(options: MetropolisOptions, point: PointType, found: PlateModel)
         return None
 
 
-def tried_longer(plan: Sweeps, point: PointType) -> Sweeps:
-    """The same plan after a longer pilot run, which tells better how it mixes."""
+def tried_longer(plan: Sweeps, point: PointType, rate: float) -> Sweeps:
+    """The same plan; where its rate is near another, after a longer pilot run, which tells it better."""
     recipe, fact, engine = plan.recipe, plan.factorisation, plan.engine
+    if not rate / _NEAR < recipe.rate < rate * _NEAR:
+        return plan
     prediction = announced(
         engine,
         recipe.prediction,
