@@ -32,7 +32,7 @@ BUDGETS = {
     "kernels/fields": 2_610,
     "kernels/plates": 2_580,
     "mode": 1_790,
-    "mode/fields": 4_510,
+    "mode/fields": 4_520,
     "mode/plates": 3_580,
     "model": 2_290,
     "model/chains": 940,

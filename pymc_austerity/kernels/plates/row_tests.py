@@ -6,7 +6,6 @@ likelihood will do, and the error is that of the rule.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from pymc_austerity.acceptance.base import Sample
 from pymc_austerity.bounds.jets.points import BLOCK
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.elements import READS_ALL
+from pymc_austerity.kernels.fields.row_tests import Remainders
 from pymc_austerity.kernels.metropolis import Rule, sequential_test
 from pymc_austerity.kernels.plates.decisions import Accepted, Counts
 from pymc_austerity.kernels.plates.evaluation import changes, moved, phi_at
@@ -31,12 +31,6 @@ class RowTests(NamedTuple):
     # `READS_ALL` where nothing is tested
     first_stage: Index
     population: Index  # (N,): numbers of rows in order: work space of `draw_without_replacement`
-
-
-class Remainders(NamedTuple):
-    """The part of a `Target` that a test calls."""
-
-    log_ratios: Callable[..., Vector]
 
 
 @jitable

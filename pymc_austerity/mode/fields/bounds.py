@@ -110,7 +110,7 @@ def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
     if len(loose.nodes):
         moving = np.where(loose.nodes[loose.blocks] >= 0, of_loose, 0.0).sum(axis=1)
         lengths = np.column_stack([lengths, np.maximum(moving, _TINY)])
-    cubic = _cubic(layout, plan, levels, own_design, bounds, shares[:, :1], units[:, :1])
+    cubic = _cubic(layout, plan, levels, own_design, bounds, shares[:, 0], units[:, 0])
     totals, cumulative, is_infinite, rounding = _rates(layout, plan, lengths, units, cubic)
     always = np.maximum(bounds.always, np.maximum.reduceat(is_infinite.astype(np.int64), cells[:-1]))
     return bounds._replace(
@@ -417,12 +417,12 @@ def _cubic(
     levels: _Levels,
     design: Design,
     bounds: Bounds,
-    shares: Matrix,
-    units: Matrix,
+    shares: Vector,
+    units: Vector,
 ) -> Cubic:
     """Third-order terms of cells that pay: what is left is less than half, by few coefficients.
 
-    `shares` (N, 1) are the m_i0, `units` (N, 1) the v_i.
+    `shares` (N,) are the m_i0, `units` (N,) the v_i.
     """
     cells, paths, empty = bounds.cells, bounds.paths, plan.bounds.cubic
     if not paths.shape[1] or layout.columns.n_predictors > 1 or len(bounds.loose.nodes):
@@ -435,14 +435,17 @@ def _cubic(
     rows = plan.rows._replace(program=tape_of(layout.columns.expression, 1, 3))
     thirds = 6.0 * derivatives_of(rows, rows.predictors, 3)[3]
     has_terms &= np.logical_and.reduceat(np.isfinite(thirds), cells[:-1])
-    sizes = np.nan_to_num(np.abs(thirds) * units[:, 0] ** 3)
-    left = np.add.reduceat(sizes * (1.0 - shares[:, 0] ** 2), cells[:-1])
+    sizes = np.nan_to_num(_INFLATION * np.abs(thirds) * units**3)
+    left = np.add.reduceat(sizes * (1.0 - shares**2), cells[:-1])
     has_terms &= left <= 0.5 * np.add.reduceat(sizes, cells[:-1])
-    thirds[~np.repeat(has_terms, np.diff(cells))] = 0.0
+    if not has_terms.any():
+        return empty
+    is_left_out = ~np.repeat(has_terms, np.diff(cells))
+    thirds[is_left_out] = sizes[is_left_out] = 0.0
     counts = np.where(has_terms, counts, 0)
     cubic = Cubic(
         np.concatenate([[0], np.cumsum(counts)]), np.zeros(counts.sum()), empty.levels.copy(),
-        np.zeros(bounds.blocks[-1], np.int64), thirds, _INFLATION * np.abs(thirds) * units[:, 0] ** 3,
+        np.zeros(bounds.blocks[-1], np.int64), thirds, sizes,
     )  # fmt: skip
     _write_pivots(levels, bounds, cubic)
     _write_coefficients(levels, design, layout.n_lookups, cells, cubic)

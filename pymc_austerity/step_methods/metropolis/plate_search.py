@@ -7,7 +7,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_austerity import work
 from pymc_austerity.acceptance.base import Exact
-from pymc_austerity.exceptions import NoModeError, UnsuitableError
+from pymc_austerity.exceptions import NoModeError, SetUpBudgetError, UnsuitableError
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation, row_operations, vector_of
 from pymc_austerity.model.plates.any_spelling import find_plates, why_none
@@ -41,8 +41,8 @@ from pymc_austerity.step_methods.metropolis.plate_plan import (
 _FEW_DIMENSIONS = 500
 # Where moves of what groups share are accepted so seldom, the model is tried out as a field.
 _POOR = 0.2
-# Slopes are a field, and so is a plate with several inner factors that moves more numbers with theta, if that
-# is accepted so often.
+# A plate with several inner factors that moves more numbers with theta is a field, if that is accepted so
+# often; slopes are one unless it is poor.
 _MANY_SHARED, _GOOD = 20, 0.5
 # Rates that differ by less are near; so many times more a longer pilot run may cost.
 _NEAR, _LONGER = 4.0, 20.0
@@ -146,17 +146,21 @@ def _field_plan(options: MetropolisOptions, point: PointType, found: PlateModel)
 
 
 def tried_longer(plan: Sweeps, point: PointType, rate: float) -> Sweeps:
-    """The same plan; where its rate is near another, after a longer pilot run, which tells it better."""
+    """A plan whose effective draws a second are near `rate`, measured in a longer run; others as they are."""
     recipe, fact, engine = plan.recipe, plan.factorisation, plan.engine
     if not rate / _NEAR < recipe.rate < rate * _NEAR:
         return plan
-    prediction = announced(
-        engine,
-        recipe.prediction,
-        lambda rng: recipe.fitted_draw(fact, engine, point, rng),
-        point,
-        times=_LONGER,
-    )
+    try:
+        with work.on_trial():
+            prediction = announced(
+                engine,
+                recipe.prediction,
+                lambda rng: recipe.fitted_draw(fact, engine, point, rng),
+                point,
+                times=_LONGER,
+            )
+    except SetUpBudgetError:  # the shorter run has to do
+        return plan
     return replace(plan, recipe=replace(recipe, prediction=prediction))  # type: ignore[arg-type]
 
 

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
+from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.kernels.elements import READS_ALL
 from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
 from pymc_austerity.kernels.fields.row_tests import FieldTests
 from pymc_austerity.kernels.fields.sweeps import FieldMemory, field_sweeps, tested_field_sweeps
-from pymc_austerity.kernels.metropolis import Rule, no_range
 from pymc_austerity.kernels.plates.sweeps import SweepOutcome
 from pymc_austerity.mode.fields.draws import centered, height_of, hold_at, scores_of_theta, theta_of_scores
 from pymc_austerity.mode.fields.values import FieldValues
@@ -21,7 +20,7 @@ from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.sequential import fewest_rows, tests_of
+from pymc_austerity.step_methods.metropolis.engine.sequential import tests_of_remainders
 from pymc_austerity.target import Index, Vector
 
 
@@ -47,11 +46,11 @@ class FieldEngine(CompiledKernel):
     ) -> None:
         self.n_local = self.n_others = values.factorisation.n_rows
         self.turns, self.values = turns, values
-        self._tests = {} if rule is None else {id(one.tree): row_tests(rule, one) for one in turns}
+        self._tests: list[dict[str, Any]] = [{} if rule is None else row_tests(rule, one) for one in turns]
         self.restart()
         self.target = CompiledTarget(values.shared)
         state, q = self.new_state(), np.zeros(values.n_dim)
-        self._turn = self.turns[0]
+        self._number = 0  # of the turn
         kernel = field_sweeps if rule is None else tested_field_sweeps
         self._put_around(kernel, self._given(q, point, state), ["global_log_ratio", "features"])
         stage("transitions")
@@ -63,7 +62,7 @@ class FieldEngine(CompiledKernel):
         """Whether all rows are read."""
         if not (self.turns[0].reads_all and self.turns[0].has_remainders):
             return False
-        return all(np.all(one["tests"].first_stage == READS_ALL) for one in self._tests.values())
+        return all(np.all(one["tests"].first_stage == READS_ALL) for one in self._tests if one)
 
     @property
     def draws_rows(self) -> bool:
@@ -94,7 +93,7 @@ class FieldEngine(CompiledKernel):
 
     def restart(self) -> None:
         """Begin to count violations; forget what an interrupted draw has left."""
-        for tests in self._tests.values():
+        for tests in filter(None, self._tests):
             population = tests["tests"].population
             population[:] = np.arange(len(population))
         count = np.zeros(1, dtype=np.int64)
@@ -146,12 +145,11 @@ class FieldEngine(CompiledKernel):
 
     def _swept(self, n: int, *given: Any) -> SweepOutcome:
         """Sweeps of one turn after the other; what these count is added."""
-        runs = [(self.turns[0], n)]
+        runs = [(0, n)]
         if len(self.turns) > 1:
-            runs = [(turn, min(n, 1)) for _ in range(max(n, 1)) for turn in self.turns]
+            runs = [(k, min(n, 1)) for _ in range(max(n, 1)) for k in range(len(self.turns))]
         outcomes = []
-        for turn, n_own in runs:
-            self._turn = turn
+        for self._number, n_own in runs:
             outcomes.append(super().run(n_own, *given))
         last = next((one for one in reversed(outcomes) if math.isfinite(one.log_ratio_mean)), outcomes[-1])
         return last._replace(
@@ -216,8 +214,8 @@ class FieldEngine(CompiledKernel):
         return math.sqrt(squares)
 
     def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
-        tests = self._tests.get(id(self._turn.tree), {})
-        return {"field": self._turn, "memory": proposal_state.memory, **tests}
+        field, tests = self.turns[self._number], self._tests[self._number]
+        return {"field": field, "memory": proposal_state.memory, **tests}
 
 
 def row_tests(rule: AcceptanceRule, turn: FieldArrays) -> dict[str, Any]:
@@ -230,10 +228,5 @@ def row_tests(rule: AcceptanceRule, turn: FieldArrays) -> dict[str, Any]:
     last = np.arange(n) + 1
     first_row = cells[np.searchsorted(of_cells, last - below)]
     sizes = cells[np.searchsorted(of_cells, last)] - first_row
-
-    def bound(n: int) -> Any:
-        return with_batch_size(rule, n).bind(n)
-
-    schedule, first_stage, different = tests_of(sizes, fewest_rows(rule), bound, rule)
-    tests = FieldTests(first_row, sizes, first_stage, np.arange(int(different.max(initial=0))))
-    return {"tests": tests, "rule": Rule(schedule, math.nan, *rule.functions, no_range)}
+    first_stage, population, bound_rule = tests_of_remainders(rule, sizes)
+    return {"tests": FieldTests(first_row, sizes, first_stage, population), "rule": bound_rule}

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
+from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.kernels.elements import READS_ALL
-from pymc_austerity.kernels.metropolis import Rule, no_range
 from pymc_austerity.kernels.plates.chain_memory import ChainMemory, new_memory
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.row_tests import RowTests
@@ -24,7 +23,7 @@ from pymc_austerity.model.plates.inner_effects import Scaled
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.sequential import fewest_rows, tests_of
+from pymc_austerity.step_methods.metropolis.engine.sequential import tests_of_remainders
 from pymc_austerity.target import Index, Vector
 
 
@@ -141,11 +140,5 @@ class PlateEngine(CompiledKernel):
 
 def row_tests(rule: AcceptanceRule, sizes: Index) -> dict[str, Any]:
     """The tests of all rows and of those of each group, with their rule; `sizes` (G,) are rows of groups."""
-    populations = np.concatenate([[sizes.sum()], sizes])
-
-    def bound(n: int) -> Any:
-        return with_batch_size(rule, n).bind(n)
-
-    schedule, first_stage, different = tests_of(populations, fewest_rows(rule), bound, rule)
-    tests = RowTests(first_stage, np.arange(int(different.max(initial=0))))
-    return {"tests": tests, "rule": Rule(schedule, math.nan, *rule.functions, no_range)}
+    first_stage, population, bound_rule = tests_of_remainders(rule, np.concatenate([[sizes.sum()], sizes]))
+    return {"tests": RowTests(first_stage, population), "rule": bound_rule}
