@@ -6,8 +6,8 @@ the share m_if of all that moves the row, where predictors are in units v_ik: |t
 |e_f| / s_f, and shares sum to one. For two states let X_f be the root mean square of |e_f| / s_f along the
 segment between them, Y_f that of their difference. Then
 
-    |change of the remainder| <= K_i / 2 (sum_f m_if Y_f) (sum_f m_if X_f)^2 <= h sum_f k_i m_if Y_f,
-    k_i = K_i / 2,   h = rho^2,   rho = min(max_f X_f, sum_f X_f max_i m_if),
+    |change of the remainder| <= K_i / 2 (sum_f m_if Y_f) (sum_f m_if X_f)^2 <= sum_f h_f k_if m_if Y_f,
+    k_if = K_i / 2,   h_f = rho^2,   rho = min(max_f X_f, sum_f X_f max_i m_if),
 
 where K_i bounds third derivatives along directions of length one in the units v_i. In cells of which
 third-order terms are known (see `cubic`) K_i bounds fourth derivatives. Block 0 is the lowest, R are sums
@@ -15,10 +15,11 @@ over the others, X_R = sum of m_if X_f, Y_R likewise, C_i = |c_i v_i^3|, and Z_f
 the two ends. With terms of the third order that are left,
 
     |change| <= C_i (X_R^2 m_i0 Y_0 / 2 + (m_i0 X_0 + X_R / 2) X_R Y_R)
-                + K_i / 6 (sum_f m_if Y_f) (sum_f m_if X_f)^2 (sum_f m_if Z_f) <= h sum_f k_i m_if Y_f,
-    k_i = K_i / 6 + C_i m_iR (1 - m_iR / 2),   h = rho max(max_{f > 0} X_f, rho zeta),
+                + K_i / 6 (sum_f m_if Y_f) (sum_f m_if X_f)^2 (sum_f m_if Z_f) <= sum_f h_f k_if m_if Y_f,
+    k_i0 = K_i / 6 + C_i m_iR^2 / 2,               h_0 = max(chi^2, rho^2 zeta),
+    k_if = K_i / 6 + C_i m_iR (1 - m_iR / 2),      h_f = rho max(chi, rho zeta) for f > 0,
 
-zeta being of Z_f what rho is of X_f.
+chi being the largest X_f of f > 0, and zeta of Z_f what rho is of X_f.
 
 The right side is a sum over blocks, so that one cumulative sum of rows for each block serves to draw rows at
 these rates; a drawn row is kept with the ratio of the two. The second form of rho helps where a block is a
@@ -76,7 +77,8 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
     largest, farthest_loose, moving = _compare_levels(plan, now)
     _write_rates(plan, kappa, largest, farthest_loose, moving)
     add_cubics(plan, now)
-    x, far, y, rates, heights = room.sizes[0], room.sizes[1], room.sizes[2], room.rates[0], room.rates[1]
+    x, far, y, rates = room.sizes[0], room.sizes[1], room.sizes[2], room.rates[0]
+    of_lowest, of_others = room.rates[1], room.rates[2]
     tiers, places, thirds = room.tiers, bounds.cubic.places, bounds.cubic.sizes
     own, base, of_cells, cells, paths = room.deciding, room.base, bounds.of_cells, bounds.cells, bounds.paths
     totals, lengths, cumulative = bounds.totals, bounds.lengths, bounds.cumulative
@@ -93,7 +95,7 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
             clock -= rates[u]
             if clock >= 0.0:
                 continue
-        g, begin, end, height = own[of_cells[u]], cells[u], cells[u + 1], heights[u]
+        g, begin, end = own[of_cells[u]], cells[u], cells[u + 1]
         lowest = paths[u, 0] if places[u + 1] > places[u] else -1
         if base[g] == -math.inf:
             while clock < 0.0:
@@ -111,10 +113,11 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
             continue
         for f in range(n_sums):
             ys[f] = moving if f == n_blocks else (y[paths[u, f]] if paths[u, f] >= 0 else 0.0)
+            ys[f] *= of_lowest[u] if f == 0 else of_others[u]
         while clock < 0.0:
             clock += rng.standard_exponential()
-            i, f = _drawn(rng, totals[tier, u], cumulative[tier], begin, end, rates[u] / (kappa * height), ys)
-            moves, moves_of_rate, spread, farthest = 0.0, 0.0, 0.0, 0.0
+            i, f = _drawn(rng, totals[tier, u], cumulative[tier], begin, end, rates[u] / kappa, ys)
+            moves, rate, spread, farthest = 0.0, 0.0, 0.0, 0.0
             for k in range(n_blocks):
                 b = paths[u, k]
                 if b >= 0:
@@ -122,22 +125,25 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
                     spread += lengths[i, k] * x[b]
                     farthest += lengths[i, k] * far[b]
             for k in range(n_sums):
-                moves_of_rate += lengths[i, k] * ys[k]
+                rate += lengths[i, k] * ys[k]
             for k in range(of_loose.shape[1]):
                 share = lengths_of_loose[i, k]
                 if share > 0.0:
                     b = first_loose + of_loose[i, k]
                     moves += share * y[b]
                     spread += share * x[b]
-            size = (cumulative[tier, f, i + 1] - cumulative[tier, f, i]) / lengths[i, f]  # k_i
-            bound = size * moves * spread * spread
+            size = (cumulative[tier, f, i + 1] - cumulative[tier, f, i]) / lengths[i, f]  # k_if
             if lowest >= 0:
-                m = lengths[i, 0]
-                left = max(size - 0.5 * thirds[i] * (1.0 - m) * (1.0 + m), 0.0)  # K_i / 6
+                m, third = lengths[i, 0], 0.5 * thirds[i] * (1.0 - lengths[i, 0])
+                size = max(size - third * (1.0 - m if f == 0 else 1.0 + m), 0.0)  # K_i / 6
                 rest, of_rest = spread - m * x[lowest], moves - m * y[lowest]
-                bound = left * moves * spread * spread * farthest
+                bound = size * moves * spread * spread * farthest
                 bound += thirds[i] * rest * (0.5 * rest * moves + m * x[lowest] * of_rest)
-            kept = bound / (size * moves_of_rate * height)
+                rate = (size + third * (1.0 + m)) * rate - 2.0 * third * m * m * ys[0]
+            else:
+                bound = size * moves * spread * spread
+                rate *= size
+            kept = bound / rate
             if not kept <= _CERTAIN:
                 plan.violations[0] += 1
                 if not plan.debug:
@@ -158,10 +164,11 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
 def _write_rates(
     plan: FieldArrays, kappa: float, largest: float, farthest_loose: float, moving: float
 ) -> None:
-    """Write h, the tier and the rate of each cell: kappa h times the sum over f of C_f Y_f."""
+    """Write h_f, the tier and the rate of each cell: kappa times the sum over f of h_f C_f Y_f."""
     room, bounds = plan.room, plan.bounds
     x, far, y, own, of_cells = room.sizes[0], room.sizes[1], room.sizes[2], room.deciding, bounds.of_cells
-    rates, heights, tiers, always = room.rates[0], room.rates[1], room.tiers, bounds.always
+    rates, of_lowest, of_others = room.rates[0], room.rates[1], room.rates[2]
+    tiers, always = room.tiers, bounds.always
     paths, places, cells = bounds.paths, bounds.cubic.places, bounds.cells
     totals, reaches, shares, reads_all = bounds.totals, bounds.reaches, bounds.shares, plan.reads_all
     n_blocks, n_sums, n_tiers = paths.shape[1], totals.shape[2], reaches.shape[0]
@@ -169,7 +176,7 @@ def _write_rates(
         if own[of_cells[u]] < 0:
             tiers[u], rates[u] = -1, 0.0
             continue
-        rho, farthest, rate, tier, above = largest, farthest_loose, 0.0, 0, 0.0
+        rho, farthest, tier, above = largest, farthest_loose, 0, 0.0
         of_shares, far_of_shares = shares[u, n_blocks] * largest, shares[u, n_blocks] * farthest_loose
         for f in range(n_blocks):
             b = paths[u, f]
@@ -184,20 +191,21 @@ def _write_rates(
             tier += 1
         if reads_all or always[u] > 0:
             tier = n_tiers
+        rho = min(rho, of_shares)
+        lowest = others = rho * rho
+        if places[u + 1] > places[u]:
+            lowest, others = max(above * above, lowest * farthest), rho * max(above, rho * farthest)
+        rate = 0.0
         if tier < n_tiers:
             for f in range(n_sums):
                 if f == n_blocks:
-                    rate += totals[tier, u, f] * moving
+                    rate += others * totals[tier, u, f] * moving
                 elif paths[u, f] >= 0:
-                    rate += totals[tier, u, f] * y[paths[u, f]]
-        rho = min(rho, of_shares)
-        height = rho * rho
-        if places[u + 1] > places[u]:
-            height = rho * max(above, rho * farthest)
-        rate *= kappa * height
+                    rate += (lowest if f == 0 else others) * totals[tier, u, f] * y[paths[u, f]]
+        rate *= kappa
         if not rate <= _SHARE * (cells[u + 1] - cells[u]):
             tier = n_tiers
-        rates[u], heights[u], tiers[u] = rate, height, tier
+        rates[u], of_lowest[u], of_others[u], tiers[u] = rate, lowest, others, tier
 
 
 @jitable

@@ -168,7 +168,7 @@ class Bounds(NamedTuple):
     # (U, K + 1): the largest share that each block has in a row of the cell, and all loose ones
     shares: Matrix
     cubic: Cubic
-    # By tiers: largest |e_f| / s_f for which bounds hold (T,), sums of k_i m_if (T, ., N + 1), and those of
+    # By tiers: largest |e_f| / s_f for which bounds hold (T,), sums of k_if m_if (T, ., N + 1), and those of
     # each cell (T, U, .)
     reaches: Vector
     cumulative: Array
@@ -258,7 +258,8 @@ class Room(NamedTuple):
     tally: Matrix
     moved: Vector  # (V,): changes of pulls . z by the nodes that decide
     cubics: Matrix  # (2, U): third-order terms of cells
-    # Of cells: rates and h (2, U); and tiers (U,): T where all rows are read, -1 where none is
+    # Of cells: rates, h of the lowest block and of others (3, U); and tiers (U,): T where all rows are read,
+    # -1 where none is
     rates: Matrix
     tiers: Index
     predictors: Matrix  # (p, BLOCK)

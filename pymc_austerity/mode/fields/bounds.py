@@ -573,7 +573,7 @@ def _write_squares(loose: Loose, d: Vector, result: Vector) -> None:
 def _rates(
     layout: Layout, plan: FieldArrays, lengths: Matrix, units: Matrix, cubic: Cubic
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Totals of cells, and cumulative sums, of k_i m_if by tiers; `units` are the v_ik (N, p).
+    """Totals of cells, and cumulative sums, of k_if m_if by tiers; `units` are the v_ik (N, p).
 
     Also which rows have no bound, and what rounding may add to the change of a remainder.
     """
@@ -603,12 +603,15 @@ def _rates(
     for start in range(0, n, _CHUNK):
         some = np.arange(start, min(start + _CHUNK, n))
         found = _constants(bounds, sample, some, has_terms)  # K_i / 2 or K_i / 6
-        if len(cubic.sizes):
-            left = np.where(has_terms[some], 1.0 - lengths[some, 0] ** 2, 0.0)
-            found += 0.5 * cubic.sizes[some] * left
         is_infinite[some] = ~np.isfinite(found).all(axis=0)
         found[:, is_infinite[some]] = 0.0
-        rate = _INFLATION * found[:, :, None] * lengths[some][None] + 1e-290
+        rate = np.repeat(found[:, :, None], depth, axis=2)  # k_if
+        if len(cubic.sizes):
+            own = lengths[some, 0]
+            third = 0.5 * cubic.sizes[some] * np.where(has_terms[some] & ~is_infinite[some], 1.0 - own, 0.0)
+            rate[:, :, 0] += third * (1.0 - own)
+            rate[:, :, 1:] += (third * (1.0 + own))[:, None]
+        rate = _INFLATION * rate * lengths[some][None] + 1e-290
         cumulative[:, :, some + 1] = rate.transpose(0, 2, 1)
     if depth:
         totals[:] = np.add.reduceat(cumulative[:, :, 1:], layout.cells[:-1], axis=2).transpose(0, 2, 1)

@@ -401,7 +401,7 @@ def room_for(layout: Layout, program: Tape, n_levels: int, n_blocks: int) -> Roo
         np.zeros((2, len(layout.prior.pulls.columns))), np.zeros((2, n)), np.zeros((3, n_blocks)),
         np.zeros(n_v, np.int64), np.zeros(n_v), np.zeros(n_v, np.bool_),
         np.zeros((2, int(tree.depth.max(initial=0)) + 1)), np.zeros(n_v),
-        np.zeros((2, len(layout.of_cells))), np.zeros((2, len(layout.of_cells))),
+        np.zeros((2, len(layout.of_cells))), np.zeros((3, len(layout.of_cells))),
         np.zeros(len(layout.of_cells), np.int64),
         np.zeros((layout.columns.n_predictors, BLOCK)),
         np.zeros((len(layout.columns.data), BLOCK)), points_for(program), np.zeros(n_x), np.zeros(1),
