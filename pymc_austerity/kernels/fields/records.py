@@ -102,12 +102,15 @@ class Prior(NamedTuple):
 
     map: Elements  # C, by rows: elements of x
     precision: Elements  # R; `rows` are where its elements are stored in the tree
-    # C' H C: places in the tree, elements of H, two elements of C, and how often (`twice`: 2 or 1)
+    # C' H C, in runs of products (S,): the first place in the tree, element of H, and two elements of C; how
+    # often it counts (`twice`: 2 or 1); the length, and the step to the next place. H and `other` go on by 1.
     at: RowNumbers
     which: RowNumbers
     one: RowNumbers
     other: RowNumbers
     twice: npt.NDArray[np.int8]
+    lengths: RowNumbers
+    steps: RowNumbers
     # given (g,), numbers (g,), scales (g,): elements of x that are features, and constants
     given: Index
     numbers: Index

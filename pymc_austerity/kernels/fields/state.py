@@ -46,10 +46,12 @@ def write_precision(
     front[:] = 0.0
     scale = math.exp(features[sums.precision]) if sums.precision >= 0 else 1.0
     hessian, which, one, other = sums.hessian, prior.which, prior.one, prior.other
-    at, twice = prior.at, prior.twice
+    at, twice, lengths, steps = prior.at, prior.twice, prior.lengths, prior.steps
     for k in range(at.shape[0]):
-        value = hessian[which[k]] * elements[one[k]] * elements[other[k]]
-        front[at[k]] += twice[k] * scale * value
+        factor, h, o, place = twice[k] * scale * elements[one[k]], which[k], other[k], at[k]
+        for j in range(lengths[k]):
+            front[place] += factor * hessian[h + j] * elements[o + j]
+            place += steps[k]
     rows, columns = prior.precision.rows, prior.precision.columns
     coefficients, factors = prior.precision.coefficients, prior.precision.factors
     for k in range(rows.shape[0]):

@@ -497,9 +497,20 @@ def _prior(
     tails, matched = _tails(maps, place), _matched(maps, place, tree)
     return Prior(
         Elements(*entries), precision,
-        at.astype(np.int32), which.astype(np.int32), one.astype(np.int32), other.astype(np.int32), twice,
+        *_in_runs(at, which, one, other, twice),
         *given, np.flatnonzero(is_given[first] | is_given[second]), pulls, intercept, tails, matched,
     )  # fmt: skip
+
+
+def _in_runs(at: Index, which: Index, one: Index, other: Index, twice: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Products of C' H C as runs; see `Prior`."""
+    step = np.diff(at)
+    goes_on = (np.diff(which) == 1) & (np.diff(one) == 0) & (np.diff(other) == 1) & (np.diff(twice) == 0)
+    goes_on[1:] &= ~goes_on[:-1] | (step[1:] == step[:-1])
+    first = np.flatnonzero(np.append(True, ~goes_on)[: len(at)])
+    heads = [each[first].astype(np.int32) for each in (at, which, one, other)]
+    lengths = np.diff(np.append(first, len(at))).astype(np.int32)
+    return *heads, twice[first], lengths, np.append(step, 0)[first].astype(np.int32)
 
 
 def _tails(maps: Maps, place: Index) -> HeavyTails:
@@ -532,7 +543,7 @@ def write_covariances(prior: Prior, sums: Sums, elements: Vector, inverse: Vecto
     """C P^-1 C' at the elements of H."""
     result[:] = 0.0
     for k in range(prior.at.shape[0]):
-        h = prior.which[k]
-        value = elements[prior.one[k]] * elements[prior.other[k]] * inverse[prior.at[k]]
-        is_double = sums.first[h] == sums.second[h] and prior.one[k] != prior.other[k]
-        result[h] += 2.0 * value if is_double else value
+        for j in range(prior.lengths[k]):
+            h, one, other = prior.which[k] + j, prior.one[k], prior.other[k] + j
+            value = elements[one] * elements[other] * inverse[prior.at[k] + j * prior.steps[k]]
+            result[h] += 2.0 * value if sums.first[h] == sums.second[h] and one != other else value
