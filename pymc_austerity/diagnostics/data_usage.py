@@ -37,8 +37,8 @@ def data_usage_summary(idata: Any) -> pd.DataFrame:
         * ``n_local``: N, the number of local terms (NaN if no draw has read any).
         * ``n_used``: mean number of terms read in a transition; ``median``, ``q95`` and ``max`` of the
           draws (each the mean over its transitions).
-        * ``fraction_used``: mean of n_used / N: passes over the data. It may be above 1 on a plate, where a
-          sweep has two moves, with outer groups three, with a crossed factor four: each may read all N.
+        * ``fraction_used``: mean of n_used / N: passes over the data. It may be above 1 where effects of
+          groups are moved: a sweep has several moves, each of which may read all N.
         * ``n_stages``: mean number of stages of the test.
         * ``exhausted``: share of the transitions that read all N.
         * ``acceptance_rate``: share of moves accepted.

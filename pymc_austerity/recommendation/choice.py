@@ -26,15 +26,14 @@ from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.mode.remainders import Departures
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.graph.log_density import raw_terms, typed_log_density
-from pymc_austerity.model.plates.crossed import Plates
 from pymc_austerity.model.plates.gathers import NoPlate, largest_gather
+from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedPlan
 from pymc_austerity.step_methods.metropolis.field_plan import FieldPlan
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.options import (
@@ -133,7 +132,7 @@ def gather(asked: Asked, budget: float = DEFAULT_BUDGET) -> Evidence:
         fact = factorised(options, point)
         scratch_folder(fact)  # an error before a long search
         plate = plate_for(options, fact, point)
-        if isinstance(plate, Plates | FieldModel):
+        if isinstance(plate, PlateModel | FieldModel):
             plates = plan_groups(options, point, found=plate)
             return Evidence(fact, plates=plates, certificate=plates.recipe.certificate, budget=budget)
         no_plate = str(plate) if isinstance(plate, NoPlate) else ""
@@ -459,10 +458,10 @@ def _why_no_sweeps(recipe: PlateRecipe) -> str:
     )
 
 
-def _plates(plan: Sweeps) -> Plates | FieldModel:
+def _plates(plan: Sweeps) -> PlateModel | FieldModel:
     if isinstance(plan, FieldPlan):
         return plan.field
-    return plan.rows.crossed if isinstance(plan, CrossedPlan) else plan.rows.plate
+    return plan.rows.plate
 
 
 def _effects(plan: Sweeps) -> str:

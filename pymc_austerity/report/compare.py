@@ -21,13 +21,12 @@ from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.find_mode import constrained, find_mode
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.mode.plates.center import PlateSurvey, find_center, moved_center
-from pymc_austerity.mode.plates.crossed_center import CrossedSurvey, find_crossed_center
 from pymc_austerity.mode.plates.draws import state_at
 from pymc_austerity.mode.plates.fit import fit_shared
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, FEWEST_IF_SLOW, point_of
 from pymc_austerity.model.factorise import model_of
 from pymc_austerity.model.field.of_model import factorise
-from pymc_austerity.model.plates.crossed import CrossedModel, Plates
+from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.starting_point import initial_point, require_finite
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage, watched
@@ -398,16 +397,16 @@ def fewest_groups(steps: Iterable[BlockedStep]) -> int:
     return FEWEST_IF_SLOW if few else FEWEST_GROUPS
 
 
-def plate_of(model: pm.Model, block: list[Variable], fewest: int) -> Plates | FieldModel | None:
+def plate_of(model: pm.Model, block: list[Variable], fewest: int) -> PlateModel | FieldModel | None:
     """The effects of many groups among the variables of a block, if there are some."""
     options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
     point = initial_point(model)
     options = replace(options, fewest_groups=fewest)
     found = plate_for(options, factorised(options, point), point)
-    return found if isinstance(found, Plates | FieldModel) else None
+    return found if isinstance(found, PlateModel | FieldModel) else None
 
 
-def start_of_plate(model: pm.Model, plate: Plates | FieldModel) -> dict[str, Any]:
+def start_of_plate(model: pm.Model, plate: PlateModel | FieldModel) -> dict[str, Any]:
     """Where chains on a plate start, by name: the joint mode has scales near zero, far from all draws."""
     point = initial_point(model)
     require_finite(plate.factorisation, point)
@@ -416,10 +415,6 @@ def start_of_plate(model: pm.Model, plate: Plates | FieldModel) -> dict[str, Any
             stage("fit", f", {plate.n_effects:,} effects")
             return constrained(model, point_of(plate.factorisation, plate.center(), point))
         stage("order of rows", f", {plate.n_groups:,} groups")
-        if isinstance(plate, CrossedModel):
-            crossed = CrossedSurvey(plate, point)
-            centers, _ = find_crossed_center(crossed)
-            return constrained(model, crossed.point_at(centers, point))
         survey = PlateSurvey(plate, point)
         center, _ = find_center(survey)
         stage("fit", f" 1/1, {plate.n_groups:,} groups")

@@ -67,12 +67,11 @@ SMALL, LARGE = plates.Size(1500, 32), plates.Size(2500, 264)  # two factors are 
 
 
 class PlateChain(NamedTuple):
-    """A run on a model with a plate of so many groups and shared variables, which the step has to find."""
+    """A run on a model with a plate of so many groups and shared variables, or with a field."""
 
     model: Callable[[plates.Size], Any]
     shared: int = 4
-    effects: int = 1
-    crossed: int = 0
+    is_field: bool = False
     size: plates.Size = SMALL
     step: Callable[[pm.Model], Any] = lambda model: pa.TunaMH(model=model, switch_above=np.inf)
     options: Mapping[str, Any] = {}
@@ -89,9 +88,9 @@ class PlateChain(NamedTuple):
         require_plate(found)
         if isinstance(step, pa.TunaMH):
             plate = step.prediction
-            shape = plate.n_shared, plate.n_effects, plate.n_crossed, plate.n_groups - plate.n_crossed
-            wanted = self.shared, self.effects, self.crossed, self.size.groups
-            if shape != wanted or step.reads_all:
+            shape, wanted = (plate.n_shared, plate.n_groups), (self.shared, self.size.groups)
+            is_wanted = plate.of_tree > 0.0 if self.is_field else shape == wanted
+            if not is_wanted or step.reads_all:
                 raise ValueError(f"The plate has {shape}, reads all: {step.reads_all}; not {wanted}.")
 
 
@@ -321,10 +320,10 @@ CASES: dict[str, Callable[[], Arrays]] = {
     "tuna_features": Chain(models.weights, lambda m: pa.TunaMH(**THINNED)),
     "tuna_switched": Chain(models.hierarchy, lambda m: pa.TunaMH(switch_above=1e-9)),
     "plate": PlateChain(plates.plain),
-    "plate_slopes": PlateChain(plates.slopes, shared=5, effects=2),
-    "plate_correlated": PlateChain(plates.correlated, shared=6, effects=2),
+    "field_slopes": PlateChain(plates.slopes, is_field=True),
+    "field_correlated": PlateChain(plates.correlated, is_field=True),
     "plate_nested": PlateChain(plates.nested, shared=5 + SMALL.groups // 4),
-    "plate_crossed": PlateChain(plates.crossed, shared=5, crossed=220, size=LARGE),
+    "field_crossed": PlateChain(plates.crossed, is_field=True, size=LARGE),
     "plate_student": PlateChain(plates.student, shared=5),
     "plate_dispersion": PlateChain(plates.dispersion, shared=5),
     "plate_normal": PlateChain(plates.normal, shared=5),

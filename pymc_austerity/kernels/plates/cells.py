@@ -3,8 +3,6 @@
 Levels are shared coefficients. In a group only some of them occur, in its occupied cells, and all that is
 known of the group's rows are the weights of these: nothing here takes as long as there are columns.
 
-A crossed factor is none of these: it is kept while a plate is moved (`crossed`).
-
 A row is moved by the sum of the displacements of its levels, less q_g, the mean of that over the group.
 """
 

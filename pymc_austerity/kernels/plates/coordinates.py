@@ -85,8 +85,7 @@ def quadratic_of_shared(sums: GroupSums, d: Vector, log_precision: float) -> flo
         for j in range(n):
             inner -= 0.5 * sums.information[k, j] * d[j]
         total += inner * d[k]
-    squares: float = sums.squares + sums.other_squares[0]
-    return math.exp(log_precision) * (total - 0.5 * squares) + 0.5 * sums.n_normal * log_precision
+    return math.exp(log_precision) * (total - 0.5 * sums.squares) + 0.5 * sums.n_normal * log_precision
 
 
 @jitable

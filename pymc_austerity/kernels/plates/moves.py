@@ -138,7 +138,7 @@ class PlateState(NamedTuple):
     """State of a chain on a plate, with what follows from it."""
 
     theta: Vector  # (q,)
-    d: Vector  # (P,): then displacements of a crossed factor
+    d: Vector  # (P,)
     # delta, outer (H,): of outer effects delta_h, and z_h (`nested`)
     delta: Vector
     outer: Vector
@@ -162,18 +162,12 @@ class PlateState(NamedTuple):
 
 @jitable
 def no_state(n_shared: int, plate: Plate) -> PlateState:
-    """Room for a state; effects of a crossed factor are where they are kept."""
+    """Room for a state."""
     n, n_groups = plate.sums.slopes.shape[0], plate.bounds.sizes.shape[0]
     n_other = 0 if plate.effects.kind == NORMAL else n
-    n_columns, crossing = plate.sums.center.shape[0], plate.crossing
-    d, displaced = np.empty(n_columns + crossing.displacements.shape[0]), not_displaced(n_groups)
-    for h in range(crossing.displacements.shape[0]):
-        d[n_columns + h] = crossing.displacements[h]
-    for g in range(crossing.middles.shape[0]):
-        displaced.middles[g], displaced.farthest[g] = crossing.middles[g], crossing.farthest[g]
     return PlateState(
         np.empty(n_shared),
-        d,
+        np.empty(plate.sums.center.shape[0]),
         np.empty(plate.outer.columns.shape[0]),
         np.empty(plate.outer.columns.shape[0]),
         np.empty(n),
@@ -185,7 +179,7 @@ def no_state(n_shared: int, plate: Plate) -> PlateState:
         np.empty(n_other),
         np.empty(n_other),
         0.0,
-        displaced,
+        not_displaced(n_groups),
         room_for_cubic(plate.cubic),
         0.0,
     )

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for
 from pymc_austerity.bounds.jets.tape import Tape
 from pymc_austerity.kernels.plates.cells import Cells
-from pymc_austerity.kernels.plates.crossing import Crossing
 from pymc_austerity.kernels.plates.cubic import Cubic
 from pymc_austerity.kernels.plates.fitted_proposal import SharedProposal
 from pymc_austerity.kernels.plates.outer import Outer
@@ -37,9 +36,7 @@ class GroupedRows(NamedTuple):
     starts: Index  # (G + 1,): where each group begins; the last is N
     x: Matrix  # (N, D): the dense columns
     covariates: Matrix  # (N, q - 1): coefficients of the slopes of the row's group
-    # (F, N): which of the P columns have a one for the row: its levels of other factors. That of a crossed
-    # factor is beyond these columns.
-    levels: npt.NDArray[np.int32]
+    levels: npt.NDArray[np.int32]  # (F, N): which of the P columns have a one: levels of other factors
     predictors: Vector  # (N,): eta_i at the center
     # slopes, curvatures (N,): f_i' and f_i'' there
     slopes: Vector
@@ -82,7 +79,6 @@ class GroupSums(NamedTuple):
     n_normal: float
     squares: float
     n_effects: int = 1  # Effects of a group, q
-    other_squares: Vector = np.zeros(1)  # (1,): what effects of a crossed factor add to `squares`
 
 
 class GroupBounds(NamedTuple):
@@ -160,7 +156,6 @@ class Plate(NamedTuple):
     effects: EffectsDensity
     proposal: SharedProposal
     outer: Outer
-    crossing: Crossing
     rule: PlateRule
     room: Workspace
 

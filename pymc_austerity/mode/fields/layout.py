@@ -18,7 +18,9 @@ from pymc_austerity.mode.fields.turns import find_turns
 from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.graph.log_density import LogDensityGraph
-from pymc_austerity.target import Index, Mask, Matrix, Vector
+from pymc_austerity.target import Index, Mask, Matrix, RowNumbers, Vector
+
+_Runs = tuple[RowNumbers, RowNumbers, RowNumbers, RowNumbers, np.ndarray, RowNumbers, RowNumbers]
 
 # Elements of other factors that are bounded together, at most.
 _TOGETHER = 96
@@ -502,7 +504,7 @@ def _prior(
     )  # fmt: skip
 
 
-def _in_runs(at: Index, which: Index, one: Index, other: Index, twice: np.ndarray) -> tuple[np.ndarray, ...]:
+def _in_runs(at: Index, which: Index, one: Index, other: Index, twice: np.ndarray) -> _Runs:
     """Products of C' H C as runs; see `Prior`."""
     step = np.diff(at)
     goes_on = (np.diff(which) == 1) & (np.diff(one) == 0) & (np.diff(other) == 1) & (np.diff(twice) == 0)
@@ -510,7 +512,7 @@ def _in_runs(at: Index, which: Index, one: Index, other: Index, twice: np.ndarra
     first = np.flatnonzero(np.append(True, ~goes_on)[: len(at)])
     heads = [each[first].astype(np.int32) for each in (at, which, one, other)]
     lengths = np.diff(np.append(first, len(at))).astype(np.int32)
-    return *heads, twice[first], lengths, np.append(step, 0)[first].astype(np.int32)
+    return (*heads, twice[first], lengths, np.append(step, 0)[first].astype(np.int32))  # type: ignore[return-value]
 
 
 def _tails(maps: Maps, place: Index) -> HeavyTails:

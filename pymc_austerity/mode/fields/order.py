@@ -42,6 +42,7 @@ class Order(NamedTuple):
 
     variables: Index  # (n,): which effect comes first, second, ...
     tree: Tree
+    is_wide: bool  # Whether many effects part others, or are parted by nothing
 
 
 def find_order(together: sparse.csr_array, prior: sparse.csr_array, dense: Mask, kinds: Index) -> Order:
@@ -108,7 +109,7 @@ def find_order(together: sparse.csr_array, prior: sparse.csr_array, dense: Mask,
     tree = tree_of(pattern.indptr, pattern.indices, node_sizes[np.argsort(after)], alike=True)
     if work_of(tree) > _MOST_WORK:
         raise NoOrderError("factors that are crossed, or looked up twice, meet in too many pairs of effects")
-    return Order(variables, tree)
+    return Order(variables, tree, search.is_wide)
 
 
 @entry
@@ -160,6 +161,7 @@ class _Search:
         self.graph, self.sizes, self.kinds = graph, sizes, kinds
         self.nodes: list[Index] = []
         self.root: list[int] = []
+        self.is_wide = False
 
     def eliminate(self, units: Index, *, can_have_hubs: bool = False) -> None:
         """Put units into nodes."""
@@ -226,6 +228,7 @@ class _Search:
                 )
             place = (np.cumsum(sizes) - 1) // WIDE  # nodes on one path, each decided alone
             self.nodes += [units[place == k] for k in np.unique(place)]
+            self.is_wide |= bool(place[-1] > 0)
             return
         both, part = units[~is_cut], graph[~is_cut][:, ~is_cut]
         _, number = connected_components(part, directed=False)
@@ -234,6 +237,7 @@ class _Search:
         self.nodes += [both[number == k] for k in np.flatnonzero(sizes <= _LEAF)]
         self.eliminate(both[~small])
         self.nodes.append(units[is_cut])
+        self.is_wide |= bool(self.sizes[units[is_cut]].sum() > WIDE)
 
 
 def _levels(graph: sparse.csr_array) -> Index:

@@ -41,29 +41,36 @@ def find_turns(
         order = find_order(together, prior, dense, kinds)
     except NoOrderError:
         return _turns(together, prior, of_x, dense, kinds)
-    if work_of(order.tree, WIDE) > _MUCH_WORK:
+    is_dear = work_of(order.tree, WIDE) > _MUCH_WORK
+    if is_dear or order.is_wide:  # many rows decide on such nodes
         with suppress(NoOrderError):
-            return _turns(together, prior, of_x, dense, kinds)
+            return _turns(together, prior, of_x, dense, kinds, in_parts=is_dear)
     return [(np.ones(len(dense), bool), order)]
 
 
 def _turns(
-    together: sparse.csr_array, prior: sparse.csr_array, of_x: sparse.csr_array, dense: Mask, kinds: Index
+    together: sparse.csr_array,
+    prior: sparse.csr_array,
+    of_x: sparse.csr_array,
+    dense: Mask,
+    kinds: Index,
+    *,
+    in_parts: bool = True,
 ) -> list[tuple[Mask, Order]]:
-    """Several turns: as many whole vectors in each as make a good tree."""
+    """Several turns: as many whole vectors in each as make a good tree; and parts of those that make none."""
     apart = sparse.diags_array((~dense).astype(float))
     tied = apart @ (of_x.T @ of_x + abs(prior)) @ apart
     _, atom = connected_components(tied, directed=False)
     found: list[tuple[Mask, Order]] = []
 
-    def tried(moves: Mask, *, with_dense: bool = True) -> tuple[Mask, Order] | None:
+    def tried(moves: Mask, *, may_be_wide: bool, with_dense: bool = True) -> tuple[Mask, Order] | None:
         moves = moves | (dense & with_dense)
         own = np.flatnonzero(moves)
         try:
             order = find_order(together[:, own], prior[own][:, own], dense[own], kinds[own])
         except NoOrderError:
             return None
-        if work_of(order.tree, WIDE) > _MUCH_WORK:
+        if (order.is_wide and not may_be_wide) or work_of(order.tree, WIDE) > _MUCH_WORK:
             return None
         return moves, order._replace(variables=own[order.variables])
 
@@ -73,16 +80,18 @@ def _turns(
         own = np.isin(atom, atom[left & (kinds == vectors[np.argmax(sizes)])]) & left
         left &= ~own
         for k, (moves, _) in enumerate(found):
-            if (both := tried(moves | own)) is not None:
+            if (both := tried(moves | own, may_be_wide=False)) is not None:
                 found[k] = both
                 break
         else:
-            if (alone := tried(own)) is not None:
+            if (alone := tried(own, may_be_wide=in_parts)) is not None:
                 found.append(alone)
                 continue
+            if not in_parts:
+                raise NoOrderError("a vector makes no good tree")
             parts = _parts(together, atom, own)
             for part in parts:  # most rows see the last one
-                one = tried(part, with_dense=part is parts[-1])
+                one = tried(part, may_be_wide=True, with_dense=part is parts[-1])
                 if one is None or len(found) == _MOST:
                     raise NoOrderError(
                         "factors that are crossed, or looked up twice, meet in too many pairs of effects, "

@@ -505,19 +505,14 @@ def drift_of(
     levels: Vector,
     d: Vector,
     phi: tuple[Vector, Matrix],
-    added: Vector | None = None,
 ) -> tuple[Vector, Vector]:
-    """Slopes of the sum of all remainders: by the level of each group, and by d at fixed levels.
-
-    `added` (N,) is what effects of a crossed factor add to the predictors.
-    """
+    """Slopes of the sum of all remainders: by the level of each group, and by d at fixed levels."""
     work.spend(len(at.slopes) * (_OF_ROW + _OF_NUMBER * len(rows.dense)), "The fit of a plate")
     program = tape_of(expression, 1 + len(phi[0]), 1)
     of_levels, of_dense, of_shared = np.zeros(len(levels)), np.zeros(len(rows.dense)), np.zeros(len(d))
     psi, of_phi = phi[1] @ d, np.zeros(len(phi[0]))
     shifts = at.means @ d[rows.dense] + of_cells(at.cells, at.shares, d, len(levels))
-    base = at.predictors if added is None else at.predictors + added
-    shifted = predictors_at(rows._replace(offsets=fixed(base)), d, levels - shifts)
+    shifted = predictors_at(rows._replace(offsets=fixed(at.predictors)), d, levels - shifts)
     result = of_levels, of_dense, of_shared, of_phi
     _add_drift(program, points_for(program), with_phi(shifted, phi[0] + psi), psi, rows, at, result)
     of_shared[rows.dense] = of_dense

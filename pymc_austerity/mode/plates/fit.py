@@ -14,7 +14,6 @@ distribution.
 """
 
 import math
-from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -253,16 +252,11 @@ class SharedFit(NamedTuple):
         return self.map.to_theta(zeta, shared.inner_scales(zeta) ** 2)
 
 
-# States of effects of a crossed factor, for draws of eps: sums given them, what they add to rows, and eps.
-Beside = Callable[[Expanded, GroupSums, Matrix], Iterable[tuple[GroupSums, Vector, Vector]]]
-
-
 def fit_shared(
     survey: PlateSurvey,
     center: Center,
     eps: Matrix | None = None,
     rounds: int = _MOST_ROUNDS,
-    beside: Beside | None = None,
 ) -> tuple[SharedFit, Expanded, GroupSums]:
     """Fit theta about a center, which moves if need be.
 
@@ -274,8 +268,6 @@ def fit_shared(
         Draws over which the drift is averaged, and what the effects' prior adds; by default normal ones.
     rounds : int
         Expansions, at most.
-    beside : callable, optional
-        States of a crossed factor, over which the drift is averaged.
     """
     if eps is None:
         eps = survey.normal_eps()
@@ -290,12 +282,8 @@ def fit_shared(
         factor = np.linalg.cholesky(0.5 * (covariance + covariance.T))
         mean = found.zeta
         if not survey.plate.is_normal:  # normal residuals have no remainders
-            if beside is None:
-                states = _around(survey, theta, found.precision, eps)
-                drifts = [_drift(survey, at, sums, *state) for state in states]
-            else:
-                others = beside(at, sums, eps)
-                drifts = [_drift(survey, at, given, theta, one, added) for given, added, one in others]
+            states = _around(survey, theta, found.precision, eps)
+            drifts = [_drift(survey, at, sums, *state) for state in states]
             slope = np.mean(drifts, axis=0)
             mean = mean + covariance @ (slope @ own.slopes_at(zeta, survey.shared(theta)))
         shift = float(np.linalg.norm(np.linalg.solve(factor, mean - zeta)))
@@ -342,7 +330,6 @@ def _drift(
     sums: GroupSums,
     theta: Vector,
     eps: Vector,
-    added: Vector | None = None,
 ) -> Vector:
     """The gradient of the sum of all remainders by theta, at fixed eps."""
     d, means, scales = moments(survey.shared, sums, theta)
@@ -354,7 +341,6 @@ def _drift(
         means + scaled_eps(sums, scales, eps),
         d,
         (sums.phi, sums.phi_slopes),
-        added,
     )
     if sums.n_effects > 1:
         return _with_slopes(survey, sums, theta, eps, (of_levels, of_shared))

@@ -104,12 +104,8 @@ def group_bounds(
     at: Expanded,
     sums: GroupSums,
     cubic: Cubic,
-    farther: Vector | None = None,
 ) -> tuple[GroupBounds, RowBounds]:
-    """Make them, in a pass over the rows.
-
-    `farther` (G,) is how far effects of a crossed factor are allowed to move the rows of each group.
-    """
+    """Make them, in a pass over the rows."""
     power = 3 if len(cubic.levels) else 2
     plate = survey.plate
     factors = [np.searchsorted(sums.linear, own) for own in plate.rows.factors]
@@ -119,7 +115,7 @@ def group_bounds(
     sizes = np.diff(survey.rows.starts)
     radius = np.sqrt(n_varying) + _RADIUS if n_varying else 0.0
     reach = scales * (np.sqrt(2.0 * np.log(_BEYOND * np.maximum(sizes, 1))) + np.sqrt(plate.n_effects) - 1.0)
-    reach += _reach_of_levels(fit, sums, factors) if farther is None else farther
+    reach += _reach_of_levels(fit, sums, factors)
     typical = scales / np.sqrt(max(1, n_varying))
     n = len(survey.rows.offsets)
     work.spend(n * (_OF_ROW + _OF_PRODUCT * n_varying**2), "Bounds of a plate")

@@ -305,7 +305,7 @@ def quadratic_derivatives(
     n_columns, precision = len(d), np.exp(log_precision)
     gradient, hessian = np.zeros(n_columns + 2), np.zeros((n_columns + 2, n_columns + 2))
     change = sums.information @ d
-    own = float(sums.gradient @ d - 0.5 * d @ change - 0.5 * (sums.squares + sums.other_squares[0]))
+    own = float(sums.gradient @ d - 0.5 * d @ change - 0.5 * sums.squares)
     gradient[:n_columns] = precision * (sums.gradient - change)
     gradient[-1] = precision * own + 0.5 * sums.n_normal
     hessian[:n_columns, :n_columns] = -precision * np.tril(sums.information)

@@ -37,7 +37,6 @@ from pymc_austerity.model.field.rows import Form
 from pymc_austerity.model.field.tables import Table
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
-from pymc_austerity.model.plates.crossed import CrossedModel, Plates, crossed_model
 from pymc_austerity.model.plates.effects_prior import EffectsPrior
 from pymc_austerity.model.plates.gathers import LargeFactor, NoPlate, OneRowEach, OtherSpelling
 from pymc_austerity.model.plates.inner_effects import InnerEffects
@@ -54,12 +53,12 @@ _PASSES = 3
 # What is a plate.
 _PLATES = (
     "independent effects of groups, an intercept and at most three slopes of one factor or of nested ones, "
-    "or one effect of each of two that are crossed, in one predictor of a likelihood"
+    "in one predictor of a likelihood"
 )
 
 
-def find_plates(model: pm.Model, fact: Factorisation, fewest: int) -> Plates | None:
-    """The plate of effects of `fewest` groups or more, or two crossed ones; None if there is none.
+def find_plates(model: pm.Model, fact: Factorisation, fewest: int) -> PlateModel | None:
+    """The plate of effects of `fewest` groups or more; None if there is none.
 
     Raises
     ------
@@ -68,7 +67,9 @@ def find_plates(model: pm.Model, fact: Factorisation, fewest: int) -> Plates | N
     """
     reason = None
     try:
-        found = _as_written(model, fact, fewest)
+        found = plate_model(model, fact, fewest)
+    except LargeFactor:  # in any spelling: a field moves these
+        raise
     except NoPlate as error:
         found, reason = None, error
     if found is not None:
@@ -76,13 +77,13 @@ def find_plates(model: pm.Model, fact: Factorisation, fewest: int) -> Plates | N
     if reason is None and not _may_look_up(fact, fewest):
         return None
     try:
-        found = _as_written(model, respelled(model, fact, fewest), fewest)
+        found = plate_model(model, respelled(model, fact, fewest), fewest)
     except NoField:
         found = None
     except NoPlate as error:
         found, reason = None, reason or error
     if found is not None:
-        return _of(found, fact)
+        return _in_model(found, fact)
     if reason is not None:
         raise reason
     return None
@@ -165,26 +166,6 @@ def _is_product(var: Variable, moving: dict[Variable, bool]) -> bool:
         and sum(moving.get(one, False) for one in node.inputs) > 1
         for node in toposort([var])
     )
-
-
-def _as_written(model: pm.Model, fact: Factorisation, fewest: int) -> Plates | None:
-    """One plate; two if a second factor is too large for the shared coefficients, and is not nested."""
-    try:
-        return plate_model(model, fact, fewest)
-    except LargeFactor:
-        found = crossed_model(model, fact, fewest)
-        if found is None:
-            raise
-    return found
-
-
-def _of(found: Plates, fact: Factorisation) -> Plates:
-    """The plates with the model's own likelihood beside their rows, and its variables as they are."""
-    whole = replace(fact, var_names=found.factorisation.var_names)
-    if isinstance(found, CrossedModel):
-        first, second = (_in_model(one, fact) for one in found.plates)
-        return CrossedModel(whole, (first, second))
-    return _in_model(found, fact)
 
 
 def _in_model(plate: PlateModel, fact: Factorisation) -> PlateModel:

@@ -35,7 +35,7 @@ class OneRowEach(NoPlate):
 
 
 class LargeFactor(NoPlate):
-    """There is a second factor of many levels: the two may be crossed (`crossed`)."""
+    """There is a second factor of many levels: a field moves these, if it can."""
 
 
 class Gather(NamedTuple):

@@ -38,7 +38,7 @@ def require_few_shared(name: str, rows: PlateRows, inner: Sequence[InnerEffects]
     if n > MOST_SHARED:
         raise LargeFactor(
             f"there are {n} shared coefficients beside the effects {name!r}, and {MOST_SHARED} at most are "
-            "moved together: of two large factors one has to be nested in the other, or to be crossed with it"
+            "moved together: of two large factors one has to be nested in the other"
         )
 
 

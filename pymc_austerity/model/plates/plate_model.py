@@ -389,12 +389,8 @@ def _no_rows(positions: np.ndarray) -> np.ndarray:
     raise NotImplementedError("Rows of a plate have no design over all effects.")
 
 
-def plate_model(
-    model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUPS, *, apart: bool = True
-) -> PlateModel | None:
+def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUPS) -> PlateModel | None:
     """The plate of a model; None if no variable is looked up by the rows, in `fewest` groups or more.
-
-    Levels of other factors are kept `apart` from the columns of rows, or are columns like others.
 
     Raises
     ------
@@ -413,7 +409,7 @@ def plate_model(
     which, *scalars = _predictors(graph, cases)
     parts = [affine_nodes(value)[value] for value in cases.values]
     log_precision = normal_precision(model, found.factorisation, gather.term.name)
-    kind = gather.n_groups, len(names), apart
+    kind = gather.n_groups, len(names)
     if log_precision is not None:
         _, rows = _rows_of(found, graph, parts[which], [], kind)
         own = _by_phi(cases.expression, (which, rows.factor), {k: predictor(1) for k in scalars})
@@ -484,16 +480,16 @@ def _rows_of(
     graph: ScalarGraph,
     own: AffineParts,
     numbers: list[AffineParts],
-    kind: tuple[int, int, bool],
+    kind: tuple[int, int],
 ) -> tuple[Dispersions, PlateRows]:
     """Numbers that rows share beside their predictor, and the rows.
 
-    `kind` are the number of groups, effects of each, and whether levels of other factors are kept apart.
+    `kind` are the number of groups, and effects of each.
     """
-    fact, (n_groups, n_effects, apart) = found.factorisation, kind
+    fact, n_effects = found.factorisation, kind[1]
     n_shared = sum(int(np.prod(fact.graph.values[name].type.shape)) for name in fact.var_names[:-n_effects])
     phi = dispersions(fact, found.term, graph, numbers, n_shared)
-    return phi, PlateRows(fact, found.term, graph, own, (n_groups, n_effects), phi.places, apart)
+    return phi, PlateRows(fact, found.term, graph, own, kind, phi.places)
 
 
 def _taken_apart(found: ScaledGather) -> tuple[ScalarGraph, CasePredictors]:

@@ -73,9 +73,8 @@ class PlateRows:
         predictor: AffineParts,
         effects: tuple[int, int],
         others: Index,
-        apart: bool = True,
     ) -> None:
-        self._name, self._apart = term.name, apart
+        self._name = term.name
         self.n_rows, (self.n_groups, self.n_effects) = term.size, effects
         n_dim = sum(int(np.prod(fact.graph.values[n].type.shape)) for n in fact.var_names)
         self.n_shared = n_dim - self.n_groups * self.n_effects
@@ -121,7 +120,6 @@ class PlateRows:
         """Does each row have one level of it, with the coefficient 1, and is it used once?"""
         return (
             part.lookup is not None
-            and self._apart
             and self.n_effects == 1
             and coefficient is self.factor
             and not part.factors

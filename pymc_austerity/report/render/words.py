@@ -38,8 +38,8 @@ _NOTE = (
     "terms. ESS and R-hat are those of the worst scalar."
 )
 _SWEEPS = (
-    " Before x: moves of a sweep over groups, one of what they share and one of their effects (also of outer "
-    "groups, and of a crossed factor). Each may read all N rows."
+    " Before x: moves of a sweep over groups, of what they share and of their effects. Each may read all N "
+    "rows."
 )
 _DECISIONS = {
     "decisions": "decisions",

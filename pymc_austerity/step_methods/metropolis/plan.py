@@ -5,7 +5,7 @@ posterior mode and the expansion there. A plan adds the decision rule, the propo
 Only a `Recipe` of it travels to other processes.
 
 Every kind of plan is made by one function of options, a point and a recipe: `plan_metropolis` here, and
-`plan_tuna`, `plan_elements`, `plan_jumps`, `plan_plates`, `plan_crossed` elsewhere. What a recipe knows is
+`plan_tuna`, `plan_elements`, `plan_jumps`, `plan_plates`, `plan_field` elsewhere. What a recipe knows is
 not searched for. Where the data are others than those of the recipe, they raise `OtherDataError`.
 """
 

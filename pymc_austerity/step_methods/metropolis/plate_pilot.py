@@ -34,8 +34,6 @@ _SETTLE, _COUNTED, _STATES = 40, 100, 3
 OF_GROUP, _OF_DRAWN, OF_READ, _OF_COLUMN = 50.0, 300.0, 30.0, 4.0
 # Sweeps of a chain in the run that is announced, at most, and nanoseconds for four chains, and for one.
 _MOST, _BUDGETS = 1000, {4: 6e7, 1: 3e8}
-# Nanoseconds for an occupied cell of crossed factors, in either turn.
-_OF_CELL = 1.5
 
 
 class PlatePrediction(NamedTuple):
@@ -50,8 +48,6 @@ class PlatePrediction(NamedTuple):
     shared_acceptance: float
     plate_acceptance: float
     n_effects: int = 1  # Effects of a group, q
-    n_crossed: int = 0  # Of two crossed factors, how many of the groups are those of the second; else 0
-    n_cells: int = 0  # Occupied cells of these
     looked_at: float = 1.0  # Rows that are drawn for one that is read, roughly: others are not kept
     reads_all: bool = False  # Whether decisions are made on all rows
     # Effective draws of theta, measured; None as long as numbers of rows are tried out
@@ -69,7 +65,7 @@ class PlatePrediction(NamedTuple):
         group = (OF_GROUP + _OF_COLUMN * self.n_shared) * self.n_groups * self.n_effects**2
         row = OF_READ if self.reads_all else self.looked_at * _OF_DRAWN
         group = self.of_tree or group
-        return group + 2.0 * _OF_CELL * self.n_cells + (row + _OF_COLUMN * self.n_shared) * self.terms
+        return group + (row + _OF_COLUMN * self.n_shared) * self.terms
 
     @property
     def cost(self) -> float:
@@ -89,11 +85,7 @@ class PlatePrediction(NamedTuple):
 
     def __str__(self) -> str:
         plate = f"plate of {self.n_groups:,} groups:"
-        if self.n_crossed:
-            sizes = f"{self.n_groups - self.n_crossed:,} and {self.n_crossed:,} groups"
-            passes = f"a sweep passes {self.n_cells:,} occupied cells twice, and reads"
-            plate = f"crossed plates of {sizes}: {passes}"
-        elif self.of_tree:
+        if self.of_tree:
             plate = f"field of {self.n_groups:,} nodes:"
             if self.n_groups == 1:
                 rows, accepted = few_digits(self.shared_rows), self.shared_acceptance

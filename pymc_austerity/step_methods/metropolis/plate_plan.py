@@ -12,7 +12,6 @@ from pymc.initial_point import PointType
 from pymc_austerity.acceptance.base import AcceptanceRule, Exact, with_batch_size
 from pymc_austerity.bounds.jets.tape import tape_of
 from pymc_austerity.exceptions import warn
-from pymc_austerity.kernels.plates.crossing import no_crossing
 from pymc_austerity.kernels.plates.cubic import no_cubic
 from pymc_austerity.kernels.plates.records import (
     GroupedRows,
@@ -31,7 +30,6 @@ from pymc_austerity.mode.plates.proposal import shared_proposal
 from pymc_austerity.mode.plates.rounding import with_rounding
 from pymc_austerity.model.factorisation import FEWEST_IF_SLOW, Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.log_density import fingerprint
-from pymc_austerity.model.plates.crossed import CrossedModel
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.starting_point import density_of_block, require_finite
 from pymc_austerity.progress import stage
@@ -285,13 +283,13 @@ def _plan_again(
     return PlatePlan(options, plate.factorisation, recipe, survey, engine)
 
 
-def certificate_of(plate: PlateModel | CrossedModel, *, reads_all: bool, power: int = 2) -> str:
-    """Where the bounds of a plate, or of two crossed ones, come from."""
+def certificate_of(plate: PlateModel, *, reads_all: bool, power: int = 2) -> str:
+    """Where the bounds of a plate come from."""
     if plate.is_normal:
         return f"{plate.name!r}: normal, sums are sufficient and no row is read"
     if reads_all:
         return "not needed, as all rows are read"
-    n = plate.n_predictors if isinstance(plate, PlateModel) else 1
+    n = plate.n_predictors
     predictors = "1 predictor" if n == 1 else f"{n} predictors"
     which = f"{'third' if power == 2 else 'fourth'} derivatives"
     return f"{which} of {plate.name!r}, a function of {predictors} of each row, by interval arithmetic"
@@ -306,9 +304,8 @@ def plate_arrays(
     reads_all: bool,
     debug: bool,
     is_exact: bool = True,
-    farther: Vector | None = None,
 ) -> Plate:
-    """All that the kernel needs; `farther` is as in `group_bounds`."""
+    """All that the kernel needs."""
     plate, rows = survey.plate, survey.rows
     if not reads_all:
         stage("bounds", f" of {survey.plate.rows.n_rows:,} rows")
@@ -318,9 +315,9 @@ def plate_arrays(
     if reads_all or not has_remainders:
         bounds, weights = no_bounds(survey, sums)
     else:
-        if farther is None and are_worth_while(plate, sums):
+        if are_worth_while(plate, sums):
             cubic, thirds = cubic_sums(plate.expression, rows, at, sums)
-        bounds, weights = group_bounds(survey, fit, at, sums, cubic, farther)
+        bounds, weights = group_bounds(survey, fit, at, sums, cubic)
     arrays = Plate(
         rows=GroupedRows(
             starts=rows.starts,
@@ -342,7 +339,6 @@ def plate_arrays(
         effects=density_of(plate.priors[0]),
         proposal=shared_proposal(fit, sums.linear[survey.outer.columns]),
         outer=survey.outer,
-        crossing=no_crossing(),
         rule=PlateRule(
             kappa=KAPPAS[0],
             is_centered=plate.is_centered,

@@ -6,20 +6,12 @@ from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity import work
-from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.exceptions import NoModeError, SetUpBudgetError, UnsuitableError
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation, row_operations, vector_of
 from pymc_austerity.model.plates.any_spelling import find_plates, why_none
-from pymc_austerity.model.plates.crossed import CrossedModel, Plates
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel
-from pymc_austerity.step_methods.metropolis.crossed_plan import (
-    CrossedPlan,
-    CrossedRecipe,
-    crossed_with_all_rows,
-    plan_crossed,
-)
 from pymc_austerity.step_methods.metropolis.field_plan import (
     FieldPlan,
     FieldRecipe,
@@ -48,13 +40,13 @@ _MANY_SHARED, _GOOD = 20, 0.5
 _NEAR, _LONGER = 4.0, 20.0
 
 # A plan of sweeps over the effects of groups.
-Sweeps = PlatePlan | CrossedPlan | FieldPlan
+Sweeps = PlatePlan | FieldPlan
 
 
 def plate_for(
     options: MetropolisOptions, fact: Factorisation, point: PointType
-) -> Plates | FieldModel | NoPlate | None:
-    """The plate of a model, or two crossed ones, or a field; why there is none; None if nothing was."""
+) -> PlateModel | FieldModel | NoPlate | None:
+    """The plate of a model, or a field; why there is none; None if nothing was."""
     found = _plate_for(options, fact, point)
     if not isinstance(found, NoPlate) or found.field is None:
         return found
@@ -64,7 +56,9 @@ def plate_for(
     return NoPlate(f"{found}; nor are they moved as a field: {field}")
 
 
-def _plate_for(options: MetropolisOptions, fact: Factorisation, point: PointType) -> Plates | NoPlate | None:
+def _plate_for(
+    options: MetropolisOptions, fact: Factorisation, point: PointType
+) -> PlateModel | NoPlate | None:
     taylor, fewest = options.control_variate, options.fewest_groups
     is_expanded = taylor is not None and taylor.order == 2 and taylor.center == "mode"
     if not is_expanded or options.proposal is not None or not fact.n_local:
@@ -73,16 +67,11 @@ def _plate_for(options: MetropolisOptions, fact: Factorisation, point: PointType
     work.sized(fact.n_rows, n_dim, row_operations(fact))
     try:
         found = find_plates(options.model, fact, fewest)
-        if isinstance(found, CrossedModel) and not isinstance(options.acceptance, Exact):
-            raise NoPlate(
-                f"{' and '.join(map(repr, found.effects))} are crossed factors, whose moves are decided "
-                "exactly: use TunaMH(), or MetropolisHastings(control_variate=Taylor())"
-            )
     except NoPlate as reason:
         return why_none(options.model, fact, fewest, reason)
     if found is None:
         return why_none(options.model, fact, fewest, None)
-    if isinstance(found, PlateModel) and n_dim <= _FEW_DIMENSIONS:
+    if n_dim <= _FEW_DIMENSIONS:
         block = {found.shared.graph.values[name] for name in found.shared.var_names}
         prior = [part for one in found.priors for part in (one.scale, one.location)]
         if block.isdisjoint(ancestors(prior)):  # neither scale nor location of the effects is sampled
@@ -96,9 +85,9 @@ def plan_groups(
     options: MetropolisOptions,
     point: PointType,
     recipe: Recipe | None = None,
-    found: Plates | FieldModel | None = None,
+    found: PlateModel | FieldModel | None = None,
 ) -> Sweeps:
-    """The plan of a plate that was found, of two that are crossed, or of a field; or that of a recipe."""
+    """The plan of a plate or field that was found, or that of a recipe."""
     if isinstance(found, FieldModel) or isinstance(recipe, FieldRecipe):
         return plan_field(options, point, recipe, found if isinstance(found, FieldModel) else None)
     assert recipe is None or isinstance(recipe, PlateRecipe)
@@ -109,9 +98,6 @@ def plan_groups(
     if recipe is None:
         fact = found.factorisation
         work.sized(fact.n_rows, len(vector_of(fact, point)), row_operations(fact))
-    if isinstance(found, CrossedModel):
-        assert recipe is None or isinstance(recipe, CrossedRecipe)
-        return plan_crossed(options, point, found, recipe)
     field = None
     has_slopes, has_many = found.n_effects > 1, len(found.inner) > 1 and found.n_shared > _MANY_SHARED
     if recipe is None and (has_slopes or has_many):
@@ -168,4 +154,4 @@ def with_all_rows_of_groups(plan: Sweeps, point: PointType) -> Sweeps:
     """A plan of sweeps with the same fit, whose decisions are made on all rows; it is tried out anew."""
     if isinstance(plan, FieldPlan):
         return field_with_all_rows(plan, point)
-    return crossed_with_all_rows(plan, point) if isinstance(plan, CrossedPlan) else with_all_rows(plan, point)
+    return with_all_rows(plan, point)

@@ -133,13 +133,13 @@ class TunaMH(SubsampledStep):
     by a decision on its own rows. The sample statistics `shared_n_used`, `plate_n_used` and
     `plate_acceptance` tell the two apart. The likelihood needs one linear predictor. It
     may have a free dispersion, or another number that all rows share; with more of these all rows are read.
-    Normal residuals may have a free scale, and then no row is read. Two large factors that are crossed are
-    moved in turn, each given the other (`docs/explanation/plates_crossed.md`). `chi`, `curvature`, another
+    Normal residuals may have a free scale, and then no row is read. `chi`, `curvature`, another
     `proposal` and another `control_variate` are for blocks without a plate.
     `docs/explanation/plates.md` has the proof. Hierarchies of normal effects that are no plate, as with
     slopes, more levels, random walks, areas or several factors, are moved on a tree
     (`docs/explanation/fields.md`): a draw moves scales and coefficients of all rows together, then the
-    effects of each depth, every node by a decision on its own rows.
+    effects of each depth, every node by a decision on its own rows. Large factors that are crossed are moved
+    in turn, each given the others.
 
     References
     ----------

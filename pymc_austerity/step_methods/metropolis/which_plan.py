@@ -16,7 +16,7 @@ from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised
 
 if TYPE_CHECKING:
     from pymc_austerity.mode.fields.field_model import FieldModel
-    from pymc_austerity.model.plates.crossed import Plates
+    from pymc_austerity.model.plates.plate_model import PlateModel
 
 
 def plan(options: MetropolisOptions, point: PointType, recipe: Recipe | None = None) -> Plan:
@@ -42,7 +42,7 @@ def plan(options: MetropolisOptions, point: PointType, recipe: Recipe | None = N
 
 def find_plate(
     options: MetropolisOptions, fact: Factorisation, point: PointType
-) -> tuple[Plates | FieldModel | None, str]:
+) -> tuple[PlateModel | FieldModel | None, str]:
     """The plate or field of effects that a model has, if any; and why effects of many groups are none."""
     sizes = [math.prod(fact.graph.values[name].type.shape) for name in fact.var_names]
     if max(sizes, default=0) < min(options.fewest_groups - 1, FEWEST_SCALED):  # sums to zero have one fewer
@@ -58,7 +58,7 @@ def plan_sweeps(
     options: MetropolisOptions,
     point: PointType,
     recipe: Recipe | None = None,
-    found: Plates | FieldModel | None = None,
+    found: PlateModel | FieldModel | None = None,
 ) -> Plan:
     """The plan of sweeps over a plate or field that was found, or that a recipe was made for."""
     from pymc_austerity.step_methods.metropolis.plate_search import plan_groups

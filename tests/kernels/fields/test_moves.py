@@ -188,7 +188,9 @@ def _no_third_order_left(arrays):
     """A planted fault: bounds are those of fourth derivatives alone."""
     own = arrays.bounds
     constants = np.diff(own.cumulative, axis=2) / own.lengths.T[None]
-    left = constants - 0.5 * own.cubic.sizes * (1.0 - own.lengths[:, 0] ** 2)
+    rest = 1.0 - own.lengths.T[0]
+    of_blocks = np.where(np.arange(len(own.lengths.T))[:, None] == 0, rest, 2.0 - rest)
+    left = constants - 0.5 * own.cubic.sizes * rest * of_blocks
     rates = np.maximum(left, 0.0) * own.lengths.T[None]
     cumulative = np.zeros_like(own.cumulative)
     np.cumsum(rates, axis=2, out=cumulative[:, :, 1:])
@@ -206,6 +208,9 @@ def _no_third_order_left(arrays):
         ("crossed_slopes", _short_loose_blocks),
         ("nested_slopes", _small_shares),
         ("crossed_slopes", _small_shares),
+        ("crossed_slopes", _flat_bounds),
+        ("bradley_terry", _flat_bounds),
+        ("bradley_terry", _short_loose_blocks),
         ("dispersions", _flat_bounds),
     ],
 )

@@ -9,7 +9,6 @@ import pymc as pm
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.factorisation import FEWEST_GROUPS
 from pymc_austerity.model.plates.any_spelling import find_plates, why_none
-from pymc_austerity.model.plates.crossed import Plates
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
 from pymc_austerity.step_methods.metropolis.options import checked_options
@@ -46,8 +45,8 @@ def plate_in(model: pm.Model, names: list[str] | None = None) -> PlateModel | No
         return plate_model(model, factorised(options, model.initial_point()))
 
 
-def plates_of(define: Callable[[], Any]) -> Plates | None:
-    """The plate or crossed plates of a model that a function defines, on any spelling."""
+def plates_of(define: Callable[[], Any]) -> PlateModel | None:
+    """The plate of a model that a function defines, on any spelling."""
     model = built(define)
     with interpreted():
         options = checked_options(None, EXACT, control_variate=TAYLOR, model=model)

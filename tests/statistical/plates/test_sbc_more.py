@@ -9,6 +9,7 @@ import pytest
 from scipy.special import expit
 
 from pymc_austerity import TunaMH
+from pymc_austerity.mode.fields import order
 from pymc_austerity.model.plates import limits
 from tests.statistical.plates.calibration import LEVEL
 from tests.statistical.plates.models import design
@@ -17,7 +18,7 @@ from tests.statistical.plates.ranks import p_of_ranks, rank_of
 N, G, H, P = 500, 30, 30, 3
 BETA_SD, TAU_SD, ETA = 1.0, 0.5, 2.0
 DRAWS, SWEEPS, SEED = 31, 20, 5
-WHAT = {"slopes": "plate of 30 groups", "crossed": "crossed plates of 30 and 30 groups"}
+WHAT = {"slopes": "field of 31 nodes", "crossed": "field of 62 nodes"}
 
 
 class Truth(NamedTuple):
@@ -118,8 +119,10 @@ def p_values(kind, count, tau_sd=TAU_SD, sweeps=SWEEPS):
 
 @pytest.fixture(autouse=True)
 def _few_are_many(monkeypatch):
-    """Factors of 30 levels are large."""
+    """Factors of 30 levels are large, and are moved in turns."""
     monkeypatch.setattr(limits, "MOST_SHARED", 10)
+    monkeypatch.setattr(order, "_HUB", 10)
+    monkeypatch.setattr(order, "WIDE", 10)
 
 
 @pytest.mark.full_size("500 posteriors")

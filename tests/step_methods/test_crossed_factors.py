@@ -1,0 +1,154 @@
+"""Two and more large factors that are not nested, on the graph of a model: fields that are moved in turns."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity.acceptance import TTest
+from pymc_austerity.mode.fields import order
+from pymc_austerity.mode.fields.field_model import FieldModel
+from pymc_austerity.model.compile.backend import interpreted
+from pymc_austerity.model.plates import limits
+from pymc_austerity.step_methods.metropolis.options import checked_options
+from pymc_austerity.step_methods.metropolis.plan import factorised
+from pymc_austerity.step_methods.metropolis.plate_search import plate_for
+from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
+
+N, G, H = 800, 60, 40
+RNG = np.random.default_rng(81)
+X, GROUPS, LEVELS = RNG.normal(size=(N, 2)), RNG.integers(G, size=N), RNG.integers(H, size=N)
+THIRD, Y = RNG.integers(35, size=N), RNG.integers(2, size=N)
+
+
+@pytest.fixture(autouse=True)
+def _few_are_many(monkeypatch):
+    """Factors of 35 levels are large."""
+    monkeypatch.setattr(limits, "MOST_SHARED", 20)
+    monkeypatch.setattr(order, "_HUB", 20)
+    monkeypatch.setattr(order, "WIDE", 20)
+
+
+def u(location=0.0, n_groups=G):
+    """Effects of the first factor, of each row."""
+    return pm.Normal("u", location, pm.HalfNormal("tau"), shape=n_groups)[GROUPS]
+
+
+def second(location=0.0):
+    """Effects of the second factor."""
+    return pm.Normal("v", location, pm.HalfNormal("tau_v"), shape=H)
+
+
+def v(location=0.0):
+    """And of each row."""
+    return second(location)[LEVELS]
+
+
+def centered():
+    return u() + v()
+
+
+def standardised():
+    tau, tau_v = pm.HalfNormal("tau"), pm.HalfNormal("tau_v")
+    return tau * pm.Normal("u", shape=G)[GROUPS] + (0.3 + tau_v * pm.Normal("v", shape=H))[LEVELS]
+
+
+def around_means():
+    return u(2.0 * pm.Normal("mu") - 1.0) + v(np.zeros(H))
+
+
+def with_a_small_third():
+    return centered() + pm.Normal("w", 0.0, pm.HalfNormal("tau_w"), shape=4)[THIRD % 4]
+
+
+def with_slopes():
+    return centered() + pm.Normal("b", 0.0, pm.HalfNormal("tau_b"), shape=G)[GROUPS] * X[:, 0]
+
+
+def a_slope_alone():
+    return u() + v() * X[:, 0]
+
+
+def a_difference():
+    return u() - v(pm.Normal("mu"))
+
+
+def twice_as_much():
+    return u() + 2.0 * v()
+
+
+def a_large_third():
+    return centered() + pm.Normal("w", 0.0, pm.HalfNormal("tau_w"), shape=35)[THIRD]
+
+
+def of_one_scale():
+    tau = pm.HalfNormal("tau")
+    return pm.Normal("u", 0.0, tau, shape=G)[GROUPS] + pm.Normal("v", 0.0, 2.0 * tau, shape=H)[LEVELS]
+
+
+def with_locations_by_group():
+    return u(pm.Normal("mu") * np.linspace(-1.0, 1.0, G)) + v()
+
+
+def of_students_distribution():
+    return pm.StudentT("u", 4.0, mu=0.0, sigma=pm.HalfNormal("tau"), shape=G)[GROUPS] + v()
+
+
+def in_the_location():
+    effects = second()
+    return u(effects[np.arange(G) % H]) + effects[LEVELS]
+
+
+def of_more_levels_than_rows():
+    return u(n_groups=N + 1) + v()
+
+
+def in_a_potential():
+    effects = second()
+    pm.Potential("p", -(effects.sum() ** 2))
+    return u() + effects[LEVELS]
+
+
+# Spellings, and how many turns each takes.
+TURNS = {
+    centered: 2, standardised: 2, around_means: 2, with_a_small_third: 2, with_slopes: 2, a_slope_alone: 2,
+    a_difference: 2, twice_as_much: 2, a_large_third: 3, of_one_scale: 2, with_locations_by_group: 2,
+    of_students_distribution: 2, in_the_location: 1, of_more_levels_than_rows: 2,
+}  # fmt: skip
+
+
+def model_of(effects):
+    """A model with these in the predictor."""
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 2.0, shape=2)
+        pm.Bernoulli("y", logit_p=X @ beta + effects(), observed=Y)
+    return model
+
+
+def found(model, rule=EXACT):
+    with interpreted():
+        options = checked_options(None, rule, control_variate=TAYLOR, model=model, threshold=100)
+        point = model.initial_point()
+        return plate_for(options, factorised(options, point), point)
+
+
+@pytest.mark.parametrize("effects", TURNS, ids=lambda effects: effects.__name__)
+@pytest.mark.covering(3)
+def test_turns(effects):
+    field = found(model_of(effects))
+    assert isinstance(field, FieldModel), field
+    assert len(field.layouts) == TURNS[effects]
+
+
+def test_a_free_dispersion():
+    with pm.Model() as model:
+        eta = X @ pm.Normal("beta", 0.0, 2.0, shape=2) + centered()
+        pm.NegativeBinomial("y", mu=pm.math.exp(eta), alpha=pm.Gamma("alpha", 2.0, 0.5), observed=Y)
+    assert len(found(model).layouts) == 2
+
+
+def test_tested_moves():
+    assert len(found(model_of(centered), TTest()).layouts) == 2
+
+
+def test_effects_in_another_term():
+    assert "effects enter the terms 'p', too" in str(found(model_of(in_a_potential)))
