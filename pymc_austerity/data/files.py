@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import mmap
 import os
 import shutil
@@ -26,6 +27,8 @@ STORE_ROOT = "PMA_STORE_ROOT"
 
 # Errors of a disk without space, of a quota, and of a limit to the size of files.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Bytes that are written at once where no place can be reserved.
+_PIECE = 2**20
 _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
@@ -86,16 +89,20 @@ def require_space(folder: Path, wanted: int) -> None:
         raise _full(errno.ENOSPC, folder, wanted)
 
 
-def reserve(descriptor: int, path: Path, wanted: int) -> None:
-    """Give an open file its length in bytes and its place on disk; an `OSError` as of `require_space`."""
+def reserve(descriptor: int, path: Path, wanted: int) -> bool:
+    """Give an open file its length in bytes and its place on disk; an `OSError` as of `require_space`.
+
+    Some systems and file systems cannot: then it is false, and `write_all` finds out that the disk is full.
+    """
     with named_if_full(path, wanted):
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(descriptor, 0, wanted)
+                return True
         except OSError as error:
-            # Some systems and file systems cannot. Then `write_all` finds out that the disk is full.
             if error.errno not in _CANNOT_RESERVE:
                 raise
+    return False
 
 
 def write_all(file: Any, data: NDArray[Any] | bytes, path: Path, wanted: int) -> None:
@@ -144,6 +151,20 @@ def require_scratch(folder: Path | None) -> Path:
             "RowStore.open(..., scratch='another folder')."
         )
     return folder
+
+
+def scratch_array(folder: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """Zeros on disk, mapped and to be written to. As of `ScratchTable`, the file has no name.
+
+    All of it has its place on disk before it is mapped: else a full disk would end the program.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    require_space(folder, size)
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        if not reserve(file.fileno(), folder, size):
+            for start in range(0, size, _PIECE):
+                write_all(file, bytes(min(_PIECE, size - start)), folder, size)
+        return np.memmap(file, dtype, "r+", 0, shape).view(np.ndarray)
 
 
 class ScratchTable:

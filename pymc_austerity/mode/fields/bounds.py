@@ -39,7 +39,8 @@ from pymc_austerity.kernels.fields.tree import Tree, tree_of, write_positions
 from pymc_austerity.mode.fields.draws import theta_of_scores
 from pymc_austerity.mode.fields.fit import FieldFit, log_marginal, write_state
 from pymc_austerity.mode.fields.layout import Layout
-from pymc_austerity.mode.fields.passes import add_products, derivatives_of, place_of, quadratic_of
+from pymc_austerity.mode.fields.passes import add_products, derivatives_of, part_of, place_of, quadratic_of
+from pymc_austerity.mode.row_tables import parts, reduce_cells
 from pymc_austerity.target import Index, Mask, Matrix, Vector
 
 factorise = entry(trees.factorise)
@@ -76,47 +77,53 @@ class _Levels(NamedTuple):
 
 def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
     """Bounds at the fitted center; `of_held` (DRAWS, n_held) are draws of d of what is held."""
-    layout, plan = fit.layout, fit.plan
-    n = len(layout.rows)
+    layout, plan, tables = fit.layout, fit.plan, fit.layout.columns.tables
+    n, p, cells = layout.n_rows, layout.columns.n_predictors, layout.cells
     work.spend(_OF_ROW * n, "Bounds of a field")
-    levels = _levels(layout, plan)
-    found = _blocks(levels, plan)
-    depth, p = _longest(levels.tree, levels.block), layout.columns.n_predictors
-    paths, tau, is_always = np.full((n, depth), -1), np.zeros((n, depth, p)), np.zeros(n, np.bool_)
-    nested, design = [*(f for own in layout.factors for f in own), *layout.together], layout.design
-    own_design = design._replace(
-        columns=design.columns[:, nested],
-        values=design.values[:, nested],
-        of_columns=design.of_columns[nested],
-    )
-    _write_lengths(levels, own_design, layout.n_lookups, paths, tau, is_always)
-    cells = layout.cells
+    weights = _Weights(plan)
+    levels = _levels(layout, plan, weights)
+    found, depth = _blocks(levels, plan), _longest(levels.tree, levels.block)
+    loose, of_rows = _loose(layout, plan, weights)
+    found = found._replace(cells=cells, of_cells=layout.of_cells, loose=loose)
+    found = found._replace(sizes=_typical(fit, found, of_held))
+    nested = np.array([*(f for own in layout.factors for f in own), *layout.together], np.int64)
+    has_loose = len(loose.nodes) > 0
+    lengths, units = tables.zeros(n, depth + has_loose), tables.zeros(n, p)
+    of_loose = tables.zeros(*loose.blocks.shape)
+    of_cells, is_apart = np.full((len(cells) - 1, depth), -1), np.zeros(len(cells) - 1, np.int64)
+    shares = np.zeros((len(cells) - 1, depth + 1))
+    sizes, sizes_of_loose = np.split(found.sizes, [len(found.nodes)])
+    for part in parts(n):
+        m = part.stop - part.start
+        paths, tau, is_always = np.full((m, depth), -1), np.zeros((m, depth, p)), np.zeros(m, np.bool_)
+        _write_lengths(levels, layout.design, nested, layout.n_lookups, part.start, paths, tau, is_always)
+        begun = slice(*np.searchsorted(cells, [part.start, part.stop]))
+        of_cells[begun] = paths[cells[begun] - part.start]
+        cell = np.searchsorted(cells, np.arange(part.start, part.stop), side="right") - 1
+        is_apart[cell[is_always | np.any(paths != of_cells[cell], axis=1)]] = 1
+        if depth:
+            tau *= sizes[np.maximum(paths, 0)][:, :, None]
+        tau_of_loose = of_rows(part)
+        if has_loose:
+            tau_of_loose *= sizes_of_loose[loose.blocks[part]][:, :, None]
+        every, units[part] = _shares(np.concatenate([tau, tau_of_loose], axis=1))
+        own, of_loose[part] = np.where(paths >= 0, np.maximum(every[:, :depth], _TINY), 0.0), every[:, depth:]
+        lengths[part, :depth] = own
+        own = np.column_stack([own, of_loose[part].sum(axis=1)])
+        reduce_cells(np.maximum, cells, part, own, shares)
+        if has_loose:
+            moving = np.where(loose.nodes[loose.blocks[part]] >= 0, of_loose[part], 0.0).sum(axis=1)
+            lengths[part, depth] = np.maximum(moving, _TINY)
     bounds = found._replace(
-        cells=cells,
-        of_cells=layout.of_cells,
-        paths=np.ascontiguousarray(paths[cells[:-1]]),
-        always=_always(layout, found, paths, is_always),
-        loose=_loose(layout, plan),
+        paths=of_cells,
+        loose=loose._replace(lengths=of_loose),
+        always=_always(layout, found, of_cells, is_apart),
     )
-    sizes = _typical(fit, bounds, of_held)
-    n_blocks, loose = len(bounds.nodes), bounds.loose
-    if depth:
-        tau *= sizes[np.maximum(paths, 0)][:, :, None]
-    tau_of_loose = loose.lengths * (sizes[n_blocks + loose.blocks][:, :, None] if len(loose.nodes) else 1.0)
-    every, units = _shares(np.concatenate([tau, tau_of_loose], axis=1))
-    lengths, of_loose = np.where(paths >= 0, np.maximum(every[:, :depth], _TINY), 0.0), every[:, depth:]
-    loose = loose._replace(lengths=of_loose)
-    shares = np.column_stack([lengths, of_loose.sum(axis=1)])
-    if len(loose.nodes):
-        moving = np.where(loose.nodes[loose.blocks] >= 0, of_loose, 0.0).sum(axis=1)
-        lengths = np.column_stack([lengths, np.maximum(moving, _TINY)])
-    cubic = _cubic(layout, plan, levels, own_design, bounds, shares[:, 0], units[:, 0])
+    cubic = _cubic(layout, plan, levels, nested, bounds, lengths, units)
     totals, cumulative, is_infinite, rounding = _rates(layout, plan, lengths, units, cubic)
-    always = np.maximum(bounds.always, np.maximum.reduceat(is_infinite.astype(np.int64), cells[:-1]))
     return bounds._replace(
-        always=always, sizes=sizes, lengths=lengths,
-        shares=_INFLATION * np.maximum.reduceat(shares, cells[:-1]),
-        loose=loose, cubic=cubic, reaches=_REACHES, cumulative=cumulative, totals=totals, rounding=rounding,
+        always=np.maximum(bounds.always, is_infinite), lengths=lengths, shares=_INFLATION * shares,
+        cubic=cubic, reaches=_REACHES, cumulative=cumulative, totals=totals, rounding=rounding,
     )  # fmt: skip
 
 
@@ -128,61 +135,79 @@ def _shares(tau: np.ndarray) -> tuple[Matrix, Matrix]:
     return found / every[:, None], _INFLATION * total * every[:, None]
 
 
-def _weights(plan: FieldArrays) -> Matrix:
-    """Weights of rows for factors, by predictors (N, p): above zero in every row."""
-    weights, p = plan.rows.weights, plan.rows.predictors.shape[1]
-    own = weights[:, [place_of(k, k) for k in range(p)]]
-    return np.maximum(own, _LEAST * np.maximum(np.abs(own).mean(axis=0), 1e-300))
+class _Weights:
+    """Weights of rows for factors, by predictors (n, p): above zero in every row."""
+
+    def __init__(self, plan: FieldArrays) -> None:
+        rows = plan.rows
+        self._weights, (n, p) = rows.weights, rows.predictors.shape
+        self._own = [place_of(k, k) for k in range(p)]
+        total = sum((np.abs(rows.weights[part][:, self._own]).sum(axis=0) for part in parts(n)), np.zeros(p))
+        self._least = _LEAST * np.maximum(total / n, 1e-300)
+
+    def __call__(self, part: slice) -> Matrix:
+        """Those of a part of the rows."""
+        return np.maximum(self._weights[part][:, self._own], self._least)
 
 
-def _loose(layout: Layout, plan: FieldArrays) -> Loose:
-    """Blocks on no path; their lengths are those of levels of size one."""
-    held, n_x, lookups, p = (
-        layout.held,
-        len(layout.elements),
-        layout.design.columns,
-        layout.columns.n_predictors,
-    )
+def _loose(
+    layout: Layout, plan: FieldArrays, weights: _Weights
+) -> tuple[Loose, Callable[[slice], np.ndarray]]:
+    """Blocks on no path; and for a part of the rows the lengths of those of size one, by predictors."""
+    held, design, n_x, n = layout.held, layout.design, len(layout.elements), layout.n_rows
+    combos, tables = layout.combos, layout.columns.tables
     own, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    block, n = np.zeros(n_x + len(held.elements), np.int32), 0
+    block, n_own = np.zeros(n_x + len(held.elements), np.int32), 0
     known = np.zeros(n_x, bool)
     for some in layout.loose:  # effects of one group are a block; those that are looked up twice are alone
-        _, at = np.unique(lookups[:, some[0]], return_index=True)
-        elements = np.unique(lookups[at][:, list(some)], axis=1).astype(np.int64)
+        _, at = np.unique(combos[:, some[0]], return_index=True)
+        elements = np.unique(combos[at][:, list(some)], axis=1)
         elements = elements[~known[elements[:, 0]]]
         known[elements] = True
-        block[elements] = n + np.arange(len(elements))[:, None]
+        block[elements] = n_own + np.arange(len(elements))[:, None]
         own.append(elements.ravel())
         counts.append(np.full(len(elements), elements.shape[1]))
-        n += len(elements)
+        n_own += len(elements)
     sizes_of_held = np.diff(held.starts)
-    block[n_x:] = n + np.repeat(np.arange(len(sizes_of_held)), sizes_of_held)
+    block[n_x:] = n_own + np.repeat(np.arange(len(sizes_of_held)), sizes_of_held)
     elements = np.concatenate([*own, n_x + np.arange(len(held.elements))])
     sizes = np.concatenate([*counts, sizes_of_held])
     starts, places = np.concatenate([[0], np.cumsum(sizes)]), np.concatenate([[0], np.cumsum(sizes**2)])
     nodes = np.full(len(sizes), -1)
-    nodes[:n] = plan.sums.of_elements[elements[starts[:n]]]
+    nodes[:n_own] = plan.sums.of_elements[elements[starts[:n_own]]]
     looked_up = [f for some in layout.loose for f in some]
-    columns = np.concatenate([lookups[:, looked_up], n_x + held.columns], axis=1)
-    values = np.concatenate([layout.design.values[:, looked_up], held.values], axis=1)
-    of_columns = np.append(layout.design.of_columns[looked_up], held.of_columns)
+    of_columns = np.append(design.of_columns[looked_up], held.of_columns)
     place = np.zeros(len(block), np.int64)  # of an element within its block
     place[elements] = np.arange(len(elements)) - np.repeat(starts[:-1], sizes)
-    blocks, within = block[columns], place[columns]
-    loose = Loose(
-        elements, starts, nodes, np.zeros(places[-1]), places[:-1], blocks, np.zeros((*columns.shape, p))
-    )
-    _add_loose(loose, within, values, of_columns, _weights(plan))
+    blocks = tables.zeros(n, len(of_columns), dtype=np.int32)
+    loose = Loose(elements, starts, nodes, np.zeros(places[-1]), places[:-1], blocks, np.zeros((0, 0, 0)))
+
+    def read(part: slice) -> tuple[Loose, Index, Matrix]:
+        """Places in blocks, and coefficients, of a part of the rows."""
+        columns = np.concatenate([design.columns[part][:, looked_up], n_x + held.columns[part]], axis=1)
+        values = np.concatenate([design.values[part][:, looked_up], held.values[part]], axis=1)
+        blocks[part] = block[columns]
+        lengths = np.zeros((*columns.shape, layout.columns.n_predictors))
+        return loose._replace(blocks=blocks[part], lengths=lengths), place[columns], values
+
+    def lengths_of(part: slice) -> np.ndarray:
+        own, within, values = read(part)
+        _write_loose_lengths(own, within, values, of_columns)
+        return np.asarray(own.lengths)
+
+    for part in parts(n):
+        own, within, values = read(part)
+        _add_loose(own, within, values, of_columns, weights(part))
+    _add_ridge(loose)
     none = np.zeros(0, np.int64)
     apart = tree_of(np.zeros(len(elements) + 1, np.int64), none, np.append(sizes, 0))  # a node for each
     factorise(apart, loose.factors, np.zeros(len(elements)))
-    _write_loose_lengths(loose, within, values, of_columns)
-    return loose
+    return loose._replace(lengths=np.zeros((0, 0))), lengths_of
 
 
 @entry
 def _add_loose(loose: Loose, within: Index, values: Matrix, of_columns: Index, weights: Matrix) -> None:
-    """Write sums of w_ik a_ikl a_ikl' with a ridge, to be factorised; `within` are places in blocks."""
+    """Add sums of w_ik a_ikl a_ikl'; `within` are places in blocks."""
     factors, blocks, starts = loose.factors, loose.blocks, loose.starts
     for i in range(within.shape[0]):
         for f in range(within.shape[1]):
@@ -192,6 +217,12 @@ def _add_loose(loose: Loose, within: Index, values: Matrix, of_columns: Index, w
                 if blocks[i, g] == b and within[i, g] <= row and of_columns[g] == of_columns[f]:
                     value = weights[i, of_columns[f]] * values[i, f] * values[i, g]
                     factors[loose.places[b] + row * q + within[i, g]] += value
+
+
+@entry
+def _add_ridge(loose: Loose) -> None:
+    """Add a ridge to the sums, which are to be factorised."""
+    factors, starts = loose.factors, loose.starts
     for b in range(loose.nodes.shape[0]):
         q = starts[b + 1] - starts[b]
         for j in range(q):
@@ -225,26 +256,30 @@ def _write_loose_lengths(loose: Loose, within: Index, values: Matrix, of_columns
                 lengths[i, f, own] = np.sqrt(total)
 
 
-def _levels(layout: Layout, plan: FieldArrays) -> _Levels:
-    n_x, columns = len(layout.elements), layout.design.columns
+def _levels(layout: Layout, plan: FieldArrays, weights: _Weights) -> _Levels:
+    n_x, combos = len(layout.elements), layout.combos
     apart, sizes = [], []
     for own in layout.factors:
-        _, at = np.unique(columns[:, own[0]], return_index=True)
-        elements = np.unique(columns[at][:, list(own)], axis=1).astype(np.int64)
+        _, at = np.unique(combos[:, own[0]], return_index=True)
+        elements = np.unique(combos[at][:, list(own)], axis=1)
         apart.append(elements.ravel())
         sizes += [elements.shape[1]] * len(at)
-    together = np.unique(columns[:, list(layout.together)]).astype(np.int64)
+    together = np.unique(combos[:, list(layout.together)])
     rest = np.append(np.setdiff1d(together, np.concatenate([[-1], *apart])), np.arange(layout.n_lookups, n_x))
     variables = np.concatenate([*apart, rest]).astype(np.int64)
     n = len(variables)
     place = np.full(n_x, -1)
     place[variables] = np.arange(n)
-    hessian, unused, own_weights = np.zeros(len(layout.first)), np.zeros(n_x), _weights(plan)
-    values = layout.design.values.copy()
-    values[:, [f for some in layout.loose for f in some]] = 0.0
-    weights = np.zeros_like(plan.rows.weights)
-    weights[:, [place_of(k, k) for k in range(own_weights.shape[1])]] = own_weights
-    add_products(layout, layout.design._replace(values=values), own_weights, weights, unused, hessian)
+    hessian, unused, n_weights = np.zeros(len(layout.first)), np.zeros(n_x), plan.rows.weights.shape[1]
+    apart_columns = [f for some in layout.loose for f in some]
+    for part in parts(layout.n_rows):
+        design, own_weights = part_of(layout.design, part), weights(part)
+        if apart_columns:
+            design = design._replace(values=design.values.copy())
+            design.values[:, apart_columns] = 0.0
+        all_weights = np.zeros((len(own_weights), n_weights))
+        all_weights[:, [place_of(k, k) for k in range(own_weights.shape[1])]] = own_weights
+        add_products(layout, part, design, own_weights, all_weights, unused, hessian)
     first, second = place[layout.first], place[layout.second]
     kept = (first >= 0) & (second >= 0) & ((hessian != 0.0) | (first == second))
     first, second = first[kept], second[kept]
@@ -353,15 +388,22 @@ def _write_blocks(
 
 @entry
 def _write_lengths(
-    levels: _Levels, design: Design, n_lookups: int, paths: Index, lengths: np.ndarray, is_always: np.ndarray
+    levels: _Levels,
+    design: Design,
+    nested: Index,
+    n_lookups: int,
+    begin: int,
+    paths: Index,
+    lengths: np.ndarray,
+    is_always: np.ndarray,
 ) -> None:
-    """|z_ikf| of all rows, and the blocks on their paths; whether something is left without a pivot."""
+    """|z_ikf| of rows from `begin` on, and the blocks on their paths; is something left without a pivot?"""
     tree, n_p = levels.tree, lengths.shape[2]
     z = np.zeros((levels.variables.shape[0], n_p))
     if z.shape[0] == 0:
         return
-    for i in range(design.dense.shape[0]):
-        v, is_always[i] = _write_row(levels, design, n_lookups, i, z)
+    for i in range(is_always.shape[0]):
+        v, is_always[i] = _write_row(levels, design, nested, n_lookups, begin + i, z)
         f = 0
         while v >= 0:
             first, last = tree.first[v], tree.first[v] + tree.size[v]
@@ -378,11 +420,16 @@ def _write_lengths(
 
 
 @jitable
-def _write_row(levels: _Levels, design: Design, n_lookups: int, i: int, z: Matrix) -> tuple[int, bool]:
-    """Write z_ik, which is zero before; the lowest node of the row, and whether a part has no pivot."""
+def _write_row(
+    levels: _Levels, design: Design, nested: Index, n_lookups: int, i: int, z: Matrix
+) -> tuple[int, bool]:
+    """Write z_ik, which is zero before; the lowest node of the row, and whether a part has no pivot.
+
+    `nested` are the columns that are on paths.
+    """
     tree, front, place, lowest, size = levels.tree, levels.front, levels.place, z.shape[0] - 1, 0.0
     lookups, values, dense = design.columns, design.values, design.dense
-    for f in range(lookups.shape[1]):
+    for f in nested:
         p = place[lookups[i, f]]
         z[p, design.of_columns[f]] += values[i, f]
         size += abs(values[i, f])
@@ -415,14 +462,14 @@ def _cubic(
     layout: Layout,
     plan: FieldArrays,
     levels: _Levels,
-    design: Design,
+    nested: Index,
     bounds: Bounds,
-    shares: Vector,
-    units: Vector,
+    shares: Matrix,
+    units: Matrix,
 ) -> Cubic:
     """Third-order terms of cells that pay: what is left is less than half, by few coefficients.
 
-    `shares` (N,) are the m_i0, `units` (N,) the v_i.
+    `shares` (N, .) are the m_if, `units` (N, 1) the v_i.
     """
     cells, paths, empty = bounds.cells, bounds.paths, plan.bounds.cubic
     if not paths.shape[1] or layout.columns.n_predictors > 1 or len(bounds.loose.nodes):
@@ -432,23 +479,30 @@ def _cubic(
     n_rest = np.where(paths >= 0, n_levels[np.maximum(paths, 0)], 0).sum(axis=1) - n_own
     counts = n_own * (n_own + 1) * (n_own + 2) // 6 + n_own * (n_own + 1) // 2 * n_rest
     has_terms = (counts <= _MOST_NUMBERS * np.diff(cells)) & (paths[:, 0] >= 0) & (bounds.always == 0)
-    rows = plan.rows._replace(program=tape_of(layout.columns.expression, 1, 3))
-    thirds = 6.0 * derivatives_of(rows, rows.predictors, 3)[3]
-    has_terms &= np.logical_and.reduceat(np.isfinite(thirds), cells[:-1])
-    sizes = np.nan_to_num(_INFLATION * np.abs(thirds) * units**3)
-    left = np.add.reduceat(sizes * (1.0 - shares**2), cells[:-1])
-    has_terms &= left <= 0.5 * np.add.reduceat(sizes, cells[:-1])
     if not has_terms.any():
         return empty
-    is_left_out = ~np.repeat(has_terms, np.diff(cells))
-    thirds[is_left_out] = sizes[is_left_out] = 0.0
+    rows = plan.rows._replace(program=tape_of(layout.columns.expression, 1, 3))
+    thirds, sizes = (layout.columns.tables.zeros(layout.n_rows) for _ in range(2))
+    left, total, is_finite = np.zeros(len(has_terms)), np.zeros(len(has_terms)), has_terms.copy()
+    for part in parts(layout.n_rows):
+        thirds[part] = 6.0 * derivatives_of(rows, part, rows.predictors[part], 3)[3]
+        own = np.nan_to_num(_INFLATION * np.abs(thirds[part]) * units[part, 0] ** 3)
+        sizes[part] = own
+        reduce_cells(np.logical_and, cells, part, np.isfinite(thirds[part]), is_finite)
+        reduce_cells(np.add, cells, part, own * (1.0 - shares[part, 0] ** 2), left)
+        reduce_cells(np.add, cells, part, own, total)
+    has_terms = is_finite & (left <= 0.5 * total)
+    if not has_terms.any():
+        return empty
+    for u in np.flatnonzero(~has_terms):
+        thirds[cells[u] : cells[u + 1]] = sizes[cells[u] : cells[u + 1]] = 0.0
     counts = np.where(has_terms, counts, 0)
     cubic = Cubic(
         np.concatenate([[0], np.cumsum(counts)]), np.zeros(counts.sum()), empty.levels.copy(),
         np.zeros(bounds.blocks[-1], np.int64), thirds, sizes,
     )  # fmt: skip
     _write_pivots(levels, bounds, cubic)
-    _write_coefficients(levels, design, layout.n_lookups, cells, cubic)
+    _write_coefficients(levels, layout.design, nested, layout.n_lookups, cells, cubic)
     return cubic
 
 
@@ -470,7 +524,9 @@ def _write_pivots(levels: _Levels, bounds: Bounds, cubic: Cubic) -> None:
 
 
 @entry
-def _write_coefficients(levels: _Levels, design: Design, n_lookups: int, cells: Index, cubic: Cubic) -> None:
+def _write_coefficients(
+    levels: _Levels, design: Design, nested: Index, n_lookups: int, cells: Index, cubic: Cubic
+) -> None:
     """Sums over the rows of each cell."""
     tree, block, places = levels.tree, levels.block, cubic.places
     z, on_path = np.zeros((levels.variables.shape[0], 1)), np.empty(levels.variables.shape[0], np.int64)
@@ -478,7 +534,7 @@ def _write_coefficients(levels: _Levels, design: Design, n_lookups: int, cells: 
         if places[u + 1] == places[u]:
             continue
         for i in range(cells[u], cells[u + 1]):
-            v, _ = _write_row(levels, design, n_lookups, i, z)
+            v, _ = _write_row(levels, design, nested, n_lookups, i, z)
             n, n_own = 0, 0
             while v >= 0:
                 for j in range(tree.size[v]):
@@ -498,14 +554,9 @@ def _write_coefficients(levels: _Levels, design: Design, n_lookups: int, cells: 
                 v = tree.parent[v]
 
 
-def _always(layout: Layout, found: Bounds, paths: Index, is_always: np.ndarray) -> Index:
-    """Cells that are read at every move: those of rows that are not bounded."""
-    cells = layout.cells
-    of_cells = np.add.reduceat(is_always.astype(np.int64), cells[:-1])
-    own = paths[cells[:-1]]
-    of_cells += np.add.reduceat(
-        np.any(paths != np.repeat(own, np.diff(cells), axis=0), axis=1).astype(np.int64), cells[:-1]
-    )
+def _always(layout: Layout, found: Bounds, own: Index, is_apart: Index) -> Index:
+    """Cells that are read at every move: those of rows that are not bounded; `own` are their paths."""
+    of_cells = is_apart.copy()
     parent = layout.tree.parent
     is_branching = np.zeros(len(found.nodes), np.bool_)
     _find_branching(found, layout.of_elements, parent, is_branching)
@@ -572,13 +623,13 @@ def _write_squares(loose: Loose, d: Vector, result: Vector) -> None:
 
 def _rates(
     layout: Layout, plan: FieldArrays, lengths: Matrix, units: Matrix, cubic: Cubic
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+) -> tuple[np.ndarray, np.ndarray, Index, float]:
     """Totals of cells, and cumulative sums, of k_if m_if by tiers; `units` are the v_ik (N, p).
 
-    Also which rows have no bound, and what rounding may add to the change of a remainder.
+    Also 1 for cells with rows without a bound, and what rounding may add to the change of a remainder.
     """
-    (n, depth), p = lengths.shape, units.shape[1]
-    is_infinite = np.zeros(n, np.bool_)
+    (n, depth), p, cells, tables = lengths.shape, units.shape[1], layout.cells, layout.columns.tables
+    is_infinite = np.zeros(len(cells) - 1, np.int64)
     data = layout.columns.data
     function = RowFunction(
         name="rows", n_rows=n, n_dim=p, n_predictors=p, rows=_no_rows, data=lambda some: data[:, some],
@@ -592,33 +643,42 @@ def _rates(
             np.ascontiguousarray(data[:, some]),
         )
 
-    has_terms = np.repeat(np.diff(cubic.places) > 0, np.diff(layout.cells))
+    cells_with = np.diff(cubic.places) > 0
+
+    def has_terms(some: Index) -> Mask:
+        return np.asarray(cells_with[np.searchsorted(cells, some, side="right") - 1])
+
     # Bounds of third and of fourth derivatives, where some rows need them.
     bounds = [
-        row_bounds(function, degree, _REACHES, sample) if some.any() else None
-        for degree, some in ((3, ~has_terms), (4, has_terms))
+        row_bounds(function, degree, _REACHES, sample) if is_needed else None
+        for degree, is_needed in ((3, not cells_with.all()), (4, cells_with.any()))
     ]
     totals = np.zeros((len(_REACHES), len(layout.of_cells), depth))
-    cumulative = np.zeros((len(_REACHES), depth, n + 1))
+    cumulative = tables.zeros(len(_REACHES), depth, n + 1)
     for start in range(0, n, _CHUNK):
-        some = np.arange(start, min(start + _CHUNK, n))
-        found = _constants(bounds, sample, some, has_terms)  # K_i / 2 or K_i / 6
-        is_infinite[some] = ~np.isfinite(found).all(axis=0)
-        found[:, is_infinite[some]] = 0.0
+        part = slice(start, min(start + _CHUNK, n))
+        some = np.arange(part.start, part.stop)
+        has_own = has_terms(some)
+        found = _constants(bounds, sample, some, has_own)  # K_i / 2 or K_i / 6
+        is_known = np.isfinite(found).all(axis=0)
+        found[:, ~is_known] = 0.0
+        reduce_cells(np.maximum, cells, part, (~is_known).astype(np.int64), is_infinite)
         rate = np.repeat(found[:, :, None], depth, axis=2)  # k_if
         if len(cubic.sizes):
-            own = lengths[some, 0]
-            third = 0.5 * cubic.sizes[some] * np.where(has_terms[some] & ~is_infinite[some], 1.0 - own, 0.0)
-            rate[:, :, 0] += third * (1.0 - own)
-            rate[:, :, 1:] += (third * (1.0 + own))[:, None]
-        rate = _INFLATION * rate * lengths[some][None] + 1e-290
-        cumulative[:, :, some + 1] = rate.transpose(0, 2, 1)
-    if depth:
-        totals[:] = np.add.reduceat(cumulative[:, :, 1:], layout.cells[:-1], axis=2).transpose(0, 2, 1)
-    np.cumsum(cumulative, axis=2, out=cumulative)
+            share = lengths[part, 0]
+            third = 0.5 * cubic.sizes[part] * np.where(has_own & is_known, 1.0 - share, 0.0)
+            rate[:, :, 0] += third * (1.0 - share)
+            rate[:, :, 1:] += (third * (1.0 + share))[:, None]
+        rate = _INFLATION * rate * lengths[part][None] + 1e-290
+        for tier in range(len(_REACHES)):
+            reduce_cells(np.add, cells, part, rate[tier], totals[tier])
+        own = cumulative[:, :, start : part.stop + 1]  # the first one is where the part before has ended
+        own[:, :, 1:] = rate.transpose(0, 2, 1)
+        own[:] = np.cumsum(own, axis=2)
     some = evenly_spaced(n, _LOOKED_AT)
-    found = _constants(bounds, sample, some, has_terms)[0]
-    found = np.where(has_terms[some], 6.0 * _NEAR * found, 2.0 * found)
+    has_own = has_terms(some)
+    found = _constants(bounds, sample, some, has_own)[0]
+    found = np.where(has_own, 6.0 * _NEAR * found, 2.0 * found)
     if len(cubic.sizes):
         found += cubic.sizes[some]
     return totals, cumulative, is_infinite, _rounding(layout, plan, some, units[some], found)
@@ -629,7 +689,7 @@ def _constants(
 ) -> Matrix:
     """K_i / 2 by third derivatives, or K_i / 6 by fourth ones, of rows by tiers."""
     found = np.empty((len(_REACHES), len(some)))
-    for one, own, factor in zip(bounds, (~has_terms[some], has_terms[some]), (2.0, 6.0), strict=True):
+    for one, own, factor in zip(bounds, (~has_terms, has_terms), (2.0, 6.0), strict=True):
         if own.any():
             assert one is not None
             found[:, own] = one(*sample(some[own])) / factor
@@ -647,7 +707,7 @@ def _rounding(layout: Layout, plan: FieldArrays, some: Index, units: Matrix, fou
     eta, data = rows.predictors[some], dict(enumerate(layout.columns.data[:, some]))
     expression = layout.columns.expression
     new, old = (evaluate(expression, dict(enumerate(at.T)), data) for at in (eta + t, eta))
-    change = new - old - quadratic_of(rows._replace(slopes=rows.slopes[some], weights=rows.weights[some]), t)
+    change = new - old - quadratic_of(rows, some, t)
     excess = np.abs(change) - 0.5 * _NEAR**3 * found
     size = 1.0 + float(np.abs(eta).max(initial=0.0))
     return max(_ROUNDING * size, _MARGIN * float(excess[excess > 0.0].max(initial=0.0)))

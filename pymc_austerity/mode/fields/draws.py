@@ -14,7 +14,15 @@ from pymc_austerity.mode.fields.fit import (
     write_state,
 )
 from pymc_austerity.mode.fields.matched import excess_at
-from pymc_austerity.mode.fields.passes import add_lookups, add_moved, derivatives_of, product, quadratic_of
+from pymc_austerity.mode.fields.passes import (
+    add_lookups,
+    add_moved,
+    derivatives_of,
+    part_of,
+    product,
+    quadratic_of,
+)
+from pymc_austerity.mode.row_tables import parts
 from pymc_austerity.target import Vector
 
 from_score, score = entry(laws.from_score), entry(laws.score)
@@ -53,11 +61,15 @@ def height_of(arrays: FieldArrays, features: Vector, eps: Vector) -> float:
         return total
     d = room.d[0]
     total += sums.gradient_change @ d - 0.5 * d @ product(sums, sums.hessian_change, d)
-    changes, held = np.zeros_like(rows.predictors), arrays.held
-    add_moved(changes, rows.design, d)
-    add_lookups(changes, held.columns, held.values, held.of_columns, held.d)
-    new, old = (derivatives_of(rows, eta, 0)[0] for eta in (rows.predictors + changes, rows.predictors))
-    return float(total + np.sum(new - old - quadratic_of(rows, changes)))
+    held = arrays.held
+    for part in parts(len(rows.predictors)):
+        eta = rows.predictors[part]
+        changes = np.zeros_like(eta)
+        add_moved(changes, part_of(rows.design, part), d)
+        add_lookups(changes, held.columns[part], held.values[part], held.of_columns, held.d)
+        new, old = (derivatives_of(rows, part, at, 0)[0] for at in (eta + changes, eta))
+        total += np.sum(new - old - quadratic_of(rows, part, changes))
+    return float(total)
 
 
 def centered(turns: tuple[FieldArrays, ...], features: Vector) -> Vector:

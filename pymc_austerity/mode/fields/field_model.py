@@ -135,8 +135,6 @@ def field_model(model: pm.Model, fact: Factorisation, found: Field | None = None
     found = find_field(model, fact) if found is None else found
     own = [table.innovation for table in found.tables if table.innovation is not None]
     sizes = {one.name: int(np.prod(one.value.type.shape)) for one in own}
-    if fact.rows_on_disk:
-        raise NoField("the rows are on disk")
     for one in own:
         for step in one.steps:
             if step.kind == "scale" and step.graph is not None and not is_positive(fact, step.graph):

@@ -10,7 +10,7 @@ and the v_i, to which each adds what its own effects have, as if the others stay
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -52,6 +52,7 @@ from pymc_austerity.mode.fields.passes import (
     derivatives_of,
     nodes_of,
     not_upwards,
+    part_of,
     place_of,
     predictors_at,
     product,
@@ -61,6 +62,7 @@ from pymc_austerity.mode.fields.passes import (
     varying,
 )
 from pymc_austerity.mode.fields.search import EXACTLY, ROUGHLY, maximum, require_curvature
+from pymc_austerity.mode.row_tables import different, parts
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.plate_model import by_powers
 from pymc_austerity.target import Index, Matrix, Vector
@@ -254,7 +256,7 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
     for _ in range(_AVERAGED):
         covariances, step, moved = _covariances(fits), 0.0, 0.0
         for fit in fits:
-            _expand(fit, None if is_normal else covariances[fit.layout.rows])
+            _expand(fit, None if is_normal else covariances)
             before = fit.zeta
             _draw_held(fits, fit)
             _maximise(fit, most=1 if has_numbers else None)
@@ -265,7 +267,7 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
             break
     covariances = _covariances(fits)
     for fit in fits:
-        _expand(fit, None if is_normal else covariances[fit.layout.rows])
+        _expand(fit, None if is_normal else covariances)
         _meet(fit)
     for fit in fits:
         _draw_held(fits, fit)
@@ -354,10 +356,10 @@ def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> 
     """A plan without bounds or proposals."""
     tree, n_x = layout.tree, len(layout.elements)
     n_h, n_v, n_matched = len(layout.first), len(tree.first), len(layout.prior.matched.coordinates)
-    n, p = layout.columns.offsets.shape
+    tables, p, n_rows = layout.columns.tables, layout.columns.n_predictors, layout.n_rows
     rows = FieldRows(
-        layout.design, layout.columns.offsets.copy(), np.zeros((n, p)), np.zeros((n, p * (p + 1) // 2)),
-        layout.columns.data, program,
+        layout.design, tables.zeros(n_rows, p), tables.zeros(n_rows, p),
+        tables.zeros(n_rows, p * (p + 1) // 2), layout.columns.data, program,
     )  # fmt: skip
     sums = Sums(
         np.zeros(n_x), np.zeros(n_h), np.zeros(n_x), np.zeros(n_h), np.zeros(n_x),
@@ -365,7 +367,7 @@ def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> 
         layout.of_elements.astype(np.int32), 0.0, 0.0, precision, np.zeros(n_matched), np.zeros(n_matched),
     )  # fmt: skip
     none, nothing, n_cells = np.zeros(1, np.int64), np.zeros(0), len(layout.of_cells)
-    n_rows, empty = len(layout.rows), none[:0]
+    empty = none[:0]
     loose = Loose(empty, none, empty, nothing, empty, np.zeros((n_rows, 0), np.int32), np.zeros((n_rows, 0)))
     cubic = Cubic(np.zeros(n_cells + 1, np.int64), nothing, np.full(n_x, -1), empty, nothing, nothing)
     bounds = Bounds(
@@ -411,44 +413,68 @@ def room_for(layout: Layout, program: Tape, n_levels: int, n_blocks: int) -> Roo
 
 def _write_taylor(fit: FieldFit) -> None:
     """Predictors, slopes and curvatures of all rows at fit.x."""
-    rows, p = fit.plan.rows, fit.layout.columns.n_predictors
-    work.spend(_OF_ROW * len(fit.layout.rows), "The fit of a field")
-    rows.predictors[:] = predictors_at(fit.layout, fit.x, fit.everywhere[fit.layout.held.elements])
-    slopes, weights = slopes_and_weights(derivatives_of(rows, rows.predictors, 2), p)
-    rows.slopes[:], rows.weights[:] = slopes / fit.unit, weights / fit.unit
-    if not (np.isfinite(rows.slopes).all() and np.isfinite(rows.weights).all()):
-        raise NoNormalApproximationError("Some rows of a field have no finite derivatives near its mode.")
+    rows, n = fit.plan.rows, fit.layout.n_rows
+    work.spend(_OF_ROW * n, "The fit of a field")
+    of_held = fit.everywhere[fit.layout.held.elements]
+    for part in parts(n):
+        rows.predictors[part] = predictors_at(fit.layout, part, fit.x, of_held)
+        slopes, weights = _slopes_and_weights(fit, part)
+        rows.slopes[part], rows.weights[part] = slopes / fit.unit, weights / fit.unit
+        if not (np.isfinite(rows.slopes[part]).all() and np.isfinite(rows.weights[part]).all()):
+            raise NoNormalApproximationError("Some rows of a field have no finite derivatives near its mode.")
+
+
+def _slopes_and_weights(
+    fit: FieldFit, part: slice, covariances: Matrix | None = None, some: Index | None = None
+) -> tuple[Matrix, Matrix]:
+    """Slopes and curvatures of a part of the rows at their predictors, or averages with `covariances`."""
+    rows = fit.plan.rows
+    own = None if covariances is None else covariances[fit.layout.read(part)]
+    found = derivatives_of(rows, part, rows.predictors[part], 2, own, some)
+    return slopes_and_weights(found, rows.predictors.shape[1])
 
 
 def _expand(fit: FieldFit, covariances: Matrix | None) -> None:
-    """Expand about fit.x: H and g of averages, and what Taylor's differ by."""
-    layout, design, n = fit.layout, fit.layout.design, len(fit.layout.rows)
+    """Expand about fit.x: H and g of averages, and what Taylor's differ by.
+
+    `covariances` are those of all rows as they were read.
+    """
+    layout, n_h = fit.layout, len(fit.layout.first)
     _write_taylor(fit)
-    rows, n_h = fit.plan.rows, len(fit.layout.first)
-    taylor_gradient, taylor = np.zeros(len(fit.x)), np.zeros(n_h)
-    add_products(layout, design, rows.slopes, rows.weights, taylor_gradient, taylor)
-    slopes, weights, gradient, hessian = rows.slopes, rows.weights, taylor_gradient, taylor
-    if covariances is not None:
-        p = layout.columns.n_predictors
-        work.spend(_OF_ROW * n * len(nodes_of(max(len(varying(covariances)), 1))[1]), "The fit of a field")
-        slopes, weights = slopes_and_weights(derivatives_of(rows, rows.predictors, 2, covariances), p)
+    rows = fit.plan.rows
+    some = np.zeros(0, np.int64) if covariances is None else varying(covariances)
+
+    def sums(covariances: Matrix | None, *, are_downwards: bool = False) -> tuple[Vector, Vector]:
+        """Sums of products over all rows."""
         gradient, hessian = np.zeros(len(fit.x)), np.zeros(n_h)
-        add_products(layout, design, slopes, weights, gradient, hessian)
+        for part in parts(layout.n_rows):
+            slopes, weights = rows.slopes[part], rows.weights[part]
+            if covariances is not None:
+                slopes, weights = _slopes_and_weights(fit, part, covariances, some)
+            if are_downwards:
+                weights = not_upwards(weights)
+            add_products(layout, part, part_of(layout.design, part), slopes, weights, gradient, hessian)
+        return gradient, hessian
+
+    taylor_gradient, taylor = gradient, hessian = sums(None)
+    if covariances is not None:
+        n_nodes = len(nodes_of(max(len(some), 1))[1])
+        work.spend(_OF_ROW * layout.n_rows * n_nodes, "The fit of a field")
+        gradient, hessian = sums(covariances)
     _take(fit, gradient, hessian, taylor_gradient, taylor)
     found = log_marginal(fit.plan.quadratic, fit.features(fit.theta), 0)
     if not np.isfinite(found):  # far out some rows curve upwards
-        gradient, hessian = np.zeros(len(fit.x)), np.zeros(n_h)
-        add_products(layout, design, slopes, not_upwards(weights), gradient, hessian)
-        _take(fit, gradient, hessian, taylor_gradient, taylor)
+        _take(fit, *sums(covariances, are_downwards=True), taylor_gradient, taylor)
 
 
 def _take(fit: FieldFit, gradient: Vector, hessian: Vector, taylor_gradient: Vector, taylor: Vector) -> None:
     sums = fit.plan.sums
     squares, n_normal = 0.0, 0.0
     if sums.precision >= 0:
-        squares = float((fit.plan.rows.slopes**2).sum())
+        slopes = fit.plan.rows.slopes
+        squares = sum(float((slopes[part] ** 2).sum()) for part in parts(len(slopes)))
         squares += float(2.0 * gradient @ fit.x + fit.x @ product(sums, hessian, fit.x))
-        n_normal = float(len(fit.layout.rows))
+        n_normal = float(len(slopes))
     fit.plan = fit.plan._replace(
         sums=sums._replace(
             center=fit.x.copy(),
@@ -529,31 +555,34 @@ def _meet(fit: FieldFit) -> None:
     if not n:
         return
 
-    def between(k: int, g: int) -> Vector:
-        """Second derivatives by predictor k and that of a column of what is held, and its coefficients."""
-        at = place_of(k, int(held.of_columns[g]))
-        return np.asarray(rows.weights[:, at] * held.values[:, g])
+    def pieces(part: slice) -> Iterator[tuple[Index, Vector]]:
+        """Codes and products of elements that move with held ones, of a part of the rows."""
+        weights, columns, values = rows.weights[part], held.columns[part].astype(np.int64), held.values[part]
+        own = part_of(design, part)
+        for g, of_g in enumerate(held.of_columns):
+            for f, of_f in enumerate(own.of_columns):
+                value = own.values[:, f] * weights[:, place_of(int(of_f), int(of_g))] * values[:, g]
+                yield own.columns[:, f].astype(np.int64) * n + columns[:, g], value
+            for k, (of_k, at) in enumerate(zip(own.of_dense, own.at_dense, strict=True)):
+                value = own.dense[:, k] * weights[:, place_of(int(of_k), int(of_g))] * values[:, g]
+                yield (layout.n_lookups + at) * n + columns[:, g], value
 
-    codes, products = [], []
-    for f, g in np.ndindex(design.columns.shape[1], held.columns.shape[1]):
-        codes.append(design.columns[:, f].astype(np.int64) * n + held.columns[:, g])
-        products.append(design.values[:, f] * between(int(design.of_columns[f]), g))
-    for k, g in np.ndindex(design.dense.shape[1], held.columns.shape[1]):
-        codes.append((layout.n_lookups + design.at_dense[k]) * n + held.columns[:, g])
-        products.append(design.dense[:, k] * between(int(design.of_dense[k]), g))
-    first, hessian = _added(codes, products)
+    def pieces_of_held(part: slice) -> Iterator[tuple[Index, Vector]]:
+        """Those of held elements with each other."""
+        weights, columns, values = rows.weights[part], held.columns[part].astype(np.int64), held.values[part]
+        for f, g in np.ndindex(columns.shape[1], columns.shape[1]):
+            a, b = columns[:, f], columns[:, g]
+            weight = weights[:, place_of(int(held.of_columns[f]), int(held.of_columns[g]))]
+            value = np.where(a == b, 1.0, 0.5) * values[:, f] * weight * values[:, g]
+            yield np.minimum(a, b) * n + np.maximum(a, b), value
+
+    first, hessian = _added(pieces, layout.n_rows)
     one, own, gradient = first[:0], hessian[:0], np.zeros(n)
     if fit.plan.sums.precision >= 0:
-        codes, products = [], []
-        for f, g in np.ndindex(held.columns.shape[1], held.columns.shape[1]):
-            a, b = held.columns[:, f].astype(np.int64), held.columns[:, g]
-            codes.append(np.minimum(a, b) * n + np.maximum(a, b))
-            own_product = held.values[:, f] * between(int(held.of_columns[f]), g)
-            products.append(np.where(a == b, 1.0, 0.5) * own_product)
-        one, own = _added(codes, products)
-        for f in range(held.columns.shape[1]):
-            slopes = rows.slopes[:, held.of_columns[f]]
-            gradient += np.bincount(held.columns[:, f], slopes * held.values[:, f], minlength=n)
+        one, own = _added(pieces_of_held, layout.n_rows)
+        for part in parts(layout.n_rows):
+            for f, of_f in enumerate(held.of_columns):
+                np.add.at(gradient, held.columns[part, f], rows.slopes[part, of_f] * held.values[part, f])
     fit.plan = fit.plan._replace(
         held=fit.plan.held._replace(
             first=first // n, second=first % n, hessian=hessian, one=one // n, other=one % n, own_hessian=own,
@@ -562,10 +591,13 @@ def _meet(fit: FieldFit) -> None:
     )  # fmt: skip
 
 
-def _added(codes: list[Index], values: list[Vector]) -> tuple[Index, Vector]:
-    """Sums of values with the same code."""
-    found, place = np.unique(np.concatenate(codes), return_inverse=True)
-    sums = np.bincount(place, np.concatenate(values), minlength=len(found))
+def _added(pieces: Callable[[slice], Iterator[tuple[Index, Vector]]], n: int) -> tuple[Index, Vector]:
+    """Sums of values with the same code over all parts of n rows."""
+    found = different(code for part in parts(n) for code, _ in pieces(part))
+    sums = np.zeros(len(found))
+    for part in parts(n):
+        for code, values in pieces(part):
+            np.add.at(sums, np.searchsorted(found, code), values)
     kept = sums != 0.0
     return found[kept], sums[kept]
 
@@ -595,16 +627,27 @@ def _center(fit: FieldFit, *, is_guarded: bool = False) -> _Move:
 def _length(fit: FieldFit, d: Vector) -> float:
     """The share of a move after which the likelihood has gained half of what V promises, or nearly that."""
     rows, layout = fit.plan.rows, fit.layout
-    eta = rows.predictors
-    changes = predictors_at(layout, fit.x + d, fit.everywhere[layout.held.elements]) - eta
-    slope = float((rows.slopes * changes).sum())
-    curvature = 2.0 * (slope - float(quadratic_of(rows, changes).sum()))
-    before, length = float(derivatives_of(rows, eta, 0).sum()), 1.0
+    of_held = fit.everywhere[layout.held.elements]
+
+    def moved(part: slice) -> tuple[Matrix, Matrix]:
+        """Predictors of a part of the rows, and their changes."""
+        eta = rows.predictors[part]
+        return eta, predictors_at(layout, part, fit.x + d, of_held) - eta
+
+    slope = quadratic = before = 0.0
+    for part in parts(layout.n_rows):
+        eta, changes = moved(part)
+        slope += float((rows.slopes[part] * changes).sum())
+        quadratic += float(quadratic_of(rows, part, changes).sum())
+        before += float(derivatives_of(rows, part, eta, 0).sum())
+    curvature, length = 2.0 * (slope - quadratic), 1.0
     while length > 1e-9:
-        work.spend(_OF_ROW * len(eta), "The fit of a field")
-        promised = float(length * slope - 0.5 * length**2 * curvature)
-        with np.errstate(over="ignore", invalid="ignore"):
-            gained = float(derivatives_of(rows, eta + length * changes, 0).sum()) - before
+        work.spend(_OF_ROW * layout.n_rows, "The fit of a field")
+        promised, gained = float(length * slope - 0.5 * length**2 * curvature), -before
+        for part in parts(layout.n_rows):
+            eta, changes = moved(part)
+            with np.errstate(over="ignore", invalid="ignore"):
+                gained += float(derivatives_of(rows, part, eta + length * changes, 0).sum())
         if gained >= promised - max(0.5 * abs(promised), 1.0):
             break
         length /= 2.0
@@ -612,9 +655,12 @@ def _length(fit: FieldFit, d: Vector) -> float:
 
 
 def _covariances(fits: tuple[FieldFit, ...]) -> Matrix:
-    """A_i C P^-1 C' A_i' of all rows at theta, lower triangles; what all turns move counts once."""
-    n, p = max(int(fit.layout.rows.max(initial=-1)) + 1 for fit in fits), fits[0].layout.columns.n_predictors
-    total = np.zeros((n, p * (p + 1) // 2))
+    """A_i C P^-1 C' A_i' of all rows at theta, as they were read; what all turns move counts once.
+
+    Of each the lower triangle (N, p (p + 1) / 2).
+    """
+    columns, p = fits[0].layout.columns, fits[0].layout.columns.n_predictors
+    total = columns.tables.zeros(max(fit.layout.n_read for fit in fits), p * (p + 1) // 2)
     has_dense = False
     for fit in fits:
         plan, layout = fit.plan, fit.layout
@@ -624,11 +670,12 @@ def _covariances(fits: tuple[FieldFit, ...]) -> Matrix:
         _expect_of_priors(fit, inverse)
         covariance = np.empty(len(plan.sums.first))
         write_covariances(plan.prior, plan.sums, plan.room.elements[0], inverse, covariance)
-        design = layout.design
-        if has_dense:
-            design = design._replace(dense=np.zeros_like(design.dense))
-        has_dense = has_dense or design.n_dense > 0
-        total[layout.rows] += variances_of(layout, design, covariance)
+        for part in parts(layout.n_rows):
+            design = part_of(layout.design, part)
+            if has_dense:
+                design = design._replace(dense=np.zeros_like(design.dense))
+            total[layout.read(part)] += variances_of(layout, part, design, covariance)
+        has_dense = has_dense or layout.design.n_dense > 0
     return total
 
 

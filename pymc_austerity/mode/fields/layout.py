@@ -8,6 +8,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.exceptions import RowsOnDiskError
 from pymc_austerity.kernels.fields.records import Design, Elements, HeavyTails, Matched, Prior, Sums
 from pymc_austerity.kernels.fields.tree import Tree, write_positions
 from pymc_austerity.mode.fields.maps import Entries, Maps, maps_of
@@ -15,6 +16,7 @@ from pymc_austerity.mode.fields.order import Order
 from pymc_austerity.mode.fields.rows import Columns, Used, columns_of, used
 from pymc_austerity.mode.fields.sums_near_zero import left_to_an_intercept
 from pymc_austerity.mode.fields.turns import find_turns
+from pymc_austerity.mode.row_tables import RowTables, different, occurring, parts, write_taken
 from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.graph.log_density import LogDensityGraph
@@ -34,7 +36,7 @@ class HeldLayout(NamedTuple):
     map: Entries  # C, by rows
     starts: Index  # (B + 1,): elements of each block
     is_square: bool  # Whether every block has as many coordinates as elements
-    columns: np.ndarray  # (N, F)
+    columns: RowNumbers  # (N, F)
     values: Matrix  # (N, F)
     of_columns: Index  # (F,)
 
@@ -48,7 +50,9 @@ class Layout:
     order: Index  # (n_z,): which coordinate of the maps comes first, second, ...
     elements: Index  # (n_x,): which element of rows each is; -1 for one that is always 0
     n_lookups: int
-    rows: Index  # (N,): which row comes first, second, ...; without those that see nothing of the turn
+    # (N,): which row comes first, second, ...; without those that see nothing of the turn. None for all rows
+    # in the order in which they were read.
+    rows: Index | None
     columns: Columns  # In this order; columns and coefficients by numbers over all tables are gone
     design: Design
     prior: Prior
@@ -57,7 +61,8 @@ class Layout:
     second: Index
     of_elements: Index  # (n_x,)
     of_pairs: Index
-    combinations: Index  # (M + 1,): rows of each combination of looked-up elements
+    combos: Index  # (M, F): combinations of looked-up elements
+    combinations: RowNumbers  # (N,): which of them each row has
     pairs: np.ndarray  # (M, F (F + 1) / 2)
     # Cells for decisions: (U + 1,), their lowest nodes (U,), and columns with the same partition of the rows:
     # those of nested factors, and others, whose levels are bounded by loose blocks; and columns of other
@@ -73,6 +78,20 @@ class Layout:
     # The coordinate of an intercept that shifts of effects are left to, and how much of it these are, by z
     left: tuple[int, Entries] | None = None
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows the turn has."""
+        return len(self.columns.offsets)
+
+    @property
+    def n_read(self) -> int:
+        """How many rows were read, up to the last one that the turn has."""
+        return self.n_rows if self.rows is None else int(self.rows.max(initial=-1)) + 1
+
+    def read(self, part: slice) -> Index | slice:
+        """Which rows a part has, as they were read."""
+        return part if self.rows is None else self.rows[part]
+
 
 class _Reading(NamedTuple):
     """A field as its rows and maps have it, before any order."""
@@ -84,6 +103,9 @@ class _Reading(NamedTuple):
     given: tuple[Index, Index, Vector]
     scale: tuple[int, float, float] | None
     left: tuple[int, Entries] | None
+    field: Field
+    combos: Index  # Combinations of elements that rows look up,
+    which: Index  # (N,): and which each row has
 
 
 def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> tuple[Layout, ...]:
@@ -93,6 +115,8 @@ def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> tupl
     ------
     NoField, NoOrderError
         If it is one that is not moved.
+    RowsOnDiskError
+        If rows on disk are in no order of groups.
     """
     columns = columns_of(found, is_normal=is_normal)
     for with_means in (True, False):  # without an intercept, or in turns, sums of zero are written out
@@ -111,7 +135,7 @@ def _in_turns(columns: Columns, maps: Maps, found: Field) -> tuple[Layout, ...]:
     use = used(columns)
     n_x, n_z = len(use.elements), maps.n_coordinates
     entries, given = _map(maps, use.elements, found)
-    combos, _ = _combinations(use.columns)
+    combos, which = _combinations(use.columns, columns.tables)
     # Which coordinates meet in rows.
     of_x = sparse.csr_array((np.ones(len(entries.rows)), (entries.rows, entries.columns)), (n_x, n_z))
     m, n_f = combos.shape
@@ -123,16 +147,18 @@ def _in_turns(columns: Columns, maps: Maps, found: Field) -> tuple[Layout, ...]:
     dense |= widely > 0.5 * max(use.n_lookups, 4)  # as the start of a series, or a mean of all
     kinds = np.repeat(np.arange(len(maps.coordinates)), [one.size for one in maps.coordinates])
     together = sparse.csr_array(together @ sparse.diags_array((~dense).astype(float)))
-    read = _Reading(maps, columns, use, entries, given, _scale(columns, maps, found), left)
+    read = _Reading(
+        maps, columns, use, entries, given, _scale(columns, maps, found), left, found, combos, which
+    )
     turns = find_turns(together, _coupled(maps, n_z), of_x, dense, kinds)
     if len(turns) > 1 and any(one.matched is not None for one in maps.coordinates):
         raise NoField("gamma or beta effects are beside factors that have to be moved in turns")
     if len(turns) > 1 and maps.shifts:
         raise NoField("effects whose sum is nearly zero are beside factors that have to be moved in turns")
-    return tuple(_layout(read, moves, order) for moves, order in turns)
+    return tuple(_layout(read, moves, order, is_first=k == 0) for k, (moves, order) in enumerate(turns))
 
 
-def _layout(read: _Reading, moves: Mask, order: Order) -> Layout:
+def _layout(read: _Reading, moves: Mask, order: Order, *, is_first: bool) -> Layout:
     """The layout of a turn that moves some coordinates."""
     maps, columns, use, entries = read.maps, read.columns, read.use, read.entries
     tree = order.tree
@@ -160,83 +186,111 @@ def _layout(read: _Reading, moves: Mask, order: Order) -> Layout:
     root = len(tree.first) - 1
     of_elements = np.full(n_x, root)
     np.minimum.at(of_elements, entries.rows, tree.node_of[entries.columns])
-    combos, combo = _combinations(lookups)
-    factors, others = _separate(lookups, np.flatnonzero(own < 0))
-    together, loose = _of_the_root(lookups, others, of_elements == root)
-    rows, cells, of_cells, combo_order = _cells(combos, combo, factors, of_elements, root)
-    combos = combos[combo_order]
-    rank = np.empty(len(combo_order), np.int64)
-    rank[combo_order] = np.arange(len(combo_order))
-    counts = np.bincount(rank[combo], minlength=len(combos)) if combos.shape[1] else np.array([len(rows)])
+    is_all = lookups is use.columns
+    combos, which = (read.combos, read.which) if is_all else _combinations(lookups, columns.tables)
+    factors, others = _separate(combos, np.flatnonzero(own < 0))
+    together, loose = _of_the_root(combos, others, of_elements == root)
+    rows, cells, of_cells = _cells(combos, which, factors, of_elements, root, read, own if is_first else None)
     first, second, pairs = _pairs(combos, n_lookups, n_dense)
     of_pairs = np.minimum(of_elements[first], of_elements[second])
     given = (number[read.given[0]], *read.given[1:])
     prior = _prior(maps, entries, place, given, tree, (first, second), read.left)
-    kept, own_x = some[rows], np.flatnonzero(is_dense[columns.at_x])
+    tables, n, own_x = columns.tables, len(which), np.flatnonzero(is_dense[columns.at_x])
+    every_x = None if len(own_x) == len(columns.at_x) else own_x
+
+    def ordered(table: np.ndarray, which: Index | None, own: Index | None = None) -> np.ndarray:
+        """A table in the order of the turn, with some of its columns."""
+        if which is None and own is None:
+            return table
+        result = tables.zeros(n, *(table.shape[1:] if own is None else [len(own)]), dtype=table.dtype)
+        write_taken(result, table, which, own)
+        return result
+
+    kept = rows if some is None else ordered(some, rows)
+    data = columns.data
+    if kept is not None:
+        data = tables.zeros(len(data), n)
+        for result, column in zip(data, columns.data, strict=True):
+            write_taken(result, column, kept, None)
+    combinations = tables.zeros(n, dtype=np.int32)
+    write_taken(combinations, which, rows, None)
     design = Design(
-        np.ascontiguousarray(lookups[rows]), np.ascontiguousarray(values[rows]), of_lookups,
-        np.ascontiguousarray(columns.x[np.ix_(kept, own_x)]), columns.of_x[own_x],
+        ordered(lookups, rows), ordered(values, rows), of_lookups,
+        ordered(columns.x, kept, every_x), columns.of_x[own_x],
         (np.cumsum(is_dense) - 1)[columns.at_x[own_x]], n_dense,
     )  # fmt: skip
     nothing = np.zeros((0, 0))
     sorted_columns = columns._replace(
-        offsets=columns.offsets[kept],
-        data=np.ascontiguousarray(columns.data[:, kept]),
-        x=nothing, columns=nothing.astype(np.int64), values=nothing,
+        offsets=ordered(columns.offsets, kept), data=data,
+        x=nothing, columns=nothing.astype(np.int32), values=nothing,
     )  # fmt: skip
-    held = held._replace(columns=held.columns[kept], values=np.ascontiguousarray(held.values[kept]))
+    held = held._replace(columns=ordered(held.columns, kept), values=ordered(held.values, kept))
     return Layout(
         maps, tree, order.variables, own, n_lookups, kept, sorted_columns, design, prior,
         first, second, of_elements, of_pairs,
-        np.concatenate([[0], np.cumsum(counts)]), pairs, cells, of_cells, factors, loose, together, held,
+        combos, combinations, pairs, cells, of_cells, factors, loose, together, held,
         read.scale, read.left,
     )  # fmt: skip
 
 
-def _own_lookups(read: _Reading, is_held: Mask) -> tuple[np.ndarray, Matrix, Index, Index, Index]:
+def _own_lookups(read: _Reading, is_held: Mask) -> tuple[RowNumbers, Matrix, Index, Index, Index | None]:
     """Own elements of a turn in rows: numbers, coefficients and predictors; which they are, and which rows.
 
     Rows with fewer than others look up an element that is always zero. Rows that see nothing of the turn are
     left out, unless they tell a free scale of all rows.
     """
-    use, columns = read.use, read.columns
+    use, columns, tables = read.use, read.columns, read.columns.tables
     own = np.flatnonzero(~is_held)
     if len(own) == len(is_held):
-        return use.columns, columns.values, columns.of_columns, own, np.arange(len(use.columns))
-    lookups, values, of_lookups, is_none = _first_columns(
-        use.columns, columns.values, columns.of_columns, ~is_held[use.columns]
-    )
-    some = np.arange(len(lookups))
+        return use.columns, columns.values, columns.of_columns, own, None
+    lookups, values, of_lookups = _first_columns(read, ~is_held)
+    some = None
     if is_held[use.n_lookups :].all() and read.scale is None:
-        some = np.flatnonzero(~is_none.all(axis=1))
-        lookups, values, is_none = lookups[some], values[some], is_none[some]
+        some, n = tables.zeros(len(lookups), dtype=np.int64), 0
+        for part in parts(len(lookups)):  # what is read again is behind what is written
+            kept = (lookups[part] >= 0).any(axis=1)
+            own_rows = slice(n, n + int(kept.sum()))
+            some[own_rows] = part.start + np.flatnonzero(kept)
+            lookups[own_rows], values[own_rows] = lookups[part][kept], values[part][kept]
+            n = own_rows.stop
+        some, lookups, values = some[:n], lookups[:n], values[:n]
     n = int(np.searchsorted(own, use.n_lookups))
-    number = np.empty(len(is_held), np.int32)
+    number = np.full(len(is_held) + 1, n, np.int32)  # the last one is for what has the number -1
     number[own[:n]] = np.arange(n)
-    if is_none.any():
+    if lookups.min(initial=0) < 0:
         own = np.insert(own, n, -1)
-    lookups = np.where(is_none, n, number[lookups]).astype(np.int32)
+    for part in parts(len(lookups)):
+        lookups[part] = number[lookups[part]]
     return lookups, values, of_lookups, own, some
 
 
-def _first_columns(
-    columns: np.ndarray, values: Matrix, of_columns: Index, wanted: np.ndarray
-) -> tuple[np.ndarray, Matrix, Index, Mask]:
-    """Some elements of each row in the fewest columns of each predictor; where there is none."""
-    parts = []
-    for k in np.unique(of_columns):
-        own = np.flatnonzero(of_columns == k)
-        n = wanted[:, own].sum(axis=1)
-        order = np.argsort(~wanted[:, own], axis=1, kind="stable")[:, : int(n.max(initial=0))]
-        is_none = np.arange(order.shape[1]) >= n[:, None]
-        found = np.where(is_none, 0.0, np.take_along_axis(values[:, own], order, 1))
-        parts.append(
-            (np.take_along_axis(columns[:, own], order, 1), found, np.full((1, order.shape[1]), k), is_none)
-        )
-    found_columns, found, of_found, is_none = (
-        np.concatenate(one, axis=1) for one in zip(*parts, strict=True)
+def _first_columns(read: _Reading, wanted: Mask) -> tuple[RowNumbers, Matrix, Index]:
+    """Some elements of each row in the fewest columns of each predictor; -1 where there is none."""
+    use, values, of_columns, tables = (
+        read.use,
+        read.columns.values,
+        read.columns.of_columns,
+        read.columns.tables,
     )
-    return found_columns, found, of_found[0], is_none
+    n = len(use.columns)
+    of_predictors = [np.flatnonzero(of_columns == k) for k in np.unique(of_columns)]
+    widths = [
+        max((int(wanted[use.columns[part][:, own]].sum(axis=1).max()) for part in parts(n)), default=0)
+        for own in of_predictors
+    ]
+    ends = np.cumsum(widths, dtype=np.int64)
+    total = int(ends[-1]) if len(ends) else 0
+    columns, found = tables.zeros(n, total, dtype=np.int32), tables.zeros(n, total)
+    for part in parts(n):
+        for own, end, width in zip(of_predictors, ends, widths, strict=True):
+            numbers = use.columns[part][:, own]
+            is_wanted = wanted[numbers]
+            order = np.argsort(~is_wanted, axis=1, kind="stable")[:, :width]
+            is_wanted, numbers = (np.take_along_axis(one, order, 1) for one in (is_wanted, numbers))
+            columns[part, end - width : end] = np.where(is_wanted, numbers, -1)
+            coefficients = np.take_along_axis(values[part][:, own], order, 1)
+            found[part, end - width : end] = np.where(is_wanted, coefficients, 0.0)
+    return columns, found, np.repeat(np.unique(of_columns), widths)
 
 
 def _held(read: _Reading, moves: Mask, is_held: Mask) -> HeldLayout:
@@ -259,19 +313,23 @@ def _held(read: _Reading, moves: Mask, is_held: Mask) -> HeldLayout:
     coordinates = coordinates[np.argsort(block[n_x + coordinates], kind="stable")]
     _, counts = np.unique(block[elements], return_counts=True)
     _, counts_of_z = np.unique(block[n_x + coordinates], return_counts=True)
-    number, place = np.zeros(n_x, np.int32), np.zeros(n_z, np.int64)
+    number, place = np.zeros(n_x + 1, np.int32), np.zeros(n_z, np.int64)
     number[elements], place[coordinates] = np.arange(len(elements)), np.arange(len(coordinates))
-    columns, values, of_columns, _ = _first_columns(
-        use.columns, read.columns.values, read.columns.of_columns, is_held[use.columns]
-    )
+    looked_up, coefficients, of_columns = _first_columns(read, is_held)
     dense = np.flatnonzero(is_held[use.n_lookups + read.columns.at_x])
-    columns = np.column_stack([columns, np.tile(use.n_lookups + read.columns.at_x[dense], (len(columns), 1))])
-    values = np.column_stack([values, read.columns.x[:, dense]])
+    n, width = len(looked_up), looked_up.shape[1] + len(dense)
+    tables = read.columns.tables
+    columns, values = tables.zeros(n, width, dtype=np.int32), tables.zeros(n, width)
+    columns[:, looked_up.shape[1] :] = number[use.n_lookups + read.columns.at_x[dense]]
+    for part in parts(n):
+        columns[part, : looked_up.shape[1]] = number[looked_up[part]]
+        values[part, : looked_up.shape[1]] = coefficients[part]
+        values[part, looked_up.shape[1] :] = read.columns.x[part][:, dense]
     return HeldLayout(
         elements, coordinates,
         Entries(number[entries.rows].astype(np.int64), place[entries.columns], *entries[2:]).by_rows(),
         np.concatenate([[0], np.cumsum(counts)]), bool(np.array_equal(counts, counts_of_z)),
-        number[columns], values, np.append(of_columns, read.columns.of_x[dense]),
+        columns, values, np.append(of_columns, read.columns.of_x[dense]),
     )  # fmt: skip
 
 
@@ -314,21 +372,29 @@ def _map(maps: Maps, elements: Index, found: Field) -> tuple[Entries, tuple[Inde
     return entries.by_rows(), tuple(np.concatenate(c) for c in zip(nothing, *given, strict=True))  # type: ignore[return-value]
 
 
-def _combinations(columns: np.ndarray) -> tuple[Index, Index]:
+def _combinations(columns: RowNumbers, tables: RowTables) -> tuple[Index, RowNumbers]:
     """Different rows of the looked-up elements (M, F), and which each row has (N,)."""
     n, n_f = columns.shape
-    if n_f == 0:
-        return np.zeros((1, 0), np.int64), np.zeros(n, np.int64)
-    code, size = np.zeros(n, np.int64), 1
+    code, found, own = tables.zeros(n, dtype=np.int64), np.zeros((1, 0), np.int64), []
+
+    def ranked() -> Index:
+        """Put the ranks of codes in their place; what they stand for."""
+        codes = different(code[part] for part in parts(n))
+        for part in parts(n):
+            code[part] = np.searchsorted(codes, code[part])
+        which, *places = np.unravel_index(codes, (len(found), *map(len, own)))
+        return np.column_stack([found[which], *(one[at] for one, at in zip(own, places, strict=True))])
+
     for f in range(n_f):
-        own, number = np.unique(columns[:, f], return_inverse=True)
-        if size * len(own) > 2**62:
-            _, code = np.unique(code, return_inverse=True)
-            size = int(code.max()) + 1
-        code = code * len(own) + number
-        size *= len(own)
-    _, at, which = np.unique(code, return_index=True, return_inverse=True)
-    return columns[at].astype(np.int64), which
+        elements = occurring(columns[:, f])
+        if len(found) * np.prod([float(len(one)) for one in (*own, elements)]) > 2**62:
+            found, own = ranked(), []
+        number = np.zeros(int(elements.max(initial=-1)) + 1, np.int64)
+        number[elements] = np.arange(len(elements))
+        for part in parts(n):
+            code[part] = code[part] * len(elements) + number[columns[part, f]]
+        own.append(elements)
+    return ranked(), code
 
 
 def _coupled(maps: Maps, n_z: int) -> sparse.csr_array:
@@ -403,26 +469,77 @@ def _of_the_root(
 
 
 def _cells(
-    combos: Index, combo: Index, factors: tuple[tuple[int, ...], ...], of_elements: Index, root: int
-) -> tuple[Index, Index, Index, Index]:
-    """Rows in the order of cells, where cells begin, their lowest nodes, and the order of combinations.
+    combos: Index,
+    which: Index,
+    factors: tuple[tuple[int, ...], ...],
+    of_elements: Index,
+    root: int,
+    read: _Reading,
+    own: Index | None,
+) -> tuple[Index | None, Index, Index]:
+    """Rows in the order of cells, or None if they are in that order; where cells begin, and their nodes.
 
-    Rows of a cell see the same nodes of the tree and the same blocks of levels.
+    Rows of a cell see the same nodes of the tree and the same blocks of levels. Of those on disk, each cell
+    has to lie together: it is read as a whole, and copied as a whole if the tree has another order. What
+    turns after the first one have is copied row by row: `own` are the elements of the first one.
     """
+    n, tables = len(which), read.columns.tables
     if combos.shape[1] == 0:
-        n = len(combo)
-        return np.arange(n), np.array([0, n]), np.array([root]), np.arange(1)
-    nodes = of_elements[combos]
-    lowest = nodes.min(axis=1)
+        return None, np.array([0, n]), np.array([root])
+    lowest = of_elements[combos].min(axis=1)
     key = np.stack([lowest, *(combos[:, one[0]] for one in factors)], axis=1)
-    combo_order = np.lexsort(key.T[::-1])
-    rank = np.empty(len(combo_order), np.int64)
-    rank[combo_order] = np.arange(len(combo_order))
-    rows = np.argsort(rank[combo], kind="stable")
-    own = key[combo_order]
-    is_new = np.concatenate([[True], np.any(own[1:] != own[:-1], axis=1)])
-    counts = np.bincount(np.cumsum(is_new)[rank[combo]] - 1)
-    return rows, np.concatenate([[0], np.cumsum(counts)]), own[is_new, 0], combo_order
+    order = np.lexsort(key.T[::-1])
+    key = key[order]
+    is_new = np.concatenate([[True], np.any(key[1:] != key[:-1], axis=1)])
+    cell = np.empty(len(order), np.int64)
+    cell[order] = np.cumsum(is_new) - 1
+    ends = np.zeros(int(is_new.sum()) + 1, np.int64)
+    n_runs, is_sorted = _count_rows(which, cell, ends)
+    np.cumsum(ends, out=ends)
+    n_likelihoods = len(read.field.likelihoods)  # these follow upon each other
+    if own is not None and tables.folder is not None and n_runs > (len(ends) - 1) * n_likelihoods:
+        raise _not_in_order(read, own[np.unique(combos[:, factors[0][0]])])
+    if is_sorted:
+        return None, ends, key[is_new, 0]
+    rows = tables.zeros(n, dtype=np.int64)
+    _write_order(which, cell, ends[:-1].copy(), rows)
+    return rows, ends, key[is_new, 0]
+
+
+@entry
+def _count_rows(which: Index, cell: Index, counts: Index) -> tuple[int, bool]:
+    """Rows of each cell, from place 1 on; how often the cell changes, and whether it only increases."""
+    n_runs, is_sorted, last = 0, True, -1
+    for i in range(which.shape[0]):
+        u = cell[which[i]]
+        counts[u + 1] += 1
+        n_runs += u != last
+        is_sorted = is_sorted and u >= last
+        last = u
+    return n_runs, is_sorted
+
+
+@entry
+def _write_order(which: Index, cell: Index, free: Index, rows: Index) -> None:
+    """Write which row comes first, second, ...; `free` are the first places of cells."""
+    for i in range(which.shape[0]):
+        u = cell[which[i]]
+        rows[free[u]] = i
+        free[u] += 1
+
+
+def _not_in_order(read: _Reading, elements: Index) -> RowsOnDiskError:
+    """The refusal of rows in which the groups of the finest factor are mixed."""
+    sizes = [int(np.prod(table.input.type.shape)) for table in read.field.tables]
+    element = read.use.elements[elements[elements >= 0][0]]
+    table = read.field.tables[int(np.searchsorted(np.cumsum(sizes), element, side="right"))]
+    name = table.variable if table.innovation is None else table.innovation.variable
+    term = read.field.likelihoods[0].term.name
+    return RowsOnDiskError(
+        f"The rows of {term!r} are on disk, and not in the order of the groups of {name!r}, which are read "
+        "together. Write the store in that order: RowStore.write(..., sort_by='the column of the groups'). "
+        "Where groups are nested, these are the innermost ones."
+    )
 
 
 def _pairs(combos: Index, n_lookups: int, n_dense: int) -> tuple[Index, Index, np.ndarray]:

@@ -102,8 +102,11 @@ def find_order(together: sparse.csr_array, prior: sparse.csr_array, dense: Mask,
         pattern = pattern + _outer(seen, is_dense, n)
     pattern = sparse.csr_array(pattern)
     tree = tree_of(pattern.indptr, pattern.indices, node_sizes)
-    # Each node directly after all below it: what is moved together lies together, and so do twins.
-    after = _postorder(tree.parent)
+    # Each node directly after all below it: what is moved together lies together, and so do twins. Of these
+    # the one with the first effect comes first: rows that are sorted by group are in the order of the tree.
+    first = np.full(len(nodes), n)
+    np.minimum.at(first, node, np.arange(n))
+    after = _postorder(tree.parent, np.lexsort((-first, tree.depth)))
     by_tree = np.argsort(after[tree.node_of], kind="stable")
     variables, pattern = variables[by_tree], pattern[by_tree][:, by_tree]
     tree = tree_of(pattern.indptr, pattern.indices, node_sizes[np.argsort(after)], alike=True)
@@ -113,15 +116,18 @@ def find_order(together: sparse.csr_array, prior: sparse.csr_array, dense: Mask,
 
 
 @entry
-def _postorder(parent: Index) -> Index:
-    """The place of each node in an order in which it comes directly after all that are below it."""
+def _postorder(parent: Index, downwards: Index) -> Index:
+    """The place of each node in an order in which it comes directly after all that are below it.
+
+    `downwards` are all nodes from the root, the last one, on; of twins the last one comes first there.
+    """
     n = parent.shape[0]
     below, place, following = np.ones(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     for v in range(n - 1):
         below[parent[v]] += below[v]
     place[n - 1] = n - 1
     following[n - 1] = n - 2  # the last place that is free below
-    for v in range(n - 2, -1, -1):
+    for v in downwards[1:]:
         place[v] = following[parent[v]]
         following[parent[v]] -= below[v]
         following[v] = place[v] - 1

@@ -1,7 +1,5 @@
 """Passes over the rows of a field: predictors, and derivatives of log densities there."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from pymc_austerity.bounds.jets.compiled import entry, inner
@@ -14,16 +12,19 @@ from pymc_austerity.target import Array, Index, Matrix, RowNumbers, Vector
 
 # Nodes of the quadrature for averages over one predictor.
 _NODES = 7
-# Rows whose products are made at once.
-_CHUNK = 2**15
 _SIGNS = [(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)]
 
 
-def predictors_at(layout: Layout, x: Vector, of_held: Vector) -> Matrix:
-    """eta_i at x, and at x of what is held (N, p)."""
-    result = layout.columns.offsets.copy()
-    add_moved(result, layout.design, x)
-    add_lookups(result, layout.held.columns, layout.held.values, layout.held.of_columns, of_held)
+def part_of(design: Design, part: slice) -> Design:
+    """The design of a part of the rows."""
+    return design._replace(columns=design.columns[part], values=design.values[part], dense=design.dense[part])
+
+
+def predictors_at(layout: Layout, part: slice, x: Vector, of_held: Vector) -> Matrix:
+    """eta_i of a part of the rows at x, and at x of what is held (n, p)."""
+    result, held = layout.columns.offsets[part].copy(), layout.held
+    add_moved(result, part_of(layout.design, part), x)
+    add_lookups(result, held.columns[part], held.values[part], held.of_columns, of_held)
     return result
 
 
@@ -36,34 +37,37 @@ def add_moved(result: Matrix, design: Design, x: Vector) -> None:
     add_lookups(result, design.columns, design.values, design.of_columns, x)
 
 
-def add_lookups(
-    result: Matrix, columns: Index | RowNumbers, values: Matrix, of_columns: Index, x: Vector
-) -> None:
+def add_lookups(result: Matrix, columns: RowNumbers, values: Matrix, of_columns: Index, x: Vector) -> None:
     """Add the elements of x that rows look up, each times its value, to predictors."""
     for f, k in enumerate(of_columns):
         result[:, k] += values[:, f] * x[columns[:, f]]
 
 
 def derivatives_of(
-    rows: FieldRows, predictors: Matrix, order: int, covariances: Matrix | None = None
+    rows: FieldRows,
+    part: slice,
+    predictors: Matrix,
+    order: int,
+    covariances: Matrix | None = None,
+    some: Index | None = None,
 ) -> Matrix:
-    """Coefficients of Taylor's series of all rows up to an order (n_coefficients, N), by `rows.program`.
+    """Coefficients of Taylor's series of a part of the rows up to an order (n_coefficients, n).
 
-    They are those at predictors, or averaged over normal variables about these with `covariances`, of which
-    each row has the lower triangle (N, p (p + 1) / 2). Predictors that are numbers given theta have none.
+    They are those of `rows.program` at predictors, or averaged over normal variables about these with
+    `covariances`, of which each row has the lower triangle (n, p (p + 1) / 2); `some` are the predictors that
+    have any in some row. Predictors that are numbers given theta have none.
     """
     p = predictors.shape[1]
     found = np.zeros((len(multi_indices(p, order)), len(predictors)))
     nodes, shares = np.zeros((1, p)), np.ones(1)
     if covariances is None:
         covariances = np.zeros((0, 0))
-    elif len(some := varying(covariances)):
+    elif some is not None and len(some):
         own, shares = nodes_of(len(some))
         nodes = np.zeros((len(own), p))
         nodes[:, some] = own
-    _add_derivatives(
-        rows.program, rows.data, predictors, covariances, nodes, shares, points_for(rows.program), found
-    )
+    data, points = np.ascontiguousarray(rows.data[:, part]), points_for(rows.program)
+    _add_derivatives(rows.program, data, predictors, covariances, nodes, shares, points, found)
     return found
 
 
@@ -110,12 +114,12 @@ def not_upwards(weights: Matrix) -> Matrix:
     return np.einsum("ijk,ik,ilk->ijl", vectors, np.maximum(sizes, 0.0), vectors)[:, lower[0], lower[1]]
 
 
-def quadratic_of(rows: FieldRows, changes: Matrix) -> Vector:
-    """Taylor's polynomial of all rows after changes of their predictors (N, p), less its constant."""
-    result, at = (rows.slopes * changes).sum(axis=1), 0
+def quadratic_of(rows: FieldRows, part: slice | Index, changes: Matrix) -> Vector:
+    """Taylor's polynomial of some rows after changes of their predictors (n, p), less its constant."""
+    weights, result, at = rows.weights[part], (rows.slopes[part] * changes).sum(axis=1), 0
     for k in range(changes.shape[1]):
         for j in range(k + 1):
-            result -= (0.5 if j == k else 1.0) * rows.weights[:, at] * changes[:, j] * changes[:, k]
+            result -= (0.5 if j == k else 1.0) * weights[:, at] * changes[:, j] * changes[:, k]
             at += 1
     return result
 
@@ -171,8 +175,8 @@ def _write_root(covariance: Vector, root: Array, lane: int) -> None:
                 root[k, k, lane] = np.sqrt(max(t, 0.0))
 
 
-def _where(layout: Layout) -> tuple[Index, np.ndarray, int]:
-    return layout.combinations, layout.pairs, layout.n_lookups
+def _where(layout: Layout, part: slice) -> tuple[RowNumbers, np.ndarray, int]:
+    return layout.combinations[part], layout.pairs, layout.n_lookups
 
 
 @jitable
@@ -181,37 +185,40 @@ def place_of(j: int, k: int) -> int:
     return j * (j + 1) // 2 + k if j >= k else k * (k + 1) // 2 + j
 
 
-def _dense_parts(design: Design) -> Iterator[tuple[slice, list[tuple[int, Index, Matrix]]]]:
-    """Dense coefficients of some rows after the other: by predictor, which elements, and their columns."""
-    for start in range(0, len(design.dense), _CHUNK):
-        rows = slice(start, start + _CHUNK)
-        parts = []
-        for k in np.unique(design.of_dense):
-            own = design.of_dense == k
-            columns = design.dense[rows] if own.all() else design.dense[rows, own]
-            parts.append((int(k), design.at_dense[own], columns))
-        yield rows, parts
+def _dense_parts(design: Design) -> list[tuple[int, Index, Matrix]]:
+    """Dense coefficients by predictor: which elements, and their columns."""
+    parts = []
+    for k in np.unique(design.of_dense):
+        own = design.of_dense == k
+        columns = design.dense if own.all() else design.dense[:, own]
+        parts.append((int(k), design.at_dense[own], columns))
+    return parts
 
 
 def add_products(
-    layout: Layout, design: Design, slopes: Matrix, weights: Matrix, gradient: Vector, hessian: Vector
+    layout: Layout,
+    part: slice,
+    design: Design,
+    slopes: Matrix,
+    weights: Matrix,
+    gradient: Vector,
+    hessian: Vector,
 ) -> None:
-    """Add sums of A_i' f_i' and of A_i' W_i A_i over all rows."""
+    """Add sums of A_i' f_i' and of A_i' W_i A_i over a part of the rows, to which all but the sums belong."""
     n_d = design.n_dense
-    _add_products(_where(layout), design, slopes, weights, gradient, hessian)
-    both = np.zeros((n_d, n_d))
-    for rows, parts in _dense_parts(design):
-        for k, at, columns in parts:
-            np.add.at(gradient[layout.n_lookups :], at, columns.T @ slopes[rows, k])
-            for j, at_other, others in parts:
-                products = columns.T @ (weights[rows, place_of(k, j), None] * others)
-                np.add.at(both, np.ix_(at, at_other), products)
+    _add_products(_where(layout, part), design, slopes, weights, gradient, hessian)
+    both, of_predictors = np.zeros((n_d, n_d)), _dense_parts(design)
+    for k, at, columns in of_predictors:
+        np.add.at(gradient[layout.n_lookups :], at, columns.T @ slopes[:, k])
+        for j, at_other, others in of_predictors:
+            products = columns.T @ (weights[:, place_of(k, j), None] * others)
+            np.add.at(both, np.ix_(at, at_other), products)
     hessian[len(hessian) - n_d * (n_d + 1) // 2 :] += both[np.tril_indices(n_d)]
 
 
 @entry
 def _add_products(
-    layout: tuple[Index, np.ndarray, int],
+    layout: tuple[RowNumbers, np.ndarray, int],
     design: Design,
     slopes: Matrix,
     weights: Matrix,
@@ -219,65 +226,63 @@ def _add_products(
     hessian: Vector,
 ) -> None:
     """Sums of products of looked-up elements, with each other and with dense ones."""
-    combinations, pairs, n_lookups = layout
+    which, pairs, n_lookups = layout
     lookups, values, dense = design.columns, design.values, design.dense
     of_columns, of_dense, at_dense = design.of_columns, design.of_dense, design.at_dense
     n_f, n_m, n_d = lookups.shape[1], dense.shape[1], design.n_dense
     n_pairs = hessian.shape[0] - n_lookups * n_d - n_d * (n_d + 1) // 2
-    for m in range(combinations.shape[0] - 1):
-        for i in range(combinations[m], combinations[m + 1]):
-            k = 0
-            for a in range(n_f):
-                va, p, own = values[i, a], lookups[i, a], of_columns[a]
-                gradient[p] += va * slopes[i, own]
-                for b in range(a + 1):
-                    t = weights[i, place_of(own, of_columns[b])] * va * values[i, b]
-                    hessian[pairs[m, k]] += 2.0 * t if b < a and lookups[i, b] == p else t
-                    k += 1
-                o = n_pairs + p * n_d
-                for j in range(n_m):
-                    hessian[o + at_dense[j]] += weights[i, place_of(own, of_dense[j])] * va * dense[i, j]
+    for i in range(which.shape[0]):
+        m, k = which[i], 0
+        for a in range(n_f):
+            va, p, own = values[i, a], lookups[i, a], of_columns[a]
+            gradient[p] += va * slopes[i, own]
+            for b in range(a + 1):
+                t = weights[i, place_of(own, of_columns[b])] * va * values[i, b]
+                hessian[pairs[m, k]] += 2.0 * t if b < a and lookups[i, b] == p else t
+                k += 1
+            o = n_pairs + p * n_d
+            for j in range(n_m):
+                hessian[o + at_dense[j]] += weights[i, place_of(own, of_dense[j])] * va * dense[i, j]
 
 
-def variances_of(layout: Layout, design: Design, covariance: Vector) -> Matrix:
-    """A_i S A_i' of all rows (N, p (p + 1) / 2), for S (elements of H) by x."""
+def variances_of(layout: Layout, part: slice, design: Design, covariance: Vector) -> Matrix:
+    """A_i S A_i' of a part of the rows, with its design, (n, p (p + 1) / 2), for S (elements of H) by x."""
     n_d, p = design.n_dense, layout.columns.n_predictors
-    result, both = np.zeros((len(layout.rows), p * (p + 1) // 2)), np.zeros((n_d, n_d))
-    _add_variances(_where(layout), design, covariance, result)
+    result, both = np.zeros((len(design.dense), p * (p + 1) // 2)), np.zeros((n_d, n_d))
+    _add_variances(_where(layout, part), design, covariance, result)
     both[np.tril_indices(n_d)] = covariance[len(covariance) - n_d * (n_d + 1) // 2 :]
     both += np.tril(both, -1).T
-    for rows, parts in _dense_parts(design):
-        for k, at, columns in parts:
-            for j, at_other, others in parts:
-                if j <= k:
-                    products = columns @ both[np.ix_(at, at_other)]
-                    result[rows, place_of(k, j)] += np.einsum("ij,ij->i", products, others)
+    of_predictors = _dense_parts(design)
+    for k, at, columns in of_predictors:
+        for j, at_other, others in of_predictors:
+            if j <= k:
+                products = columns @ both[np.ix_(at, at_other)]
+                result[:, place_of(k, j)] += np.einsum("ij,ij->i", products, others)
     return result
 
 
 @entry
 def _add_variances(
-    layout: tuple[Index, np.ndarray, int], design: Design, covariance: Vector, result: Matrix
+    layout: tuple[RowNumbers, np.ndarray, int], design: Design, covariance: Vector, result: Matrix
 ) -> None:
     """Variances of what rows look up, and twice its covariances with what all rows have."""
-    combinations, pairs, n_lookups = layout
+    which, pairs, n_lookups = layout
     lookups, values, dense = design.columns, design.values, design.dense
     of_columns, of_dense, at_dense = design.of_columns, design.of_dense, design.at_dense
     n_f, n_m, n_d = lookups.shape[1], dense.shape[1], design.n_dense
     n_pairs = covariance.shape[0] - n_lookups * n_d - n_d * (n_d + 1) // 2
-    for m in range(combinations.shape[0] - 1):
-        for i in range(combinations[m], combinations[m + 1]):
-            total, k = result[i], 0
-            for a in range(n_f):
-                va, p, own = values[i, a], lookups[i, a], of_columns[a]
-                for b in range(a + 1):
-                    t = va * values[i, b] * covariance[pairs[m, k]]
-                    total[place_of(own, of_columns[b])] += 2.0 * t if b < a and own == of_columns[b] else t
-                    k += 1
-                o = n_pairs + p * n_d
-                for j in range(n_m):
-                    t = va * dense[i, j] * covariance[o + at_dense[j]]
-                    total[place_of(own, of_dense[j])] += 2.0 * t if own == of_dense[j] else t
+    for i in range(which.shape[0]):
+        m, total, k = which[i], result[i], 0
+        for a in range(n_f):
+            va, p, own = values[i, a], lookups[i, a], of_columns[a]
+            for b in range(a + 1):
+                t = va * values[i, b] * covariance[pairs[m, k]]
+                total[place_of(own, of_columns[b])] += 2.0 * t if b < a and own == of_columns[b] else t
+                k += 1
+            o = n_pairs + p * n_d
+            for j in range(n_m):
+                t = va * dense[i, j] * covariance[o + at_dense[j]]
+                total[place_of(own, of_dense[j])] += 2.0 * t if own == of_dense[j] else t
 
 
 def product(sums: Sums, hessian: Vector, x: Vector) -> Vector:

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from pytensor.graph.basic import Variable
 
 from pymc_austerity import work
@@ -14,6 +13,7 @@ from pymc_austerity.bounds.expressions.node import Expression, constant, predict
 from pymc_austerity.bounds.expressions.node import data as data_column
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.expressions.selects import select
+from pymc_austerity.mode.row_tables import RowTables, occurring, parts
 from pymc_austerity.model.field.find import Field, Likelihood
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.field.rows import Form, added
@@ -21,7 +21,7 @@ from pymc_austerity.model.plates.plate_model import by_powers
 from pymc_austerity.model.structure.affine_expressions import AffineParts, affine_nodes, leaves, renumbered
 from pymc_austerity.model.structure.case_predictors import case_predictors
 from pymc_austerity.model.structure.row_functions import MOST_PREDICTORS
-from pymc_austerity.target import Index, Matrix, Vector
+from pymc_austerity.target import Index, Matrix, RowNumbers, Vector
 
 _CHUNK = 16_384
 # A sum of coefficients that is smaller, beside the largest of them, is none.
@@ -42,13 +42,14 @@ class Columns(NamedTuple):
     x: Matrix  # (N, M): their coefficients
     of_x: Index  # (M,): which predictor each is a part of
     at_x: Index  # (M,): which of the D elements each is
-    columns: Index  # (N, F): elements that rows look up
+    columns: RowNumbers  # (N, F): elements that rows look up
     values: Matrix  # (N, F): their coefficients
     of_columns: Index  # (F,): which predictor each is a part of
     data: Matrix  # (n_data, N)
     expression: Expression  # The rows, a function of predictors and of data
     scale: tuple[int, float, float] | None  # Of normal rows: element, factor and offset of a free number
     support: tuple[Form, ...]  # What is above zero where rows have a density, as the steps of cut points
+    tables: RowTables
 
     @property
     def n_predictors(self) -> int:
@@ -60,7 +61,7 @@ class _Read(NamedTuple):
     """Rows of a likelihood as they are read."""
 
     slots: list[tuple[int, Variable, int]]  # Predictor, table and number of each term
-    columns: Index  # (S, n): elements
+    columns: RowNumbers  # (S, n): elements
     values: Matrix  # (S, n): their coefficients
     offsets: Matrix  # (n, p)
     data: Matrix  # (n_data, n)
@@ -80,22 +81,29 @@ def columns_of(found: Field, *, is_normal: bool) -> Columns:
     sizes = [int(np.prod(table.input.type.shape)) for table in found.tables]
     first = dict(zip((t.input for t in found.tables), np.cumsum([0, *sizes]), strict=False))
     of_numbers = {t.input for t in found.tables if t.innovation is None}
-    read = _joined([_read(one, first, of_numbers, is_normal=is_normal) for one in found.likelihoods], first)
-    columns, values = read.columns, read.values
+    stored = found.rows.rows_on_disk
+    tables = RowTables(stored[0].scratch_folder() if stored else None)
+    every = [_read(one, first, of_numbers, tables, is_normal=is_normal) for one in found.likelihoods]
+    read = _joined(every, first, tables)
+    columns, values, n = read.columns, read.values, read.columns.shape[1]
     of_slots = np.array([number for number, _, _ in read.slots], np.int64)
-    is_dense = np.array([bool(np.all(column == column[0])) for column in columns], dtype=np.bool_)
-    is_dense &= ~np.isin(columns[:, 0], np.unique(columns[~is_dense]))  # some rows look these up, too
+    is_dense = np.array([all(np.all(own[p] == own[0]) for p in parts(n)) for own in columns], dtype=np.bool_)
+    varying = [occurring(columns[k]) for k in np.flatnonzero(~is_dense)]
+    is_dense &= ~np.isin(columns[:, 0], np.concatenate([[], *varying]))  # some rows look these up, too
     both = np.stack([of_slots[is_dense], columns[is_dense, 0]], 1)
     both, place = np.unique(both, axis=0, return_inverse=True)
-    x = np.zeros((columns.shape[1], len(both)))
-    for column, at in zip(values[is_dense], np.ravel(place), strict=True):
-        x[:, at] += column
+    x = tables.zeros(n, len(both))
+    for k, at in zip(np.flatnonzero(is_dense), np.ravel(place), strict=True):
+        x[:, at] += values[k]
     elements, at_x = np.unique(both[:, 1], return_inverse=True)
     looked_up = [k for k in np.flatnonzero(~is_dense) if np.any(values[k])]
+    own_columns = tables.zeros(n, len(looked_up), dtype=np.int32)
+    own_values = tables.zeros(n, len(looked_up))
+    for f, k in enumerate(looked_up):
+        own_columns[:, f], own_values[:, f] = columns[k], values[k]
     return Columns(
-        read.offsets, elements, x, both[:, 0].copy(), np.ravel(at_x),
-        np.ascontiguousarray(columns[looked_up].T), np.ascontiguousarray(values[looked_up].T),
-        of_slots[looked_up], read.data, read.expression, read.scale, read.support,
+        read.offsets, elements, x, both[:, 0].copy(), np.ravel(at_x), own_columns, own_values,
+        of_slots[looked_up], read.data, read.expression, read.scale, read.support, tables,
     )  # fmt: skip
 
 
@@ -103,6 +111,7 @@ def _read(
     likelihood: Likelihood,
     first: dict[Variable, int],
     of_numbers: set[Variable],
+    tables: RowTables,
     *,
     is_normal: bool,
     varying: frozenset[int] = frozenset(),
@@ -115,59 +124,64 @@ def _read(
     data = leaves(expression, "data")
     read = likelihood.graph.data.chosen(data)
     slots = _slots(predictors(np.arange(min(_CHUNK, n))), which)
-    columns, values = np.empty((len(slots), n), np.int64), np.empty((len(slots), n))
-    offsets, kept = np.empty((n, len(which))), np.empty((len(data), n))
+    columns, values = tables.zeros(len(slots), n, dtype=np.int32), tables.zeros(len(slots), n)
+    offsets, kept = tables.zeros(n, len(which)), tables.zeros(len(data), n)
     for a in range(0, n, _CHUNK):
-        positions = np.arange(a, min(a + _CHUNK, n))
+        own = slice(a, min(a + _CHUNK, n))
+        positions = np.arange(own.start, own.stop)
         work.spend(_OF_NUMBER * len(positions) * (len(slots) + 1), "The rows of a field")
         found = predictors(positions)
-        more = [k for k, own in fixed.items() if _number(found[k], of_numbers, first) != own]
+        more = [k for k, number in fixed.items() if _number(found[k], of_numbers, first) != number]
         if more:
-            return _read(likelihood, first, of_numbers, is_normal=is_normal, varying=varying.union(more))
+            varying = varying.union(more)
+            return _read(likelihood, first, of_numbers, tables, is_normal=is_normal, varying=varying)
         if len(data):
-            kept[:, positions] = np.asarray(read(positions))
+            kept[:, own] = np.asarray(read(positions))
         if _slots(found, which) != slots:
             raise NoField("rows have different numbers of terms")
         k = 0
-        for number, own in enumerate(which):
-            offsets[positions, number] = found[own].offset
-            for table, (c, p) in found[own].terms.items():
+        for number, one in enumerate(which):
+            offsets[own, number] = found[one].offset
+            for table, (c, p) in found[one].terms.items():
                 for j in range(p.shape[-1]):
-                    columns[k, positions] = np.broadcast_to(p[..., j], positions.shape) + first[table]
-                    values[k, positions] = np.broadcast_to(c[..., j], positions.shape)
+                    columns[k, own] = p[..., j] + first[table]
+                    values[k, own] = c[..., j]
                     k += 1
-    if not (np.isfinite(offsets).all() and np.isfinite(values).all()):
-        raise NoField(f"some rows of {likelihood.term.name!r} have a number that is not finite")
+        if not (np.isfinite(offsets[own]).all() and np.isfinite(values[:, own]).all()):
+            raise NoField(f"some rows of {likelihood.term.name!r} have a number that is not finite")
     support = _support(likelihood, of_numbers)
     return _Read(slots, columns, values, offsets, kept, renumbered(expression, data), scale, support)
 
 
-def _joined(parts: list[_Read], first: dict[Variable, int]) -> _Read:
+def _joined(every: list[_Read], first: dict[Variable, int], tables: RowTables) -> _Read:
     """Rows of several likelihoods as those of one: a column of data tells which function a row is."""
-    if len(parts) == 1:
-        return parts[0]
-    starts = np.cumsum([0, *(len(one.offsets) for one in parts)])
-    n, p = int(starts[-1]), max(one.offsets.shape[1] for one in parts)
-    slots = list(dict.fromkeys(slot for one in parts for slot in one.slots))
-    columns = np.tile(np.array([[first[table]] for _, table, _ in slots], np.int64), (1, n))
-    values, offsets = np.zeros((len(slots), n)), np.zeros((n, p))
-    data = [np.repeat(np.arange(len(parts), dtype=np.float64), np.diff(starts))]
-    branches = []
-    for k, one in enumerate(parts):
+    if len(every) == 1:
+        return every[0]
+    starts = np.cumsum([0, *(len(one.offsets) for one in every)])
+    n, p = int(starts[-1]), max(one.offsets.shape[1] for one in every)
+    slots = list(dict.fromkeys(slot for one in every for slot in one.slots))
+    columns, values = tables.zeros(len(slots), n, dtype=np.int32), tables.zeros(len(slots), n)
+    columns[:] = np.array([[first[table]] for _, table, _ in slots])
+    offsets, data = tables.zeros(n, p), tables.zeros(1 + sum(len(one.data) for one in every), n)
+    branches, n_data = [], 1
+    for k, one in enumerate(every):
         own = slice(int(starts[k]), int(starts[k + 1]))
-        at = [slots.index(slot) for slot in one.slots]
-        columns[at, own], values[at, own] = one.columns, one.values
+        for slot, column, value in zip(one.slots, one.columns, one.values, strict=True):
+            at = slots.index(slot)
+            columns[at, own], values[at, own] = column, value
         offsets[own, : one.offsets.shape[1]] = one.offsets
-        branches.append(renumbered(one.expression, [-1] * len(data) + list(range(len(one.data)))))
+        data[0, own] = k
+        branches.append(renumbered(one.expression, [-1] * n_data + list(range(len(one.data)))))
         for column in one.data:
-            data.append(np.full(n, column[0]))  # a value that the function may have
-            data[-1][own] = column
+            data[n_data] = column[0]  # a value that the function may have
+            data[n_data, own] = column
+            n_data += 1
     expression = branches[-1]
-    for k in range(len(parts) - 2, -1, -1):
-        which = forms.add(constant(-float(k)), data_column(0, 0.0, float(len(parts) - 1)))
+    for k in range(len(every) - 2, -1, -1):
+        which = forms.add(constant(-float(k)), data_column(0, 0.0, float(len(every) - 1)))
         expression = select(zero(which), branches[k], expression)
-    support = tuple(form for one in parts for form in one.support)
-    return _Read(slots, columns, values, offsets, np.array(data), expression, None, support)
+    support = tuple(form for one in every for form in one.support)
+    return _Read(slots, columns, values, offsets, data, expression, None, support)
 
 
 def _support(likelihood: Likelihood, of_numbers: set[Variable]) -> tuple[Form, ...]:
@@ -334,13 +348,16 @@ class Used(NamedTuple):
 
     elements: Index  # (n_x,): numbers over all tables
     n_lookups: int
-    columns: npt.NDArray[np.int32]  # (N, F): in this order
+    columns: RowNumbers  # (N, F): in this order
 
 
 def used(columns: Columns) -> Used:
     """The elements that rows use."""
-    lookups = np.unique(columns.columns)
+    lookups = occurring(columns.columns)
     elements = np.concatenate([lookups, columns.elements])
     place = np.zeros(int(elements.max(initial=0)) + 1, np.int32)
     place[elements] = np.arange(len(elements))
-    return Used(elements, len(lookups), place[columns.columns])
+    own = columns.tables.zeros(*columns.columns.shape, dtype=np.int32)
+    for part in parts(len(own)):
+        own[part] = place[columns.columns[part]]
+    return Used(elements, len(lookups), own)

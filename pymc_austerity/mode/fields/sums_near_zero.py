@@ -6,6 +6,7 @@ from scipy.sparse.csgraph import connected_components
 
 from pymc_austerity.mode.fields.maps import Coordinates, Entries, Maps
 from pymc_austerity.mode.fields.rows import Columns
+from pymc_austerity.mode.row_tables import different, parts
 from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.target import Index, Matrix
@@ -14,7 +15,7 @@ from pymc_austerity.target import Index, Matrix
 _SAME = 1e-12
 
 
-def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[int, Entries] | None:
+def left_to_an_intercept(columns: Columns, maps: Maps, field: Field) -> tuple[int, Entries] | None:
     """Which coordinate takes up what is the same for all effects with a shift, and how much of it by z.
 
     Rows are c_i (a + b (v_g + shift)) + ... with an intercept a and numbers c_i, as the signs of binary
@@ -25,26 +26,30 @@ def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[in
     NoField
         If no intercept can take them up.
     """
-    sizes = [int(np.prod(table.input.type.shape)) for table in found.tables]
+    sizes = [int(np.prod(table.input.type.shape)) for table in field.tables]
     first = np.concatenate([[0], np.cumsum(sizes)])
-    parts = []
+    pulls = []
     coordinate = -1
     for k, own in maps.shifts.items():
-        innovation = found.tables[k].innovation
+        innovation = field.tables[k].innovation
         assert innovation is not None
         one = next(c for c in maps.coordinates if c.innovation.name == innovation.name)
         assert one.shift is not None
         name = innovation.variable
-        is_own = (columns.columns >= first[k]) & (columns.columns < first[k + 1]) & (columns.values != 0.0)
         dense = columns.elements[columns.at_x]
         of_dense = (dense >= first[k]) & (dense < first[k + 1])
-        of_dense &= np.any(columns.x != 0.0, axis=0)
-        shares = np.zeros(columns.offsets.shape)  # What predictors have of a shift by one
-        for f, of_f in enumerate(columns.of_columns):
-            shares[:, of_f] += np.where(is_own[:, f], columns.values[:, f], 0.0)
+        of_dense &= np.array([np.any(column) for column in columns.x.T], dtype=np.bool_)
+        shares = columns.tables.zeros(*columns.offsets.shape)  # What predictors have of a shift by one
+        pieces = [dense[of_dense]]
+        for part in parts(len(shares)):
+            found, values = columns.columns[part], columns.values[part]
+            is_own = (found >= first[k]) & (found < first[k + 1]) & (values != 0.0)
+            pieces.append(np.unique(found[is_own]))
+            for f, of_f in enumerate(columns.of_columns):
+                shares[part, of_f] += np.where(is_own[:, f], values[:, f], 0.0)
         for m in np.flatnonzero(of_dense):
             shares[:, columns.of_x[m]] += columns.x[:, m]
-        read = np.unique(np.append(columns.columns[is_own], dense[of_dense])) - first[k]
+        read = different(pieces) - first[k]
         alike = own.taken(np.flatnonzero(np.isin(own.rows, read)))
         if (
             not np.array_equal(alike.rows, read)
@@ -63,12 +68,12 @@ def left_to_an_intercept(columns: Columns, maps: Maps, found: Field) -> tuple[in
         n, common = len(one.shift.rows), alike.factors[0]
         factors = np.concatenate([one.shift.factors, np.repeat(common[None], n, axis=0)], axis=1)
         coefficients = one.shift.coefficients * alike.coefficients[0] * share
-        parts.append(Entries(one.shift.rows, one.shift.columns + one.first, coefficients, factors))
-    if not parts:
+        pulls.append(Entries(one.shift.rows, one.shift.columns + one.first, coefficients, factors))
+    if not pulls:
         return None
-    wide = max(part.factors.shape[1] for part in parts)
-    parts = [p._replace(factors=np.pad(p.factors, ((0, 0), (0, wide - p.factors.shape[1])))) for p in parts]
-    return coordinate, Entries(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    wide = max(part.factors.shape[1] for part in pulls)
+    pulls = [p._replace(factors=np.pad(p.factors, ((0, 0), (0, wide - p.factors.shape[1])))) for p in pulls]
+    return coordinate, Entries(*(np.concatenate(column) for column in zip(*pulls, strict=True)))
 
 
 def _intercept(
@@ -88,11 +93,12 @@ def _intercept(
         z = int(own.columns[at[0]])
         if known not in (-1, z) or np.sum(every == z) != 1 or not _is_plain(maps, z):
             continue
-        x = np.zeros(shares.shape)
+        x = columns.tables.zeros(*shares.shape)
         for m in np.flatnonzero(columns.at_x == j):
             x[:, columns.of_x[m]] += columns.x[:, m]
-        part = float((shares * x).sum()) / max(float((x * x).sum()), 1e-300)
-        if np.all(np.abs(shares - part * x) <= _SAME * np.abs(shares).max()):
+        products, squares = (float(np.einsum("ik,ik->", one, x)) for one in (shares, x))
+        part, far = products / max(squares, 1e-300), _SAME * max(shares.max(), -shares.min())
+        if all(np.all(np.abs(shares[p] - part * x[p]) <= far) for p in parts(len(x))):
             return z, part / float(own.coefficients[at[0]])
     raise NoField(
         f"the sum of {name!r} is nearly zero, and the rows have no intercept with a normal prior of a fixed "

@@ -9,8 +9,9 @@ from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.field.priors import Innovation, NoField, Step
 from pymc_austerity.model.graph.functions import function_of
+from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.starting_point import jittered_point
-from pymc_austerity.target import Array
+from pymc_austerity.target import Array, Index
 
 # Of the sum of absolute terms: of priors, and of rows. PyTensor may write these in a form that loses more to
 # rounding, as of log(1 + erf(x)).
@@ -147,21 +148,47 @@ def require_same(factorisation: Factorisation, field: Any) -> None:
     pieces: dict[str, list[Any]] = {}
     for one in field.likelihoods:
         pieces.setdefault(one.term.name, []).append(one)
-    outputs = [*(t.graph for t in field.tables), *(graph.terms[name] for name in pieces)]
+    # Rows on disk are computed one by one, by the terms that were compared with the model.
+    by_row = bool(factorisation.rows_on_disk)
+    outputs = [*(t.graph for t in field.tables), *(graph.terms[name] for name in pieces if not by_row)]
     # Stable forms are slow without compilation: many rows are computed as they are written.
     stable = max(one.term.size for one in field.likelihoods) <= CHUNK
     function = function_of(inputs, outputs, stabilised=stable)
     for point in points:
         values = function(*point, *data)
         tables = {t.input: np.ravel(x) for t, x in zip(field.tables, values, strict=False)}
+        if by_row:
+            _require_same_single_rows(factorisation, pieces, tables, point)
+            continue
         for (name, own), theirs in zip(pieces.items(), values[len(field.tables) :], strict=True):
             _require_same_rows(name, own, tables, theirs)
+
+
+def _positions(n: int) -> Index:
+    """Of the rows that are compared."""
+    return np.unique(np.linspace(0, n - 1, _ROWS).astype(np.int64))
+
+
+def _require_same_single_rows(
+    factorisation: Factorisation, pieces: dict[str, list[Any]], tables: dict[Any, Array], point: list[Any]
+) -> None:
+    """Compare some rows of each piece of the terms."""
+    for name, own in pieces.items():
+        terms = [term for term in factorisation.locals if term.name == name]
+        if [term.size for term in terms] != [one.term.size for one in own]:
+            raise NoField(f"rows of {name!r}, which are on disk, are taken apart in two ways")
+        for one, term in zip(own, terms, strict=True):
+            positions = _positions(term.size)
+            rows = factorisation.compile(term.rows, [term.index], mode=INTERPRETED)
+            with np.errstate(all="ignore"):
+                expected = np.asarray(rows(*point, positions, *factorisation.leaf_values))
+            _compare(name, *one.rows_at(positions, tables), expected, [f"row {k}" for k in positions])
 
 
 def _require_same_rows(name: str, pieces: list[Any], tables: dict[Any, Array], theirs: Array) -> None:
     """Compare some rows of a term; their sum, if they are in pieces, or a part of a sum or of a table."""
     n = pieces[0].term.size
-    positions = np.unique(np.linspace(0, n - 1, _ROWS).astype(np.int64))
+    positions = _positions(n)
     if len(pieces) > 1 or np.shape(theirs) != (n,):
         parts = [one.rows_at(np.arange(one.term.size), tables) for one in pieces]
         ours, size = (np.atleast_1d(sum(each.sum() for each in both)) for both in zip(*parts, strict=True))
@@ -169,6 +196,11 @@ def _require_same_rows(name: str, pieces: list[Any], tables: dict[Any, Array], t
     else:
         ours, size = pieces[0].rows_at(positions, tables)
         expected, where = theirs[positions], [f"row {k}" for k in positions]
+    _compare(name, ours, size, expected, where)
+
+
+def _compare(name: str, ours: Array, size: Array, expected: Array, where: list[str]) -> None:
+    """Compare numbers of a field with those of the model; `size` are sums of absolute terms."""
     with np.errstate(invalid="ignore"):
         is_near = np.abs(ours - expected) <= _OF_ROWS * (1.0 + size)
         wrong = ~(is_near | (ours == expected) | np.isnan(expected))
