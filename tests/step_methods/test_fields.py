@@ -336,3 +336,39 @@ def test_improper_directions_are_refused():
         pm.Bernoulli("y", logit_p=u[g], observed=y)
     with pytest.raises(UnsuitableError, match="'c' has no proper prior, and the rows do not depend on it"):
         field_model(unknown, factorise(unknown, threshold=100)).fit()
+
+
+@pytest.mark.slow("two fields of each likelihood")
+@pytest.mark.parametrize("likelihood", ["bernoulli", "normal"])
+def test_a_temperature(likelihood):
+    """It divides the log density of rows, as a factor in the model does; of normal rows, too."""
+    rng = np.random.default_rng(12)
+    group, x = rng.integers(30, size=900), rng.normal(size=900)
+    eta = rng.normal(0.0, 0.7, 30)[group] + 0.4 * x
+    y = (rng.random(900) < 1.0 / (1.0 + np.exp(-eta))).astype(float)
+
+    def drawn(*, in_model):
+        with pm.Model() as model:
+            u = pm.Normal("u", pm.Normal("mu"), pm.HalfNormal("tau"), shape=30)
+            v = pm.Normal("v", 0.0, pm.HalfNormal("tau_v"), shape=30)
+            eta, sigma = u[group] + v[group] * x, pm.HalfNormal("sigma")
+            own = {
+                "bernoulli": lambda: pm.Bernoulli.dist(logit_p=eta + sigma),
+                "normal": lambda: pm.Normal.dist(eta, sigma),
+            }[likelihood]()
+            if in_model:
+                pm.Potential("rows", pm.logp(own, y) / 3.0)
+            elif likelihood == "normal":
+                pm.Normal("rows", eta, sigma, observed=y)
+            else:
+                pm.Bernoulli("rows", logit_p=eta + sigma, observed=y)
+            step = pma.MetropolisHastings(
+                control_variate=pma.Taylor(), temperature=1.0 if in_model else 3.0, threshold=100
+            )
+            assert isinstance(step.recipe, FieldRecipe)
+            found = pm.sample(60, step=step, tune=10, chains=1, random_seed=3, **_SHORT)
+        return found.posterior
+
+    ours, theirs = drawn(in_model=False), drawn(in_model=True)
+    for name in ("mu", "tau", "tau_v", "sigma", "u"):
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-5, atol=1e-6, err_msg=name)

@@ -124,8 +124,12 @@ def schedule_of(tree: Tree, n: int) -> Schedule:
     return Schedule(1, depths, kappas)
 
 
-def field_model(model: pm.Model, fact: Factorisation, found: Field | None = None) -> FieldModel:
+def field_model(
+    model: pm.Model, fact: Factorisation, found: Field | None = None, *, is_tempered: bool = False
+) -> FieldModel:
     """The field of a model, which is found unless it was.
+
+    Normal rows whose density is divided by a temperature are rows like others: their precision is not one.
 
     Raises
     ------
@@ -142,7 +146,9 @@ def field_model(model: pm.Model, fact: Factorisation, found: Field | None = None
     names = sorted(fact.var_names, key=lambda name: sizes.get(name, 0))
     fact = replace(fact, var_names=tuple(names))
     names_of_rows = [one.term.name for one in found.likelihoods]
-    precision = normal_precision(model, fact, names_of_rows[0]) if len(names_of_rows) == 1 else None
+    precision = None
+    if len(names_of_rows) == 1 and not is_tempered:
+        precision = normal_precision(model, fact, names_of_rows[0])
     layouts = layouts_of(found, fact.graph, is_normal=precision is not None)
     if layouts[0].scale is None:
         precision = None

@@ -90,10 +90,8 @@ def field_for(
     options: MetropolisOptions, fact: Factorisation, found: Field | None = None
 ) -> FieldModel | NoField:
     """The field of a model, if its effects can be moved so; else why not. It is looked for unless `found`."""
-    if options.temperature != 1.0:
-        return NoField("a temperature and effects of a field are not supported together")
     try:
-        return field_model(options.model, fact, found)
+        return field_model(options.model, fact, found, is_tempered=options.temperature != 1.0)
     except NoField as reason:
         return reason
     except SelfCheckError as reason:  # it says that the field is not that of the model
