@@ -24,7 +24,6 @@ THIRD, Y = RNG.integers(35, size=N), RNG.integers(2, size=N)
 def _few_are_many(monkeypatch):
     """Factors of 35 levels are large."""
     monkeypatch.setattr(limits, "MOST_SHARED", 20)
-    monkeypatch.setattr(order, "_HUB", 20)
     monkeypatch.setattr(order, "WIDE", 20)
 
 

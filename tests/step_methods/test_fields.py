@@ -348,7 +348,7 @@ def test_a_temperature(likelihood):
     y = (rng.random(900) < 1.0 / (1.0 + np.exp(-eta))).astype(float)
 
     def drawn(*, in_model):
-        with pm.Model() as model:
+        with pm.Model():
             u = pm.Normal("u", pm.Normal("mu"), pm.HalfNormal("tau"), shape=30)
             v = pm.Normal("v", 0.0, pm.HalfNormal("tau_v"), shape=30)
             eta, sigma = u[group] + v[group] * x, pm.HalfNormal("sigma")

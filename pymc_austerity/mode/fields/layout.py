@@ -1,5 +1,6 @@
 """A field as a kernel has it: the tree, rows in the order of their cells, and where sums are kept."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -150,7 +151,16 @@ def _in_turns(columns: Columns, maps: Maps, found: Field) -> tuple[Layout, ...]:
     read = _Reading(
         maps, columns, use, entries, given, _scale(columns, maps, found), left, found, combos, which
     )
-    turns = find_turns(together, _coupled(maps, n_z), of_x, dense, kinds)
+    *better, last = find_turns(together, _coupled(maps, n_z), of_x, dense, kinds)
+    for turns in better:
+        with suppress(NoField):
+            return _layouts(read, turns)
+    return _layouts(read, last)
+
+
+def _layouts(read: _Reading, turns: list[tuple[Mask, Order]]) -> tuple[Layout, ...]:
+    """The layouts of these turns."""
+    maps = read.maps
     if len(turns) > 1 and any(one.matched is not None for one in maps.coordinates):
         raise NoField("gamma or beta effects are beside factors that have to be moved in turns")
     if len(turns) > 1 and maps.shifts:

@@ -175,6 +175,7 @@ class _Search:
         if can_have_hubs:
             while len(left) and len(hub := self._hub(left)):
                 self.root += hub.tolist()
+                self.is_wide |= bool(self.sizes[hub].sum() > WIDE)
                 left = self._without_fill(np.setdiff1d(left, hub))
         if not len(left):
             return

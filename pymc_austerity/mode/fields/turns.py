@@ -22,8 +22,10 @@ _SHARE, _MOST = 0.1, 24
 
 def find_turns(
     together: sparse.csr_array, prior: sparse.csr_array, of_x: sparse.csr_array, dense: Mask, kinds: Index
-) -> list[tuple[Mask, Order]]:
+) -> list[list[tuple[Mask, Order]]]:
     """What each turn moves, and in which order; one turn of all where that has little fill.
+
+    Where one tree would do, and turns are better, there are both, the better first.
 
     Parameters
     ----------
@@ -40,12 +42,14 @@ def find_turns(
     try:
         order = find_order(together, prior, dense, kinds)
     except NoOrderError:
-        return _turns(together, prior, of_x, dense, kinds)
+        return [_turns(together, prior, of_x, dense, kinds)]
+    one_tree = [(np.ones(len(dense), bool), order)]
     is_dear = work_of(order.tree, WIDE) > _MUCH_WORK
     if is_dear or order.is_wide:  # many rows decide on such nodes
         with suppress(NoOrderError):
-            return _turns(together, prior, of_x, dense, kinds, in_parts=is_dear)
-    return [(np.ones(len(dense), bool), order)]
+            turns = _turns(together, prior, of_x, dense, kinds, in_parts=is_dear)
+            return [turns] if is_dear else [turns, one_tree]
+    return [one_tree]
 
 
 def _turns(

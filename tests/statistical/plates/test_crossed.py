@@ -18,7 +18,7 @@ N, G, H, P = 1200, 60, 40, 3
 def _few_are_many(monkeypatch):
     """Factors of 40 levels are large, and are moved in turns."""
     monkeypatch.setattr(limits, "MOST_SHARED", 20)
-    monkeypatch.setattr(order, "_HUB", 20)
+    monkeypatch.setattr(order, "WIDE", 20)
 
 
 @pytest.fixture(scope="module")

@@ -121,7 +121,6 @@ def p_values(kind, count, tau_sd=TAU_SD, sweeps=SWEEPS):
 def _few_are_many(monkeypatch):
     """Factors of 30 levels are large, and are moved in turns."""
     monkeypatch.setattr(limits, "MOST_SHARED", 10)
-    monkeypatch.setattr(order, "_HUB", 10)
     monkeypatch.setattr(order, "WIDE", 10)
 
 
