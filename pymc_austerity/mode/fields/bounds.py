@@ -39,6 +39,7 @@ from pymc_austerity.kernels.fields.tree import Tree, tree_of, write_positions
 from pymc_austerity.mode.fields.draws import theta_of_scores
 from pymc_austerity.mode.fields.fit import FieldFit, log_marginal, write_state
 from pymc_austerity.mode.fields.layout import Layout
+from pymc_austerity.mode.fields.loose_blocks import Weights, loose_blocks
 from pymc_austerity.mode.fields.passes import add_products, derivatives_of, part_of, place_of, quadratic_of
 from pymc_austerity.mode.row_tables import parts, reduce_cells
 from pymc_austerity.target import Index, Mask, Matrix, Vector
@@ -52,9 +53,8 @@ _REACHES, DRAWS = np.array([3.0, 6.0]), 60
 _NO_PIVOT, _NOTHING = 1e-13, 1e-11
 # Coefficients of third-order terms that a cell may have for each of its rows.
 _MOST_NUMBERS = 2
-# Weights of rows are at least this share of their mean; what is added to the diagonal of a
-# loose block, and its least typical size, squared.
-_LEAST, _RIDGE, _LEAST_LOOSE = 0.05, 1e-6, 1e-4
+# The least typical size of a loose block, squared.
+_LEAST_LOOSE = 1e-4
 _INFLATION, _ROUNDING, _TINY = 1.0 + 1e-9, 1e-12, 1e-150
 _CHUNK, _OF_ROW, _SEED = 8192, 200.0, 2026
 # Rows at which rounding is measured, how far they move, in units of their predictors, and what may be beyond.
@@ -80,10 +80,10 @@ def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
     layout, plan, tables = fit.layout, fit.plan, fit.layout.columns.tables
     n, p, cells = layout.n_rows, layout.columns.n_predictors, layout.cells
     work.spend(_OF_ROW * n, "Bounds of a field")
-    weights = _Weights(plan)
+    weights = Weights(plan)
     levels = _levels(layout, plan, weights)
     found, depth = _blocks(levels, plan), _longest(levels.tree, levels.block)
-    loose, of_rows = _loose(layout, plan, weights)
+    loose, of_rows = loose_blocks(layout, plan, weights)
     found = found._replace(cells=cells, of_cells=layout.of_cells, loose=loose)
     found = found._replace(sizes=_typical(fit, found, of_held))
     nested = np.array([*(f for own in layout.factors for f in own), *layout.together], np.int64)
@@ -135,128 +135,7 @@ def _shares(tau: np.ndarray) -> tuple[Matrix, Matrix]:
     return found / every[:, None], _INFLATION * total * every[:, None]
 
 
-class _Weights:
-    """Weights of rows for factors, by predictors (n, p): above zero in every row."""
-
-    def __init__(self, plan: FieldArrays) -> None:
-        rows = plan.rows
-        self._weights, (n, p) = rows.weights, rows.predictors.shape
-        self._own = [place_of(k, k) for k in range(p)]
-        total = sum((np.abs(rows.weights[part][:, self._own]).sum(axis=0) for part in parts(n)), np.zeros(p))
-        self._least = _LEAST * np.maximum(total / n, 1e-300)
-
-    def __call__(self, part: slice) -> Matrix:
-        """Those of a part of the rows."""
-        return np.maximum(self._weights[part][:, self._own], self._least)
-
-
-def _loose(
-    layout: Layout, plan: FieldArrays, weights: _Weights
-) -> tuple[Loose, Callable[[slice], np.ndarray]]:
-    """Blocks on no path; and for a part of the rows the lengths of those of size one, by predictors."""
-    held, design, n_x, n = layout.held, layout.design, len(layout.elements), layout.n_rows
-    combos, tables = layout.combos, layout.columns.tables
-    own, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    block, n_own = np.zeros(n_x + len(held.elements), np.int32), 0
-    known = np.zeros(n_x, bool)
-    for some in layout.loose:  # effects of one group are a block; those that are looked up twice are alone
-        _, at = np.unique(combos[:, some[0]], return_index=True)
-        elements = np.unique(combos[at][:, list(some)], axis=1)
-        elements = elements[~known[elements[:, 0]]]
-        known[elements] = True
-        block[elements] = n_own + np.arange(len(elements))[:, None]
-        own.append(elements.ravel())
-        counts.append(np.full(len(elements), elements.shape[1]))
-        n_own += len(elements)
-    sizes_of_held = np.diff(held.starts)
-    block[n_x:] = n_own + np.repeat(np.arange(len(sizes_of_held)), sizes_of_held)
-    elements = np.concatenate([*own, n_x + np.arange(len(held.elements))])
-    sizes = np.concatenate([*counts, sizes_of_held])
-    starts, places = np.concatenate([[0], np.cumsum(sizes)]), np.concatenate([[0], np.cumsum(sizes**2)])
-    nodes = np.full(len(sizes), -1)
-    nodes[:n_own] = plan.sums.of_elements[elements[starts[:n_own]]]
-    looked_up = [f for some in layout.loose for f in some]
-    of_columns = np.append(design.of_columns[looked_up], held.of_columns)
-    place = np.zeros(len(block), np.int64)  # of an element within its block
-    place[elements] = np.arange(len(elements)) - np.repeat(starts[:-1], sizes)
-    blocks = tables.zeros(n, len(of_columns), dtype=np.int32)
-    loose = Loose(elements, starts, nodes, np.zeros(places[-1]), places[:-1], blocks, np.zeros((0, 0, 0)))
-
-    def read(part: slice) -> tuple[Loose, Index, Matrix]:
-        """Places in blocks, and coefficients, of a part of the rows."""
-        columns = np.concatenate([design.columns[part][:, looked_up], n_x + held.columns[part]], axis=1)
-        values = np.concatenate([design.values[part][:, looked_up], held.values[part]], axis=1)
-        blocks[part] = block[columns]
-        lengths = np.zeros((*columns.shape, layout.columns.n_predictors))
-        return loose._replace(blocks=blocks[part], lengths=lengths), place[columns], values
-
-    def lengths_of(part: slice) -> np.ndarray:
-        own, within, values = read(part)
-        _write_loose_lengths(own, within, values, of_columns)
-        return np.asarray(own.lengths)
-
-    for part in parts(n):
-        own, within, values = read(part)
-        _add_loose(own, within, values, of_columns, weights(part))
-    _add_ridge(loose)
-    none = np.zeros(0, np.int64)
-    apart = tree_of(np.zeros(len(elements) + 1, np.int64), none, np.append(sizes, 0))  # a node for each
-    factorise(apart, loose.factors, np.zeros(len(elements)))
-    return loose._replace(lengths=np.zeros((0, 0))), lengths_of
-
-
-@entry
-def _add_loose(loose: Loose, within: Index, values: Matrix, of_columns: Index, weights: Matrix) -> None:
-    """Add sums of w_ik a_ikl a_ikl'; `within` are places in blocks."""
-    factors, blocks, starts = loose.factors, loose.blocks, loose.starts
-    for i in range(within.shape[0]):
-        for f in range(within.shape[1]):
-            b = blocks[i, f]
-            q, row = starts[b + 1] - starts[b], within[i, f]
-            for g in range(within.shape[1]):
-                if blocks[i, g] == b and within[i, g] <= row and of_columns[g] == of_columns[f]:
-                    value = weights[i, of_columns[f]] * values[i, f] * values[i, g]
-                    factors[loose.places[b] + row * q + within[i, g]] += value
-
-
-@entry
-def _add_ridge(loose: Loose) -> None:
-    """Add a ridge to the sums, which are to be factorised."""
-    factors, starts = loose.factors, loose.starts
-    for b in range(loose.nodes.shape[0]):
-        q = starts[b + 1] - starts[b]
-        for j in range(q):
-            at = loose.places[b] + j * (q + 1)
-            factors[at] = factors[at] * (1.0 + _RIDGE) if factors[at] > 0.0 else 1.0
-
-
-@entry
-def _write_loose_lengths(loose: Loose, within: Index, values: Matrix, of_columns: Index) -> None:
-    """|F_l^-1 a_ikl|, in the first column with the block."""
-    factors, blocks, starts, lengths = loose.factors, loose.blocks, loose.starts, loose.lengths
-    for i in range(within.shape[0]):
-        for f in range(within.shape[1]):
-            b, is_first = blocks[i, f], True
-            for g in range(f):
-                is_first = is_first and blocks[i, g] != b
-            if not is_first:
-                continue
-            q, at = starts[b + 1] - starts[b], loose.places[b]
-            z = np.zeros((q, lengths.shape[2]))
-            for g in range(f, within.shape[1]):
-                if blocks[i, g] == b:
-                    z[within[i, g], of_columns[g]] += values[i, g]
-            for own in range(lengths.shape[2]):
-                total = 0.0
-                for j in range(q):
-                    for k in range(j):
-                        z[j, own] -= factors[at + j * q + k] * z[k, own]
-                    z[j, own] /= factors[at + j * q + j]
-                    total += z[j, own] ** 2
-                lengths[i, f, own] = np.sqrt(total)
-
-
-def _levels(layout: Layout, plan: FieldArrays, weights: _Weights) -> _Levels:
+def _levels(layout: Layout, plan: FieldArrays, weights: Weights) -> _Levels:
     n_x, combos = len(layout.elements), layout.combos
     apart, sizes = [], []
     for own in layout.factors:

@@ -10,7 +10,7 @@ and the v_i, to which each adds what its own effects have, as if the others stay
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -43,6 +43,7 @@ from pymc_austerity.kernels.fields.records import (
     Sums,
 )
 from pymc_austerity.mode.fields.heavy_tails import expected_precisions, mean_log_prior
+from pymc_austerity.mode.fields.held import with_elements
 from pymc_austerity.mode.fields.law import law_of, no_law
 from pymc_austerity.mode.fields.layout import Layout, write_covariances
 from pymc_austerity.mode.fields.maps import matrix_of
@@ -53,7 +54,6 @@ from pymc_austerity.mode.fields.passes import (
     nodes_of,
     not_upwards,
     part_of,
-    place_of,
     predictors_at,
     product,
     quadratic_of,
@@ -62,7 +62,7 @@ from pymc_austerity.mode.fields.passes import (
     varying,
 )
 from pymc_austerity.mode.fields.search import EXACTLY, ROUGHLY, maximum, require_curvature
-from pymc_austerity.mode.row_tables import different, parts
+from pymc_austerity.mode.row_tables import parts
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.plate_model import by_powers
 from pymc_austerity.target import Index, Matrix, Vector
@@ -268,7 +268,7 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
     covariances = _covariances(fits)
     for fit in fits:
         _expand(fit, None if is_normal else covariances)
-        _meet(fit)
+        fit.plan = fit.plan._replace(held=with_elements(fit.layout, fit.plan))
     for fit in fits:
         _draw_held(fits, fit)
         _maximise(fit, afresh=True)
@@ -317,7 +317,7 @@ def fit_again(
         sums = fit.plan.sums._replace(center=fit.x, **{name: own[name] for name in found._fields[4:]})
         fit.plan = fit.plan._replace(sums=sums, law=found.law)
         fit.plan.room.precisions[:] = found.precisions
-        _meet(fit)
+        fit.plan = fit.plan._replace(held=with_elements(fit.layout, fit.plan))
         _begin_turn(fit)
     return fits
 
@@ -543,63 +543,6 @@ def _draw_held(fits: tuple[FieldFit, ...], fit: FieldFit) -> None:
         held.d[:] = 0.0
         write_right(held, fit.plan.sums, fit.plan.room)
     fit.draws = HeldDraws(z, rights, squares)
-
-
-def _meet(fit: FieldFit) -> None:
-    """Elements of H that held elements have with those that move; for normal rows with each other, too.
-
-    Their weights are Taylor's, so that what these differ by from V has no such elements.
-    """
-    layout, rows = fit.layout, fit.plan.rows
-    held, design, n = layout.held, layout.design, len(layout.held.elements)
-    if not n:
-        return
-
-    def pieces(part: slice) -> Iterator[tuple[Index, Vector]]:
-        """Codes and products of elements that move with held ones, of a part of the rows."""
-        weights, columns, values = rows.weights[part], held.columns[part].astype(np.int64), held.values[part]
-        own = part_of(design, part)
-        for g, of_g in enumerate(held.of_columns):
-            for f, of_f in enumerate(own.of_columns):
-                value = own.values[:, f] * weights[:, place_of(int(of_f), int(of_g))] * values[:, g]
-                yield own.columns[:, f].astype(np.int64) * n + columns[:, g], value
-            for k, (of_k, at) in enumerate(zip(own.of_dense, own.at_dense, strict=True)):
-                value = own.dense[:, k] * weights[:, place_of(int(of_k), int(of_g))] * values[:, g]
-                yield (layout.n_lookups + at) * n + columns[:, g], value
-
-    def pieces_of_held(part: slice) -> Iterator[tuple[Index, Vector]]:
-        """Those of held elements with each other."""
-        weights, columns, values = rows.weights[part], held.columns[part].astype(np.int64), held.values[part]
-        for f, g in np.ndindex(columns.shape[1], columns.shape[1]):
-            a, b = columns[:, f], columns[:, g]
-            weight = weights[:, place_of(int(held.of_columns[f]), int(held.of_columns[g]))]
-            value = np.where(a == b, 1.0, 0.5) * values[:, f] * weight * values[:, g]
-            yield np.minimum(a, b) * n + np.maximum(a, b), value
-
-    first, hessian = _added(pieces, layout.n_rows)
-    one, own, gradient = first[:0], hessian[:0], np.zeros(n)
-    if fit.plan.sums.precision >= 0:
-        one, own = _added(pieces_of_held, layout.n_rows)
-        for part in parts(layout.n_rows):
-            for f, of_f in enumerate(held.of_columns):
-                np.add.at(gradient, held.columns[part, f], rows.slopes[part, of_f] * held.values[part, f])
-    fit.plan = fit.plan._replace(
-        held=fit.plan.held._replace(
-            first=first // n, second=first % n, hessian=hessian, one=one // n, other=one % n, own_hessian=own,
-            gradient=gradient,
-        )
-    )  # fmt: skip
-
-
-def _added(pieces: Callable[[slice], Iterator[tuple[Index, Vector]]], n: int) -> tuple[Index, Vector]:
-    """Sums of values with the same code over all parts of n rows."""
-    found = different(code for part in parts(n) for code, _ in pieces(part))
-    sums = np.zeros(len(found))
-    for part in parts(n):
-        for code, values in pieces(part):
-            np.add.at(sums, np.searchsorted(found, code), values)
-    kept = sums != 0.0
-    return found[kept], sums[kept]
 
 
 class _Move(NamedTuple):

@@ -1,5 +1,6 @@
 """A field as a kernel has it: the tree, rows in the order of their cells, and where sums are kept."""
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -27,6 +28,8 @@ _Runs = tuple[RowNumbers, RowNumbers, RowNumbers, RowNumbers, np.ndarray, RowNum
 
 # Elements of other factors that are bounded together, at most.
 _TOGETHER = 96
+# Different codes of combinations, at most.
+_LONGEST = 2**62
 
 
 class HeldLayout(NamedTuple):
@@ -258,11 +261,11 @@ def _own_lookups(read: _Reading, is_held: Mask) -> tuple[RowNumbers, Matrix, Ind
     if is_held[use.n_lookups :].all() and read.scale is None:
         some, n = tables.zeros(len(lookups), dtype=np.int64), 0
         for part in parts(len(lookups)):  # what is read again is behind what is written
-            kept = (lookups[part] >= 0).any(axis=1)
-            own_rows = slice(n, n + int(kept.sum()))
-            some[own_rows] = part.start + np.flatnonzero(kept)
-            lookups[own_rows], values[own_rows] = lookups[part][kept], values[part][kept]
-            n = own_rows.stop
+            kept = part.start + np.flatnonzero((lookups[part] >= 0).any(axis=1))
+            begun = slice(n, n + len(kept))
+            some[begun] = kept
+            lookups[begun], values[begun] = lookups[kept], values[kept]
+            n = begun.stop
         some, lookups, values = some[:n], lookups[:n], values[:n]
     n = int(np.searchsorted(own, use.n_lookups))
     number = np.full(len(is_held) + 1, n, np.int32)  # the last one is for what has the number -1
@@ -276,30 +279,23 @@ def _own_lookups(read: _Reading, is_held: Mask) -> tuple[RowNumbers, Matrix, Ind
 
 def _first_columns(read: _Reading, wanted: Mask) -> tuple[RowNumbers, Matrix, Index]:
     """Some elements of each row in the fewest columns of each predictor; -1 where there is none."""
-    use, values, of_columns, tables = (
-        read.use,
-        read.columns.values,
-        read.columns.of_columns,
-        read.columns.tables,
-    )
-    n = len(use.columns)
+    use, n, tables = read.use, len(read.use.columns), read.columns.tables
+    values, of_columns = read.columns.values, read.columns.of_columns
     of_predictors = [np.flatnonzero(of_columns == k) for k in np.unique(of_columns)]
     widths = [
         max((int(wanted[use.columns[part][:, own]].sum(axis=1).max()) for part in parts(n)), default=0)
         for own in of_predictors
     ]
     ends = np.cumsum(widths, dtype=np.int64)
-    total = int(ends[-1]) if len(ends) else 0
-    columns, found = tables.zeros(n, total, dtype=np.int32), tables.zeros(n, total)
+    columns, found = tables.zeros(n, sum(widths), dtype=np.int32), tables.zeros(n, sum(widths))
     for part in parts(n):
         for own, end, width in zip(of_predictors, ends, widths, strict=True):
             numbers = use.columns[part][:, own]
             is_wanted = wanted[numbers]
             order = np.argsort(~is_wanted, axis=1, kind="stable")[:, :width]
-            is_wanted, numbers = (np.take_along_axis(one, order, 1) for one in (is_wanted, numbers))
-            columns[part, end - width : end] = np.where(is_wanted, numbers, -1)
-            coefficients = np.take_along_axis(values[part][:, own], order, 1)
-            found[part, end - width : end] = np.where(is_wanted, coefficients, 0.0)
+            for result, table, nothing in ((columns, numbers, -1), (found, values[part][:, own], 0.0)):
+                own_values = np.take_along_axis(np.where(is_wanted, table, nothing), order, 1)
+                result[part, end - width : end] = own_values
     return columns, found, np.repeat(np.unique(of_columns), widths)
 
 
@@ -382,10 +378,11 @@ def _map(maps: Maps, elements: Index, found: Field) -> tuple[Entries, tuple[Inde
     return entries.by_rows(), tuple(np.concatenate(c) for c in zip(nothing, *given, strict=True))  # type: ignore[return-value]
 
 
-def _combinations(columns: RowNumbers, tables: RowTables) -> tuple[Index, RowNumbers]:
+def _combinations(columns: RowNumbers, tables: RowTables) -> tuple[Index, Index]:
     """Different rows of the looked-up elements (M, F), and which each row has (N,)."""
     n, n_f = columns.shape
-    code, found, own = tables.zeros(n, dtype=np.int64), np.zeros((1, 0), np.int64), []
+    code, found = tables.zeros(n, dtype=np.int64), np.zeros((1, 0), np.int64)
+    own: list[Index] = []
 
     def ranked() -> Index:
         """Put the ranks of codes in their place; what they stand for."""
@@ -397,7 +394,7 @@ def _combinations(columns: RowNumbers, tables: RowTables) -> tuple[Index, RowNum
 
     for f in range(n_f):
         elements = occurring(columns[:, f])
-        if len(found) * np.prod([float(len(one)) for one in (*own, elements)]) > 2**62:
+        if len(found) * math.prod(map(len, (*own, elements))) > _LONGEST:
             found, own = ranked(), []
         number = np.zeros(int(elements.max(initial=-1)) + 1, np.int64)
         number[elements] = np.arange(len(elements))

@@ -182,7 +182,8 @@ def _require_same_single_rows(
             rows = factorisation.compile(term.rows, [term.index], mode=INTERPRETED)
             with np.errstate(all="ignore"):
                 expected = np.asarray(rows(*point, positions, *factorisation.leaf_values))
-            _compare(name, *one.rows_at(positions, tables), expected, [f"row {k}" for k in positions])
+            ours, size = one.rows_at(positions, tables)
+            _compare(name, ours, size, expected, [f"row {k}" for k in positions])
 
 
 def _require_same_rows(name: str, pieces: list[Any], tables: dict[Any, Array], theirs: Array) -> None:
