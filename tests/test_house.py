@@ -24,39 +24,39 @@ BUDGETS = {
     "bounds/jets": 2_810,
     "cluster": 660,
     "control_variates": 140,
-    "data": 2_000,
+    "data": 2_020,
     "design": 1_080,
     "diagnostics": 1_650,
     "distributions": 250,
     "kernels": 1_710,
-    "kernels/fields": 2_610,
-    "kernels/plates": 2_580,
-    "mode": 1_790,
-    "mode/fields": 4_520,
-    "mode/plates": 3_580,
+    "kernels/fields": 2_630,
+    "kernels/plates": 2_400,
+    "mode": 1_860,
+    "mode/fields": 4_860,
+    "mode/plates": 3_260,
     "model": 2_290,
     "model/chains": 940,
     "model/compile": 1_490,
     "model/conjugacy": 1_150,
-    "model/field": 1_960,
+    "model/field": 1_990,
     "model/graph": 1_500,
     "model/lift": 1_380,
-    "model/plates": 2_730,
+    "model/plates": 2_420,
     "model/selection": 320,
     "model/structure": 4_920,
     "plots": 1_370,
     "proposals": 1_720,
-    "recommendation": 990,
-    "report": 2_090,
+    "recommendation": 980,
+    "report": 2_080,
     "step_methods": 1_450,
     "step_methods/gamma": 920,
     "step_methods/langevin": 540,
-    "step_methods/metropolis": 5_970,
+    "step_methods/metropolis": 5_450,
     "testing": 1_520,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 67_700
-MOST_FILES = 362
+WHOLE = 66_900
+MOST_FILES = 359
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700
 
