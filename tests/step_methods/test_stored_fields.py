@@ -21,7 +21,7 @@ from pymc_austerity.model.field import find
 from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe
 from tests.sampling import sampled
 
-N, G, S, ITEMS = 3000, 60, 12, 20
+N, G, S, PEOPLE, ITEMS = 3000, 60, 12, 300, 200
 RNG = np.random.default_rng(11)
 SCHOOL = np.sort(RNG.integers(S, size=G))
 CLASS = RNG.integers(G, size=N)
@@ -32,13 +32,17 @@ SOURCE = {
     "group": CLASS.astype("int8"),
     "school": SCHOOL[CLASS].astype("int8"),
     "region": (SCHOOL[CLASS] // 4).astype("int8"),
-    "item": RNG.integers(ITEMS, size=N).astype("int8"),
+    "person": RNG.integers(PEOPLE, size=N).astype("int16"),
+    "item": RNG.integers(ITEMS, size=N).astype("int16"),
 }
 SOURCE["y"] = RNG.poisson(SOURCE["exposure"] * np.exp(0.3 * SOURCE["x"][:, 0] + EFFECTS[CLASS])).astype(
     "int16"
 )
 SOURCE["z"] = (RNG.random(N) < 1.0 / (1.0 + np.exp(-EFFECTS[CLASS]))).astype("int8")
 SOURCE["w"] = RNG.normal(size=N) + EFFECTS[CLASS]
+LEVELS, SLOPES = 0.5 * RNG.normal(size=(2, PEOPLE))[:, SOURCE["person"]]
+LOGS = 1.0 + LEVELS + SLOPES * SOURCE["x"][:, 0] + 0.5 * RNG.normal(size=ITEMS)[SOURCE["item"]]
+SOURCE["v"] = RNG.poisson(np.exp(LOGS)).astype("int16")
 ORDER = np.argsort(SOURCE["group"], kind="stable")
 
 
@@ -80,12 +84,13 @@ def likelihoods(get):
     pm.Bernoulli("answers", logit_p=pm.Normal("level") + effect[group], observed=get("z"))
 
 
-def items(get):
-    """Crossed factors that are looked up twice: they are moved in turns."""
-    skill = pm.Normal("skill", 0.0, pm.HalfNormal("tau"), shape=G)
-    hardness = pm.Normal("hardness", 0.0, pm.HalfNormal("sigma"), shape=ITEMS)
-    eta = skill[get("group")] - hardness[get("item")] + pm.Normal("level")
-    pm.Bernoulli("answers", logit_p=eta, observed=get("z"))
+def turns(get):
+    """Slopes and crossed factors: they are moved in turns."""
+    tau, x, person = pm.HalfNormal("tau", 1.0, shape=3), get("x"), get("person")
+    eta = pm.Normal("level") + pm.Normal("item_effect", 0.0, tau[2], shape=ITEMS)[get("item")]
+    eta += pm.Normal("effect", 0.0, tau[0], shape=PEOPLE)[person]
+    eta += pm.Normal("slope", 0.0, tau[1], shape=PEOPLE)[person] * x[:, 0]
+    pm.Poisson("counts", pm.math.exp(eta), observed=get("v"))
 
 
 def model_of(spelling, get):
@@ -115,9 +120,9 @@ def store(tmp_path_factory):
     return RowStore.write(SOURCE, folder / "sorted.rows", sort_by="group", chunk_rows=700)
 
 
-def step_on(model, make=TunaMH):
+def step_on(model, make=TunaMH, **options):
     with model:
-        step = make()
+        step = make(**options)
     assert isinstance(step.recipe, FieldRecipe)
     return step
 
@@ -135,7 +140,7 @@ def check_rows(*steps):
 
 
 def check_draws(stored, there):
-    steps = step_on(stored), step_on(there)
+    steps = [step_on(model, switch_above=np.inf) for model in (stored, there)]
     check_rows(*steps)
     results = []
     for model, step in zip((stored, there), steps, strict=True):
@@ -144,6 +149,7 @@ def check_draws(stored, there):
     for name, values in results[1].posterior.items():
         np.testing.assert_array_equal(values, results[0].posterior[name], err_msg=name)
     np.testing.assert_array_equal(*(one.sample_stats["n_used"] for one in results))
+    return steps[0]
 
 
 @pytest.fixture(autouse=True)
@@ -158,9 +164,17 @@ def test_draws_are_those_of_rows_in_memory(store):
 
 
 @pytest.mark.slow("compiles and fits two fields")
-@pytest.mark.parametrize("spelling", [nested_slopes, normal, likelihoods, items])
+@pytest.mark.parametrize("spelling", [nested_slopes, normal, likelihoods])
 def test_draws_of_other_fields_are_those_of_rows_in_memory(store, spelling):
     check_draws(on_disk(spelling, store), in_memory(spelling))
+
+
+@pytest.mark.slow("fits two fields in turns")
+def test_turns_have_the_draws_of_rows_in_memory(tmp_path):
+    """Rows are in the order of the first turn, and are copied into that of the second."""
+    store = RowStore.write(SOURCE, tmp_path / "people.rows", sort_by="person")
+    step = check_draws(on_disk(turns, store), in_memory(turns, np.argsort(SOURCE["person"], kind="stable")))
+    assert len(step.engine.turns) == 2
 
 
 @pytest.mark.slow("fits two fields")
@@ -173,10 +187,8 @@ def test_groups_may_come_in_any_order(tmp_path):
 
 @pytest.mark.slow("fits two fields")
 def test_tests_on_subsamples_have_the_draws_of_rows_in_memory(store):
-    steps = []
-    for model in (on_disk(slopes, store), in_memory(slopes)):
-        steps.append(step_on(model, lambda: pma.AusterityMH(control_variate=pma.Taylor())))
-    check_rows(*steps)
+    models = on_disk(slopes, store), in_memory(slopes)
+    check_rows(*(step_on(one, pma.AusterityMH, control_variate=pma.Taylor()) for one in models))
 
 
 def test_parts_change_rounding_alone(monkeypatch):
