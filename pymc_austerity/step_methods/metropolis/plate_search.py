@@ -7,7 +7,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_austerity import work
 from pymc_austerity.acceptance.base import Exact
-from pymc_austerity.exceptions import NoModeError, SetUpBudgetError, UnsuitableError
+from pymc_austerity.exceptions import NoModeError, RowsOnDiskError, SetUpBudgetError, UnsuitableError
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation, row_operations, vector_of
 from pymc_austerity.model.plates.any_spelling import find_plates, why_none
@@ -134,14 +134,14 @@ def plan_groups(
 
 
 def _field_plan(options: MetropolisOptions, point: PointType, found: PlateModel) -> FieldPlan | None:
-    """The plan of a plate as a field, if it is one."""
-    field = field_for(options, found.factorisation)
-    if not isinstance(field, FieldModel):
-        return None
+    """The plan of a plate as a field, if it is one; rows on disk may be in the order of the plate alone."""
     try:
+        field = field_for(options, found.factorisation)
+        if not isinstance(field, FieldModel):
+            return None
         with work.on_trial():
             return plan_field(options, point, found=field)
-    except UnsuitableError:  # the plate stays
+    except (UnsuitableError, RowsOnDiskError):  # the plate stays
         return None
 
 
