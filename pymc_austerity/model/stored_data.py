@@ -59,8 +59,8 @@ def stored_data(
     ``elementwise=True``. Rows with effects of groups have to be in the order of the groups, of the innermost
     ones if these are nested (`RowStore.write` with ``sort_by=``). What is computed from the data is computed
     row by row where it is needed. `sample_posterior_predictive` of this package makes predictions for all
-    rows, on disk too. ``constant_data`` and ``observed_data`` of a result have the head only; with `diagnostics.stamp` the
-    result names files and fingerprints.
+    rows, on disk too. ``constant_data`` and ``observed_data`` of a result have the head only; with
+    `diagnostics.stamp` the result names files and fingerprints.
 
     *Guarantee*: the model is that of the same arrays in memory, and so is the distribution that is sampled.
     An expression that looks at several rows at a time, such as ``X - X.mean(axis=0)``, is refused by name. A
