@@ -38,7 +38,7 @@ BUDGETS = {
     "model/chains": 940,
     "model/compile": 1_490,
     "model/conjugacy": 1_150,
-    "model/field": 1_990,
+    "model/field": 2_000,
     "model/graph": 1_500,
     "model/lift": 1_380,
     "model/plates": 2_420,

@@ -30,7 +30,7 @@ class RowTables(NamedTuple):
 
 
 def parts(n: int) -> Iterator[slice]:
-    """Neighbouring rows."""
+    """All of n rows, so many neighbours at a time that what is computed of them fits into a cache."""
     return (slice(start, min(start + _PART, n)) for start in range(0, n, _PART))
 
 

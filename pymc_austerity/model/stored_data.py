@@ -56,11 +56,11 @@ def stored_data(
     -----
     `MetropolisHastings`, `AusterityMH`, `MHSubLhd`, `MinibatchBarker` and `TunaMH` take models with such
     data, and so do `factorise`, `find_mode` and `recommend`. Other steps refuse them, and so does
-    ``elementwise=True``. Rows of plates of effects have to be in the order of the groups (`RowStore.write`
-    with ``sort_by=``). What is computed from the data is computed row by row where it is needed.
-    `sample_posterior_predictive` of this package makes predictions for all rows, on disk too.
-    ``constant_data`` and ``observed_data`` of a result have the head only; with `diagnostics.stamp` the
-    result names files and fingerprints.
+    ``elementwise=True``. Rows with effects of groups have to be in the order of the groups, of the innermost
+    ones if these are nested (`RowStore.write` with ``sort_by=``). What is computed from the data is computed
+    row by row where it is needed. `sample_posterior_predictive` of this package makes predictions for all
+    rows, on disk too. ``constant_data`` and ``observed_data`` of a result have the head only; with
+    `diagnostics.stamp` the result names files and fingerprints.
 
     *Guarantee*: the model is that of the same arrays in memory, and so is the distribution that is sampled.
     An expression that looks at several rows at a time, such as ``X - X.mean(axis=0)``, is refused by name. A
@@ -69,8 +69,8 @@ def stored_data(
 
     *When it fails*: numbers that are computed by NumPy from a part of the rows, and put into the model, are
     taken as they are. With rows of many zeros `TunaMH` may keep bytes for each number that is not zero in
-    memory, and of plates bounds and slopes of each row. If a file is cut while it is mapped, the operating
-    system ends the program (SIGBUS).
+    memory, and of plates that are no field bounds and slopes of each row; steps that test subsamples keep the
+    numbers of rows. If a file is cut while it is mapped, the operating system ends the program (SIGBUS).
 
     Examples
     --------

@@ -72,7 +72,7 @@ def in_memory(slopes):
 @pytest.mark.slow("compiles a plate with slopes")
 def test_draws_are_those_of_rows_in_memory(store, monkeypatch):
     """With slopes; so are the rows that kernels are handed."""
-    monkeypatch.setattr(plate_search, "_field_plan", lambda *_: None)  # as rows on disk are no field
+    monkeypatch.setattr(plate_search, "_field_plan", lambda *_: None)  # slopes are a field
     (step, stored), (other, there) = drawn(on_disk(store, True)), drawn(in_memory(True))
     check_rows(step, other)
     for name, values in there.posterior.items():

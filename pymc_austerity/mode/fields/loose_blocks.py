@@ -30,7 +30,7 @@ class Weights:
         self._least = _LEAST * np.maximum(total / n, 1e-300)
 
     def __call__(self, part: slice) -> Matrix:
-        """Those of a part of the rows."""
+        """Weights of neighbouring rows; the least ones are by all."""
         return np.maximum(self._weights[part][:, self._own], self._least)
 
 

@@ -165,7 +165,7 @@ def require_same(factorisation: Factorisation, field: Any) -> None:
 
 
 def _positions(n: int) -> Index:
-    """Of the rows that are compared."""
+    """The rows of n that are compared, at equal distances."""
     return np.unique(np.linspace(0, n - 1, _ROWS).astype(np.int64))
 
 

@@ -38,6 +38,7 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
+from pymc_austerity.model.factorisation import some_rows
 from pymc_austerity.model.field.priors import Innovation, NoField, Priors, Step, applied
 from pymc_austerity.model.graph.rewrite import rebuild
 from pymc_austerity.model.structure.affine import core_of
@@ -334,13 +335,18 @@ class Visitor:
                 return None
             n_inner = two.inputs[0].type.shape[0]
             of_inner = np.zeros(n_inner, np.int64)
-            of_inner[inner] = outer
-            if np.array_equal(of_inner[inner], outer):
+            for some in some_rows(len(inner)):
+                of_inner[inner[some]] = outer[some]
+            if all(np.array_equal(of_inner[inner[some]], outer[some]) for some in some_rows(len(inner))):
                 return one.inputs[0][of_inner], two.inputs[0], two
         return None
 
     def _index(self, var: Variable) -> np.ndarray | None:
-        return None if self.priors.moves(var) else self.priors.factorisation.graph.evaluate(var)
+        """The numbers of an index; data are not copied."""
+        graph = self.priors.factorisation.graph
+        if var in graph.data:
+            return np.asarray(graph.data[var].get_value(borrow=True))
+        return None if self.priors.moves(var) else graph.evaluate(var)
 
     def _product_of_lookups(self, one: Variable, two: Variable, place: Apply) -> Variable:
         """``sigma[g] * z[g]`` as ``(sigma * z)[g]``."""

@@ -6,7 +6,7 @@ from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity import work
-from pymc_austerity.exceptions import NoModeError, SetUpBudgetError, UnsuitableError
+from pymc_austerity.exceptions import NoModeError, RowsOnDiskError, SetUpBudgetError, UnsuitableError
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation, row_operations, vector_of
 from pymc_austerity.model.plates.any_spelling import find_plates, why_none
@@ -77,7 +77,8 @@ def _plate_for(
         if block.isdisjoint(ancestors(prior)):  # neither scale nor location of the effects is sampled
             return None
     if found.is_normal and options.temperature != 1.0:
-        return NoPlate("normal residuals with a free scale and a temperature are not supported together")
+        reason = NoPlate("normal residuals with a free scale and a temperature are no plate together")
+        return why_none(options.model, fact, fewest, reason)
     return found
 
 
@@ -120,14 +121,14 @@ def plan_groups(
 
 
 def _field_plan(options: MetropolisOptions, point: PointType, found: PlateModel) -> FieldPlan | None:
-    """The plan of a plate as a field, if it is one."""
-    field = field_for(options, found.factorisation)
-    if not isinstance(field, FieldModel):
-        return None
+    """The plan of a plate as a field, if it is one; rows on disk may be in the order of the plate alone."""
     try:
+        field = field_for(options, found.factorisation)
+        if not isinstance(field, FieldModel):
+            return None
         with work.on_trial():
             return plan_field(options, point, found=field)
-    except UnsuitableError:  # the plate stays
+    except (UnsuitableError, RowsOnDiskError):  # the plate stays
         return None
 
 
