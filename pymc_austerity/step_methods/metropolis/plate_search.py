@@ -77,8 +77,8 @@ def _plate_for(
         if block.isdisjoint(ancestors(prior)):  # neither scale nor location of the effects is sampled
             return None
     if found.is_normal and options.temperature != 1.0:
-        reason = NoPlate("normal residuals with a free scale and a temperature are no plate together")
-        return why_none(options.model, fact, fewest, reason)
+        tempered = NoPlate("normal residuals with a free scale and a temperature are no plate together")
+        return why_none(options.model, fact, fewest, tempered)
     return found
 
 
