@@ -216,7 +216,7 @@ def _no_third_order_left(arrays):
 )
 def test_planted_bounds_are_found(name, planted):
     """A planted fault: bounds that are too small are counted in debug runs, and an error in others."""
-    _, _, arrays, _ = acceptance(name, 0, n=200, planted=planted)
+    _, _, arrays, _ = acceptance(name, 0, n=2000, planted=planted)
     assert arrays.violations[0] > 0
     with pytest.raises((decisions.FieldBoundError, decisions.FieldRateError)):
-        acceptance(name, 0, n=200, planted=lambda a: planted(a)._replace(debug=False))
+        acceptance(name, 0, n=2000, planted=lambda a: planted(a)._replace(debug=False))
