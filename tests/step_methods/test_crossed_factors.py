@@ -4,13 +4,16 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from pymc_austerity import TunaMH
 from pymc_austerity.acceptance import TTest
 from pymc_austerity.mode.fields import order
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.plates import limits
+from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
+from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
 from pymc_austerity.step_methods.metropolis.plate_search import plate_for
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 
@@ -143,6 +146,17 @@ def test_a_free_dispersion():
         eta = X @ pm.Normal("beta", 0.0, 2.0, shape=2) + centered()
         pm.NegativeBinomial("y", mu=pm.math.exp(eta), alpha=pm.Gamma("alpha", 2.0, 0.5), observed=Y)
     assert len(found(model).layouts) == 2
+
+
+@pytest.mark.slow("compiles a field")
+def test_a_factor_that_a_plate_could_have(monkeypatch):
+    """Forty levels among the shared variables: turns mix better."""
+    monkeypatch.setattr(limits, "MOST_SHARED", 200)
+    step = TunaMH(model=model_of(centered), threshold=100)
+    assert len(step.engine.turns) == 2
+    other = TunaMH(model=model_of(u), threshold=100)
+    assert isinstance(other.recipe, PlateRecipe)
+    assert not isinstance(other.recipe, FieldRecipe)
 
 
 def test_tested_moves():

@@ -33,7 +33,7 @@ def require_few_shared(name: str, rows: PlateRows, inner: Sequence[InnerEffects]
     n = len(rows.places)
     if n <= MOST_SHARED:
         return
-    nested = [own for f, own in enumerate(rows.factors) if _is_nested(rows, f)]
+    nested = [own for f, own in enumerate(rows.factors) if is_nested(rows, f)]
     n -= max((len(own) for own in nested for one in inner if np.array_equal(own, one.coordinates)), default=0)
     if n > MOST_SHARED:
         raise LargeFactor(
@@ -42,7 +42,7 @@ def require_few_shared(name: str, rows: PlateRows, inner: Sequence[InnerEffects]
         )
 
 
-def _is_nested(rows: PlateRows, factor: int) -> bool:
+def is_nested(rows: PlateRows, factor: int) -> bool:
     """Do all rows of a group have the same level of a factor?"""
     seen = np.full(rows.n_groups, -1)
     for start in range(0, rows.n_rows, _CHUNK):

@@ -8,9 +8,11 @@ from pytensor.graph.traversal import ancestors
 from pymc_austerity import work
 from pymc_austerity.exceptions import NoModeError, RowsOnDiskError, SetUpBudgetError, UnsuitableError
 from pymc_austerity.mode.fields.field_model import FieldModel
+from pymc_austerity.mode.fields.order import WIDE
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation, row_operations, vector_of
 from pymc_austerity.model.plates.any_spelling import find_plates, why_none
 from pymc_austerity.model.plates.gathers import NoPlate
+from pymc_austerity.model.plates.limits import is_nested
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.step_methods.metropolis.field_plan import (
     FieldPlan,
@@ -33,8 +35,8 @@ from pymc_austerity.step_methods.metropolis.plate_plan import (
 _FEW_DIMENSIONS = 500
 # Where moves of what groups share are accepted so seldom, the model is tried out as a field.
 _POOR = 0.2
-# A plate with several inner factors that moves more numbers with theta is a field, if that is accepted so
-# often; slopes are one unless it is poor.
+# A plate that moves more numbers with theta, of several inner factors or of a crossed one that is wide, is a
+# field, if that is accepted so often; slopes are one unless it is poor.
 _MANY_SHARED, _GOOD = 20, 0.5
 # Rates that differ by less are near; so many times more a longer pilot run may cost.
 _NEAR, _LONGER = 4.0, 20.0
@@ -100,8 +102,8 @@ def plan_groups(
         fact = found.factorisation
         work.sized(fact.n_rows, len(vector_of(fact, point)), row_operations(fact))
     field = None
-    has_slopes, has_many = found.n_effects > 1, len(found.inner) > 1 and found.n_shared > _MANY_SHARED
-    if recipe is None and (has_slopes or has_many):
+    has_slopes = found.n_effects > 1
+    if recipe is None and (has_slopes or _has_many(found)):
         field = _field_plan(options, point, found)
         least = _POOR if has_slopes else _GOOD
         if field is not None and field.recipe.prediction.shared_acceptance >= least:
@@ -118,6 +120,14 @@ def plan_groups(
         if field is not None and field.recipe.rate > plan.recipe.rate:
             return field
     return plan
+
+
+def _has_many(plate: PlateModel) -> bool:
+    """Are there many levels of other factors among the shared variables?"""
+    if plate.n_shared <= _MANY_SHARED:
+        return False
+    wide = [f for f, own in enumerate(plate.rows.factors) if len(own) > WIDE]
+    return len(plate.inner) > 1 or any(not is_nested(plate.rows, f) for f in wide)
 
 
 def _field_plan(options: MetropolisOptions, point: PointType, found: PlateModel) -> FieldPlan | None:
