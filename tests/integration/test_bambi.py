@@ -93,7 +93,7 @@ def test_large_factors_are_a_field(family, monkeypatch):
     monkeypatch.setattr(limits, "MOST_SHARED", 20)
     field = found(built(family, "(1|g) + (1|h)"))
     assert isinstance(field, FieldModel)
-    assert set(field.effects) == {"1|g_offset", "1|h_offset"}
+    assert {"1|g_offset", "1|h_offset"} <= set(field.effects)
 
 
 def test_slopes_beside_a_crossed_factor_are_a_field(monkeypatch):

@@ -262,7 +262,6 @@ def test_reasons_why_a_field_is_not_moved():
         eta = w[rng.integers(700, size=n)] + u[rng.integers(690, size=n)]
         pm.Bernoulli("y", logit_p=eta, observed=rng.integers(2, size=n))
     assert "effects of 'w' share a start" in _asked(crossed)
-    assert "temperature" in _asked(fields.walk(), temperature=2.0)
     with pm.Model() as negative:
         u = pm.Normal("u", 0.0, pm.Normal("tau", 0.3, 0.5), shape=50)
         pm.Poisson("y", pm.math.exp(u[np.arange(500) % 50]), observed=np.ones(500))

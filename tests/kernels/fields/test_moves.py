@@ -209,8 +209,8 @@ def _no_third_order_left(arrays):
         ("nested_slopes", _small_shares),
         ("crossed_slopes", _small_shares),
         ("crossed_slopes", _flat_bounds),
-        ("bradley_terry", _flat_bounds),
-        ("bradley_terry", _short_loose_blocks),
+        ("football", _flat_bounds),
+        ("choices", _flat_bounds),
         ("dispersions", _flat_bounds),
     ],
 )
