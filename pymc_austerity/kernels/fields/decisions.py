@@ -17,7 +17,7 @@ the two ends. With terms of the third order that are left,
     |change| <= C_i (X_R^2 m_i0 Y_0 / 2 + (m_i0 X_0 + X_R / 2) X_R Y_R)
                 + K_i / 6 (sum_f m_if Y_f) (sum_f m_if X_f)^2 (sum_f m_if Z_f) <= sum_f h_f k_if m_if Y_f,
     k_i0 = K_i / 6 + C_i m_iR^2 / 2,               h_0 = max(chi^2, rho^2 zeta),
-    k_if = K_i / 6 + C_i m_iR (1 - m_iR / 2),      h_f = rho max(chi, rho zeta) for f > 0,
+    k_if = K_i / 6 + C_i m_iR (1 - m_iR / 2),      h_f = max(chi max_f X_f, rho^2 zeta) for f > 0,
 
 chi being the largest X_f of f > 0, and zeta of Z_f what rho is of X_f.
 
@@ -191,10 +191,10 @@ def _write_rates(
             tier += 1
         if reads_all or always[u] > 0:
             tier = n_tiers
-        rho = min(rho, of_shares)
-        lowest = others = rho * rho
+        lowest = others = min(rho, of_shares) ** 2
         if places[u + 1] > places[u]:
-            lowest, others = max(above * above, lowest * farthest), rho * max(above, rho * farthest)
+            of_fourth = lowest * farthest
+            lowest, others = max(above * above, of_fourth), max(above * rho, of_fourth)
         rate = 0.0
         if tier < n_tiers:
             for f in range(n_sums):

@@ -34,6 +34,11 @@ def decide(rng, arrays, features, level, now, counts, result):
         result[k] = room.base
 
 
+@entry
+def _written_rates(plan):
+    decisions._write_rates(plan, 1.0, 0.0, 0.0, 0.0)
+
+
 def log_ratios(name, level, *, turn=0, n_depths=1, now=0, n=1, reads_all=True, planted=lambda arrays: arrays):
     """Of all nodes (n, V), between two states that differ in eps of the nodes of a group of depths.
 
@@ -170,6 +175,38 @@ def test_acceptance_by_drawn_rows_is_reversible(name, turn, level):
     error = np.hypot(forth.std() / forth.mean(), back.std() / back.mean()) / np.sqrt(len(forth))
     assert abs(ratio - expected) < 4.0 * error + 1e-6
     assert arrays.violations[0] == 0
+
+
+@pytest.mark.parametrize("size", [0.3, 1.0])
+def test_rates_dominate_bounds(size):
+    """Whatever the levels are; of a row a block may move less than of any other row of its cell."""
+    arrays, rng = arrays_of(fitted("nested_slopes"), reads_all=False), np.random.default_rng(5)
+    own, room = arrays.bounds, arrays.room
+    cells = np.flatnonzero(np.diff(own.cubic.places) > 0)
+    room.deciding[:] = len(arrays.tree.first) - 1
+    assert len(cells)
+    largest = 0.0
+    for _ in range(30):
+        x, y = size * np.exp(rng.normal(size=(2, len(own.nodes))))
+        z = x * (1.0 + 0.2 * rng.random(len(x)))
+        y[rng.random(len(y)) < 0.3] = 0.0
+        room.sizes[:] = x, z, y
+        _written_rates(arrays)
+        for u in cells[room.tiers[cells] < len(own.reaches)]:
+            rows, paths = slice(own.cells[u], own.cells[u + 1]), own.paths[u][own.paths[u] >= 0]
+            m, tier = own.lengths[rows, : len(paths)], room.tiers[u]
+            k = np.diff(own.cumulative[tier, : len(paths), rows.start : rows.stop + 1]).T / m
+            h = np.where(np.arange(len(paths)) == 0, room.rates[1, u], room.rates[2, u])
+            third, rest = own.cubic.sizes[rows], 1.0 - m[:, 0]
+            fourth = k[:, 0] - 0.5 * third * rest**2
+            moves, spread = m @ y[paths], m @ x[paths]
+            others = spread - m[:, 0] * x[paths[0]]
+            bound = fourth * moves * spread**2 * (m @ z[paths])
+            of_others = moves - m[:, 0] * y[paths[0]]
+            bound += third * others * (0.5 * others * moves + m[:, 0] * x[paths[0]] * of_others)
+            rates = (k * m) @ (h * y[paths])
+            largest = max(largest, np.max(bound[rates > 0.0] / rates[rates > 0.0], initial=0.0))
+    assert 0.1 < largest <= 1.0 + 1e-6
 
 
 def _short_loose_blocks(arrays):
