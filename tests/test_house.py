@@ -32,7 +32,7 @@ BUDGETS = {
     "kernels/fields": 2_630,
     "kernels/plates": 2_400,
     "mode": 1_860,
-    "mode/fields": 4_860,
+    "mode/fields": 4_890,
     "mode/plates": 3_260,
     "model": 2_290,
     "model/chains": 940,

@@ -95,6 +95,13 @@ def of_students_distribution():
     return pm.StudentT("u", 4.0, mu=0.0, sigma=pm.HalfNormal("tau"), shape=G)[GROUPS] + v()
 
 
+def of_students_distribution_and_one_scale():
+    """In turns what is held would have to follow its scale, and Student's effects do not."""
+    tau = pm.HalfNormal("tau")
+    effects = pm.StudentT("u", 4.0, mu=0.0, sigma=tau, shape=G)[GROUPS]
+    return effects + pm.StudentT("v", 4.0, mu=0.0, sigma=tau, shape=H)[LEVELS]
+
+
 def in_the_location():
     effects = second()
     return u(effects[np.arange(G) % H]) + effects[LEVELS]
@@ -114,7 +121,8 @@ def in_a_potential():
 TURNS = {
     centered: 2, standardised: 2, around_means: 2, with_a_small_third: 2, with_slopes: 2, a_slope_alone: 2,
     a_difference: 2, twice_as_much: 2, a_large_third: 3, of_one_scale: 2, with_locations_by_group: 2,
-    of_students_distribution: 2, in_the_location: 1, of_more_levels_than_rows: 2,
+    of_students_distribution: 2,
+    of_students_distribution_and_one_scale: 1, in_the_location: 1, of_more_levels_than_rows: 2,
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pymc as pm
 from pymc.distributions.transforms import CholeskyCovPacked
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.bounds.jets.tape import tape_of
@@ -149,7 +150,24 @@ def field_model(
     precision = None
     if len(names_of_rows) == 1 and not is_tempered:
         precision = normal_precision(model, fact, names_of_rows[0])
-    layouts = layouts_of(found, fact.graph, is_normal=precision is not None)
+    why: NoField | None = None
+    for layouts in layouts_of(found, fact.graph, is_normal=precision is not None):
+        try:
+            return _of_layouts(model, fact, found, layouts, precision)
+        except NoField as reason:  # another order may do
+            why = why or reason
+    assert why is not None
+    raise why
+
+
+def _of_layouts(
+    model: pm.Model,
+    fact: Factorisation,
+    found: Field,
+    layouts: tuple[Layout, ...],
+    precision: Variable | None,
+) -> FieldModel:
+    """The field in these turns; `precision` is that of rows that may be normal."""
     if layouts[0].scale is None:
         precision = None
     values, number = values_of(found, fact, layouts[0], precision)

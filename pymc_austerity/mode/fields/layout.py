@@ -1,7 +1,7 @@
 """A field as a kernel has it: the tree, rows in the order of their cells, and where sums are kept."""
 
 import math
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -112,8 +112,10 @@ class _Reading(NamedTuple):
     which: Index  # (N,): and which each row has
 
 
-def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> tuple[Layout, ...]:
+def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> Iterator[tuple[Layout, ...]]:
     """Read the rows of a field, normal ones or others, and put them in order, once for every turn.
+
+    Where some turns are better than others, and those may not do, there are several orders, the best first.
 
     Raises
     ------
@@ -125,16 +127,18 @@ def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> tupl
     columns = columns_of(found, is_normal=is_normal)
     for with_means in (True, False):  # without an intercept, or in turns, sums of zero are written out
         maps = maps_of(found, graph, with_means=with_means)
+        has_means = any(one.has_mean for one in maps.coordinates)
         try:
-            return _in_turns(columns, maps, found)
+            yield from _in_turns(columns, maps, found)
         except NoField:
-            if not any(one.has_mean for one in maps.coordinates):
+            if not has_means:
                 raise
-    raise AssertionError("without means a field is found, or an error is raised")
+        if not has_means:
+            return
 
 
-def _in_turns(columns: Columns, maps: Maps, found: Field) -> tuple[Layout, ...]:
-    """The layouts of all turns."""
+def _in_turns(columns: Columns, maps: Maps, found: Field) -> Iterator[tuple[Layout, ...]]:
+    """The layouts of all turns; the better ones first."""
     left = left_to_an_intercept(columns, maps, found)
     use = used(columns)
     n_x, n_z = len(use.elements), maps.n_coordinates
@@ -156,9 +160,12 @@ def _in_turns(columns: Columns, maps: Maps, found: Field) -> tuple[Layout, ...]:
     )
     *better, last = find_turns(together, _coupled(maps, n_z), of_x, dense, kinds)
     for turns in better:
-        with suppress(NoField):
-            return _layouts(read, turns)
-    return _layouts(read, last)
+        try:
+            layouts = _layouts(read, turns)
+        except NoField:
+            continue
+        yield layouts
+    yield _layouts(read, last)
 
 
 def _layouts(read: _Reading, turns: list[tuple[Mask, Order]]) -> tuple[Layout, ...]:
@@ -505,7 +512,13 @@ def _cells(
     np.cumsum(ends, out=ends)
     n_likelihoods = len(read.field.likelihoods)  # these follow upon each other
     if own is not None and tables.folder is not None and n_runs > (len(ends) - 1) * n_likelihoods:
-        raise _not_in_order(read, own[np.unique(combos[:, factors[0][0]])])
+        groups = np.unique(combos[:, factors[0][0]])
+        if len(groups) < len(ends) - 1 or np.any(own < 0):
+            raise NoField(
+                "rows on disk would have to be in an order that no column tells, as where rows look a vector "
+                "up twice"
+            )
+        raise _not_in_order(read, own[groups])
     if is_sorted:
         return None, ends, key[is_new, 0]
     rows = tables.zeros(n, dtype=np.int64)

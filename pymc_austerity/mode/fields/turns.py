@@ -83,8 +83,8 @@ def _turns(
         vectors, sizes = np.unique(kinds[left], return_counts=True)
         own = np.isin(atom, atom[left & (kinds == vectors[np.argmax(sizes)])]) & left
         left &= ~own
-        for k, (moves, _) in enumerate(found):
-            if (both := tried(moves | own, may_be_wide=False)) is not None:
+        for k, (moves, known) in enumerate(found):
+            if (both := tried(moves | own, may_be_wide=known.is_wide)) is not None:
                 found[k] = both
                 break
         else:

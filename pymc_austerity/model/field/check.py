@@ -9,7 +9,7 @@ from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.field.priors import Innovation, NoField, Step
 from pymc_austerity.model.graph.functions import function_of
-from pymc_austerity.model.graph.rewrite import INTERPRETED
+from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on
 from pymc_austerity.model.starting_point import jittered_point
 from pymc_austerity.target import Array, Index
 
@@ -149,17 +149,17 @@ def require_same(factorisation: Factorisation, field: Any) -> None:
     for one in field.likelihoods:
         pieces.setdefault(one.term.name, []).append(one)
     # Rows on disk are computed one by one, by the terms that were compared with the model.
-    by_row = bool(factorisation.rows_on_disk)
-    outputs = [*(t.graph for t in field.tables), *(graph.terms[name] for name in pieces if not by_row)]
+    is_read = depends_on([graph.terms[name] for name in pieces], graph.on_disk)
+    stored = {name: own for name, own in pieces.items() if is_read.get(graph.terms[name], False)}
+    pieces = {name: own for name, own in pieces.items() if name not in stored}
+    outputs = [*(t.graph for t in field.tables), *(graph.terms[name] for name in pieces)]
     # Stable forms are slow without compilation: many rows are computed as they are written.
     stable = max(one.term.size for one in field.likelihoods) <= CHUNK
     function = function_of(inputs, outputs, stabilised=stable)
     for point in points:
         values = function(*point, *data)
         tables = {t.input: np.ravel(x) for t, x in zip(field.tables, values, strict=False)}
-        if by_row:
-            _require_same_single_rows(factorisation, pieces, tables, point)
-            continue
+        _require_same_single_rows(factorisation, stored, tables, point)
         for (name, own), theirs in zip(pieces.items(), values[len(field.tables) :], strict=True):
             _require_same_rows(name, own, tables, theirs)
 

@@ -48,8 +48,6 @@ class PlateRows:
         How many groups there are, and effects of each: an intercept, and slopes.
     others : ndarray of int
         Coordinates of theta that rows depend on in another way; their columns are zero.
-    apart : bool
-        Whether levels of other factors are no columns of x. Beside slopes they are columns like others.
 
     Attributes
     ----------

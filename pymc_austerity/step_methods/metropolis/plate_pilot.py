@@ -48,7 +48,6 @@ class PlatePrediction(NamedTuple):
     shared_acceptance: float
     plate_acceptance: float
     n_effects: int = 1  # Effects of a group, q
-    looked_at: float = 1.0  # Rows that are drawn for one that is read, roughly: others are not kept
     reads_all: bool = False  # Whether decisions are made on all rows
     # Effective draws of theta, measured; None as long as numbers of rows are tried out
     mixing: Mixing | None = None
@@ -63,7 +62,7 @@ class PlatePrediction(NamedTuple):
     def sweep(self) -> float:
         """Nanoseconds of a sweep, counted: they do not depend on how busy a machine is."""
         group = (OF_GROUP + _OF_COLUMN * self.n_shared) * self.n_groups * self.n_effects**2
-        row = OF_READ if self.reads_all else self.looked_at * _OF_DRAWN
+        row = OF_READ if self.reads_all else _OF_DRAWN
         group = self.of_tree or group
         return group + (row + _OF_COLUMN * self.n_shared) * self.terms
 

@@ -207,9 +207,7 @@ def plan_plates(
     if rule is not None:
         rule = with_batch_size(rule, plate.rows.n_rows, options.default_batch)
     reads_all = rule is not None or options.switch_above <= 0.0 or plate.n_predictors > MOST_BOUNDED
-    arrays = plate_arrays(
-        survey, fit, at, sums, reads_all=reads_all, debug=options.debug, is_exact=rule is None
-    )
+    arrays = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=options.debug)
     rng, fact = np.random.default_rng(_SEED), plate.factorisation
     engine = PlateEngine(survey.of_kernel, arrays, vector_of(fact, point), point, rule)
     q = engine.starts(fit, point, density_of_block(fact, point))(rng)
@@ -217,9 +215,7 @@ def plan_plates(
     del arrays, at, engine.plate  # room of size N for the next
     stage("fit", f" 2/2, {plate.n_groups:,} groups")
     fit, at, sums = fit_shared(survey, Center(fit.theta, found.effects), found.eps, rounds=2)
-    engine.plate = plate_arrays(
-        survey, fit, at, sums, reads_all=reads_all, debug=options.debug, is_exact=rule is None
-    )
+    engine.plate = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=options.debug)
     found = best_pilot(engine, survey, fit.theta, found.q, point, rng)
     if not reads_all and found.prediction.terms > options.switch_above * plate.rows.n_rows:
         reads_all = True
@@ -275,9 +271,7 @@ def _plan_again(
     survey = PlateSurvey(plate, point, nested=rule is None)
     at, sums = survey.expand(recipe.fit.center)
     reads_all = rule is not None or recipe.reads_all
-    arrays = plate_arrays(
-        survey, recipe.fit, at, sums, reads_all=reads_all, debug=options.debug, is_exact=rule is None
-    )
+    arrays = plate_arrays(survey, recipe.fit, at, sums, reads_all=reads_all, debug=options.debug)
     arrays = with_kappa(arrays, recipe.proposal.kappa)
     engine = PlateEngine(survey.of_kernel, arrays, vector_of(plate.factorisation, point), point, rule)
     return PlatePlan(options, plate.factorisation, recipe, survey, engine)
@@ -303,7 +297,6 @@ def plate_arrays(
     *,
     reads_all: bool,
     debug: bool,
-    is_exact: bool = True,
 ) -> Plate:
     """All that the kernel needs."""
     plate, rows = survey.plate, survey.rows

@@ -52,7 +52,12 @@ def plate_for(
     found = _plate_for(options, fact, point)
     if not isinstance(found, NoPlate) or found.field is None:
         return found
-    field = field_for(options, fact, found.field)
+    try:
+        field = field_for(options, fact, found.field)
+    except RowsOnDiskError as error:  # short factors are coefficients, whatever the order of the rows
+        if any(table.size >= options.fewest_groups for table in found.field.tables):
+            raise
+        return NoPlate(str(error))
     if isinstance(field, FieldModel):
         return field
     return NoPlate(f"{found}; nor are they moved as a field: {field}")

@@ -126,7 +126,7 @@ def test_centred_effects_whose_scale_is_nearly_zero(nested, shape, forgets):
         point, found, stored, again, largest = model.initial_point(), [], None, [], 0.0
         for k in range(DRAWS + 20):
             if forgets:  # the planted fault: z is taken from the effects again
-                step.proposal_state.memories[0].q[:] = np.nan
+                step.proposal_state.memory.q[:] = np.nan
             point, _ = step.step(point)
             found.append(float(point["scale_log__"]))
             largest = max(largest, np.abs(point["u"]).max())

@@ -31,18 +31,15 @@ class PlateProposalState(NamedTuple):
     """What a chain on plates carries from draw to draw: nothing is learnt while it runs."""
 
     scale: Vector  # (1,): 1; other proposals have a scale that is adapted
-    memories: tuple[ChainMemory, ...]  # Of each plate
+    memory: ChainMemory
 
 
 class PlateEngine(CompiledKernel):
     """Transitions of `kernels.plates`: what is compiled of a model is its prior alone.
 
     `shared` are the terms of theta, with features; see `PlateSurvey.of_kernel`. A `rule` decides on a
-    subsample of remainders; without one the `kernel` decides exactly. It is compiled with `q` and `point`.
+    subsample of remainders; without one all is exact. It is compiled with `q` and `point`.
     """
-
-    # Which of the plates of a chain it moves.
-    number = 0
 
     def __init__(
         self,
@@ -51,7 +48,6 @@ class PlateEngine(CompiledKernel):
         q: np.ndarray,
         point: PointType,
         rule: AcceptanceRule | None = None,
-        kernel: Callable[..., Any] = plate_sweeps,
     ) -> None:
         self.n_local = self.n_others = len(plate.rows.predictors)
         self.plate = plate
@@ -60,7 +56,7 @@ class PlateEngine(CompiledKernel):
         self.target = CompiledTarget(shared)
         self._tests: dict[str, Any] = {} if rule is None else row_tests(rule, np.diff(plate.rows.starts))
         state = self.new_state()
-        kernel = kernel if rule is None else tested_sweeps
+        kernel = plate_sweeps if rule is None else tested_sweeps
         self._put_around(kernel, self._given(q, point, state), ["global_log_ratio", "features"])
         stage("transitions")
         with exact_arithmetic():  # the first call compiles
@@ -105,7 +101,7 @@ class PlateEngine(CompiledKernel):
         """The state of a chain before its first draw."""
         n_values = len(self.plate.proposal.moved) + len(self.plate.outer.columns)
         n_values += len(self.plate.sums.slopes)
-        return PlateProposalState(np.ones(1), (new_memory(self.plate, n_values),))
+        return PlateProposalState(np.ones(1), new_memory(self.plate, n_values))
 
     def starts(
         self, fit: SharedFit, point: PointType, log_density: Callable[[Vector], float]
@@ -135,7 +131,7 @@ class PlateEngine(CompiledKernel):
         return Scaled(rule.scaled, rule.scaled_by).in_chain(theta, shared.features(theta))
 
     def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
-        return {"plate": self.plate, "memory": proposal_state.memories[self.number], **self._tests}
+        return {"plate": self.plate, "memory": proposal_state.memory, **self._tests}
 
 
 def row_tests(rule: AcceptanceRule, sizes: Index) -> dict[str, Any]:
