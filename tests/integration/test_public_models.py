@@ -14,7 +14,7 @@ FEW = "few rows decide exactly"
 # The step, the rows of the likelihood, and a part of the reason.
 EXPECTED = {
     models.bradley_terry: ("NUTS", 3_000, "sweeps over the 434 groups would read"),
-    models.rasch: ("NUTS", 2_100, "sweeps over the 158 groups would read"),
+    models.rasch: ("TunaMH", 2_100, "are a field of 426 effects"),
     models.multilevel_logit: ("TunaMH", 30_000, "'z_state' are effects of 120 groups"),
     models.crossed_slopes: ("TunaMH", 3_000, "are a field of 1,143 effects"),
     models.radon: ("TunaMH", 3_000, "'a' and 'z' and 'b' are a field of 1,202 effects"),
@@ -25,7 +25,7 @@ EXPECTED = {
     models.poststratification_by_one_index: ("TunaMH", 3_000, "are a field of"),
     models.football: ("TunaMH", 3_000, "are a field of 80 effects"),
     models.churn: ("TunaMH", 5_000, FEW),
-    models.rates_of_users: ("TunaMH", 3_000, "are a field of 3,000 effects"),
+    models.rates_of_users: ("MetropolisHastings", 3_000, "are a field of 3,000 effects"),
     models.beta_binomial: ("TunaMH", 3_000, FEW),
     models.discrete_choice: ("TunaMH", 3_000, FEW),
     models.mixed_logit: ("MetropolisHastings", 3_000, "are a field of 604 effects"),

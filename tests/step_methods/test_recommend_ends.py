@@ -95,11 +95,12 @@ CASES = {
 
 
 TRIED_OUT = pytest.mark.slow("Python itself runs the sweeps that are tried out")
+LONG = (one_of_its_own_beside_groups, rates_of_users)
 
 
 @pytest.mark.parametrize(
     "make",
-    [pytest.param(f, marks=TRIED_OUT) if f is one_of_its_own_beside_groups else f for f in CASES],
+    [pytest.param(f, marks=TRIED_OUT) if f in LONG else f for f in CASES],
     ids=lambda make: make.__name__,
 )
 def test_a_step_and_a_reason(make, monkeypatch):
