@@ -161,7 +161,7 @@ def _flat_bounds(arrays):
         ("own_scales", 0),
         ("zero_inflated", 0),
         ("choices", 0),
-        ("football", 0),
+        pytest.param("football", 0, marks=pytest.mark.slow("many rows are drawn")),
     ],
 )
 @pytest.mark.parametrize("level", [0, 1])
