@@ -33,7 +33,7 @@ BUDGETS = {
     "kernels/plates": 2_400,
     "mode": 1_860,
     "mode/fields": 4_890,
-    "mode/plates": 3_260,
+    "mode/plates": 3_180,
     "model": 2_290,
     "model/chains": 940,
     "model/compile": 1_490,
@@ -55,8 +55,8 @@ BUDGETS = {
     "testing": 1_520,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 66_900
-MOST_FILES = 359
+WHOLE = 66_800
+MOST_FILES = 358
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700
 

@@ -1,4 +1,4 @@
-"""Tables with a line for each row of a field: in memory, or in files beside rows that are on disk.
+"""Tables with a line for each row: in memory, or in files beside rows that are on disk.
 
 What is computed of them is computed part by part, so that nothing else has that size.
 """

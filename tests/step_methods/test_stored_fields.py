@@ -3,9 +3,6 @@
 import os
 import pickle
 import re
-import subprocess
-import sys
-import textwrap
 
 import numba
 import numpy as np
@@ -19,6 +16,7 @@ from pymc_austerity.mode import row_tables
 from pymc_austerity.mode.fields import layout
 from pymc_austerity.model.field import find
 from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe
+from tests.peak_memory import peak_of
 from tests.sampling import sampled
 
 N, G, S, PEOPLE, ITEMS = 3000, 60, 12, 300, 200
@@ -272,24 +270,16 @@ def test_cells_are_reduced_over_parts():
 @pytest.mark.slow("two models of up to a million rows are built in processes of their own")
 def test_nothing_of_the_size_of_the_data_is_in_memory(tmp_path):
     """The most anonymous memory, from data to draws, for a quarter of a million rows and for a million."""
-    script = tmp_path / "peak.py"
-    script.write_text(textwrap.dedent(PEAK))
     found = {}
-    for n in (250_000, 1_000_000):
-        for _ in range(2):  # the first one may compile
-            run = [sys.executable, "-W", "ignore", str(script), str(tmp_path), str(n)]
-            found[n] = int(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
+    for n in (250_000, 250_000, 1_000_000, 1_000_000):  # the first ones may compile
+        found[n] = peak_of(PEAK, tmp_path, n)
     assert (found[1_000_000] - found[250_000]) / 750_000 < 4, found
 
 
 PEAK = """
-    import re, sys, threading
     import numpy as np, pymc as pm, pymc_austerity as pma
 
     folder, n, groups = sys.argv[1], int(sys.argv[2]), 1000
-
-    def anon():
-        return 1024 * int(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1])
 
     rng = np.random.default_rng(1)
     maps = {
@@ -310,19 +300,11 @@ PEAK = """
         tau = pm.HalfNormal("tau", shape=2)
         a, b = (pm.Normal(name, 0, tau[k], shape=groups) for k, name in enumerate("ab"))
         pm.Bernoulli("o", logit_p=a[group] + b[group] * x, observed=y)
-        before, most, over = anon(), 0, threading.Event()
 
-        def watch():
-            global most
-            while not over.wait(0.002):
-                most = max(most, anon() - before)
+        def run():
+            step = pma.TunaMH(progressbar=False)
+            assert type(step.recipe).__name__ == "FieldRecipe"
+            pm.sample(20, tune=0, chains=1, step=step, progressbar=False, compute_convergence_checks=False)
 
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        step = pma.TunaMH(progressbar=False)
-        assert type(step.recipe).__name__ == "FieldRecipe"
-        pm.sample(20, tune=0, chains=1, step=step, progressbar=False, compute_convergence_checks=False)
-        over.set()
-        watcher.join()
-    print(most)
+        peak(run)
 """

@@ -2,9 +2,6 @@
 
 import errno
 import os
-import subprocess
-import sys
-import textwrap
 
 import numba
 import numpy as np
@@ -23,6 +20,7 @@ from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.recommendation import choice
 from pymc_austerity.step_methods.metropolis import tuna_plan
 from tests.data.full_disk import limited_file_size
+from tests.peak_memory import peak_of
 from tests.statistical.errors import p_of_counts
 
 N, D = 25_000, 3
@@ -237,24 +235,15 @@ class TestFiles:
 @pytest.mark.slow("two models of millions of rows are built in processes of their own")
 def test_nothing_of_the_size_of_the_data_is_in_memory(tmp_path):
     """The most anonymous memory, from data to draws, for half a million rows and for two."""
-    script = tmp_path / "peak.py"
-    script.write_text(textwrap.dedent(PEAK))
-    found = {}
-    for n in (500_000, 2_000_000):
-        run = [sys.executable, "-W", "ignore", str(script), str(tmp_path), str(n)]
-        found[n] = int(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
+    found = {n: peak_of(PEAK, tmp_path, n) for n in (500_000, 2_000_000)}
     assert (found[2_000_000] - found[500_000]) / 1_500_000 < 2, found
 
 
 PEAK = """
-    import re, sys, threading
     import numpy as np, pymc as pm, pymc_austerity as pma
     from pymc_austerity.model.compile import backend
 
     folder, n = sys.argv[1], int(sys.argv[2])
-
-    def anon():
-        return 1024 * int(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1])
 
     rng = np.random.default_rng(1)
     x = np.lib.format.open_memmap(f"{folder}/x{n}.npy", "w+", np.float32, (n, 5))
@@ -268,18 +257,10 @@ PEAK = """
     with pm.Model() as model, backend.interpreted():
         x, y = pma.stored_data("x", store["x"]), pma.stored_data("y", store["y"])
         pm.Bernoulli("o", logit_p=x @ pm.Normal("beta", 0, 1, shape=5), observed=y)
-        before, most, over = anon(), 0, threading.Event()
 
-        def watch():
-            global most
-            while not over.wait(0.002):
-                most = max(most, anon() - before)
+        def run():
+            step = pma.TunaMH()
+            pm.sample(20, tune=0, chains=1, step=step, progressbar=False, compute_convergence_checks=False)
 
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        step = pma.TunaMH()
-        pm.sample(20, tune=0, chains=1, step=step, progressbar=False, compute_convergence_checks=False)
-        over.set()
-        watcher.join()
-    print(most)
+        peak(run)
 """

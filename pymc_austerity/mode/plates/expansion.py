@@ -23,7 +23,6 @@ from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.kernels.plates.cells import Cells
 from pymc_austerity.kernels.plates.records import DispersionRows
 from pymc_austerity.mode.plates.group_means import of_cells
-from pymc_austerity.mode.plates.row_tables import fixed
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
 from pymc_austerity.target import Index, Matrix, Vector
 
@@ -512,7 +511,7 @@ def drift_of(
     of_levels, of_dense, of_shared = np.zeros(len(levels)), np.zeros(len(rows.dense)), np.zeros(len(d))
     psi, of_phi = phi[1] @ d, np.zeros(len(phi[0]))
     shifts = at.means @ d[rows.dense] + of_cells(at.cells, at.shares, d, len(levels))
-    shifted = predictors_at(rows._replace(offsets=fixed(at.predictors)), d, levels - shifts)
+    shifted = predictors_at(rows._replace(offsets=at.predictors), d, levels - shifts)
     result = of_levels, of_dense, of_shared, of_phi
     _add_drift(program, points_for(program), with_phi(shifted, phi[0] + psi), psi, rows, at, result)
     of_shared[rows.dense] = of_dense

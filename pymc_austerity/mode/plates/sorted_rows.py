@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.exceptions import RowsOnDiskError, UnboundedError, UnsuitableError
 from pymc_austerity.kernels.plates.cells import Cells
-from pymc_austerity.mode.plates.row_tables import RowTable, fixed
+from pymc_austerity.mode.row_tables import RowTables
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.target import Index, Matrix, Vector
 
@@ -41,17 +40,16 @@ class SortedRows(NamedTuple):
         groups = np.repeat(np.arange(len(sizes)), sizes)
         some = np.flatnonzero((np.arange(len(groups)) - self.starts[groups]) % step == 0)
         starts = np.concatenate([[0], np.cumsum(np.bincount(groups[some], minlength=len(sizes)))])
-        data = np.ascontiguousarray(self.data[:, some])
-        levels = fixed(np.ascontiguousarray(self.levels[:, some]))
+        levels = np.ascontiguousarray(self.levels[:, some])
         cells = occupied(levels, starts)
         return self._replace(
             starts=starts,
-            x=fixed(self.x[some]),
-            covariates=fixed(self.covariates[some]),
+            x=self.x[some],
+            covariates=self.covariates[some],
             levels=levels,
             cells=cells,
-            offsets=fixed(self.offsets[some]),
-            data=fixed(data),
+            offsets=self.offsets[some],
+            data=np.ascontiguousarray(self.data[:, some]),
         )
 
 
@@ -79,43 +77,27 @@ def sorted_rows(plate: PlateModel, linear: Index) -> SortedRows:
     starts = np.concatenate([[0], np.cumsum(sizes)])
     dense = np.searchsorted(linear, plate.rows.dense)
     stored = plate.factorisation.rows_on_disk
-    folder = stored[0].scratch_folder() if stored else None
+    tables = RowTables(stored[0].scratch_folder() if stored else None)
     free, largest = starts[:-1].copy(), np.zeros(len(dense))
-    with ExitStack() as tables:
-        x, covariates = (
-            tables.enter_context(RowTable(folder, (n_rows, width), np.float64))
-            for width in (len(dense), plate.n_effects - 1)
-        )
-        offsets, data, levels = (
-            tables.enter_context(RowTable(folder, (n_rows, width), dtype, transposed=True))
-            for width, dtype in ((1, np.float64), (n_data, np.float64), (len(plate.rows.factors), np.int32))
-        )
-        for chunk in chunks:
-            some = plate.rows(chunk)
-            if not all(np.isfinite(one).all() for one in (some.x, some.offsets, some.covariates)):
-                raise UnboundedError(f"Some rows of the design of the term {plate.name!r} are not finite.")
-            places = np.empty(len(chunk), np.int64)
-            _places(some.groups, free, places)
-            if stored and not np.array_equal(places, chunk):
-                raise _not_in_order(plate)
-            np.maximum(largest, np.abs(some.x).max(axis=0, initial=0.0), out=largest)
-            x.write(places, some.x)
-            covariates.write(places, some.covariates)
-            offsets.write(places, some.offsets[None])
-            data.write(places, np.asarray(plate.columns(chunk)))
-            levels.write(places, np.searchsorted(linear, plate.rows.levels(chunk)))
-    _require_slopes(plate, starts, covariates.values)
+    x, covariates = (tables.zeros(n_rows, width) for width in (len(dense), plate.n_effects - 1))
+    offsets, data = tables.zeros(n_rows), tables.zeros(n_data, n_rows)
+    levels = tables.zeros(len(plate.rows.factors), n_rows, dtype=np.int32)
+    for chunk in chunks:
+        some = plate.rows(chunk)
+        if not all(np.isfinite(one).all() for one in (some.x, some.offsets, some.covariates)):
+            raise UnboundedError(f"Some rows of the design of the term {plate.name!r} are not finite.")
+        places = np.empty(len(chunk), np.int64)
+        _places(some.groups, free, places)
+        if stored and not np.array_equal(places, chunk):
+            raise _not_in_order(plate)
+        np.maximum(largest, np.abs(some.x).max(axis=0, initial=0.0), out=largest)
+        x[places], covariates[places], offsets[places] = some.x, some.covariates, some.offsets
+        data[:, places] = np.asarray(plate.columns(chunk))
+        levels[:, places] = np.searchsorted(linear, plate.rows.levels(chunk))
+    _require_slopes(plate, starts, covariates)
     return SortedRows(
-        starts,
-        dense,
-        x.values,
-        covariates.values,
-        largest,
-        levels.values,
-        occupied(levels.values, starts),
-        offsets.values[0],
-        data.values,
-    )
+        starts, dense, x, covariates, largest, levels, occupied(levels, starts), offsets, data
+    )  # fmt: skip
 
 
 def _not_in_order(plate: PlateModel) -> RowsOnDiskError:

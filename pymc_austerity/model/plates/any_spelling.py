@@ -68,7 +68,7 @@ def find_plates(model: pm.Model, fact: Factorisation, fewest: int) -> PlateModel
     reason = None
     try:
         found = plate_model(model, fact, fewest)
-    except LargeFactor:  # in any spelling: a field moves these
+    except LargeFactor:  # there are no fewer in another spelling
         raise
     except NoPlate as error:
         found, reason = None, error

@@ -35,7 +35,7 @@ class OneRowEach(NoPlate):
 
 
 class LargeFactor(NoPlate):
-    """There is a second factor of many levels: a field moves these, if it can."""
+    """A plate has fewer shared coefficients, however it is written; a field may have so many."""
 
 
 class Gather(NamedTuple):

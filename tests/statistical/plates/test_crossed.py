@@ -59,7 +59,7 @@ def draws_of(data, spelling, n, seed=3, step=lambda: TunaMH(switch_above=np.inf)
 def test_drawn_rows_against_all_rows(data):
     drawn, step, stats = draws_of(data, "centered", 800)
     assert len(step.engine.turns) == 2
-    assert float(stats["n_used"].mean()) < step.n_moves * N
+    assert float(stats["n_used"].mean()) < N  # of two turns with several moves each
     whole, other, stats = draws_of(
         data, "centered", 600, 4, lambda: MetropolisHastings(control_variate=Taylor())
     )
