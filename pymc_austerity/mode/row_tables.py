@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pymc_austerity.data.files import scratch_array
+from pymc_austerity.exceptions import RowsOnDiskError
 from pymc_austerity.target import Index
 
 # Rows of a part; codes that wait to be compared with those that are known, at least.
@@ -27,6 +28,15 @@ class RowTables(NamedTuple):
         if self.folder is None or 0 in shape:
             return np.zeros(shape, dtype)
         return scratch_array(self.folder, shape, dtype)
+
+
+def not_in_order(term: str, effects: str) -> RowsOnDiskError:
+    """The refusal of rows of a term in which groups are mixed, whose effects have a name."""
+    return RowsOnDiskError(
+        f"The rows of {term!r} are on disk, and not in the order of the groups of {effects!r}, which are "
+        "read together. Write the store in that order: RowStore.write(..., sort_by='the column of the "
+        "groups'). Where groups are nested, these are the innermost ones."
+    )
 
 
 def parts(n: int) -> Iterator[slice]:

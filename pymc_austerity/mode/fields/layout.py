@@ -18,7 +18,7 @@ from pymc_austerity.mode.fields.order import Order
 from pymc_austerity.mode.fields.rows import Columns, Used, columns_of, used
 from pymc_austerity.mode.fields.sums_near_zero import left_to_an_intercept
 from pymc_austerity.mode.fields.turns import find_turns
-from pymc_austerity.mode.row_tables import RowTables, different, occurring, parts, write_taken
+from pymc_austerity.mode.row_tables import RowTables, different, not_in_order, occurring, parts, write_taken
 from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.graph.log_density import LogDensityGraph
@@ -555,11 +555,7 @@ def _not_in_order(read: _Reading, elements: Index) -> RowsOnDiskError:
     table = read.field.tables[int(np.searchsorted(np.cumsum(sizes), element, side="right"))]
     name = table.variable if table.innovation is None else table.innovation.variable
     term = read.field.likelihoods[0].term.name
-    return RowsOnDiskError(
-        f"The rows of {term!r} are on disk, and not in the order of the groups of {name!r}, which are read "
-        "together. Write the store in that order: RowStore.write(..., sort_by='the column of the groups'). "
-        "Where groups are nested, these are the innermost ones."
-    )
+    return not_in_order(term, name)
 
 
 def _pairs(combos: Index, n_lookups: int, n_dense: int) -> tuple[Index, Index, np.ndarray]:

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.exceptions import RowsOnDiskError, UnboundedError, UnsuitableError
+from pymc_austerity.exceptions import UnboundedError, UnsuitableError
 from pymc_austerity.kernels.plates.cells import Cells
-from pymc_austerity.mode.row_tables import RowTables
+from pymc_austerity.mode.row_tables import RowTables, not_in_order
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.target import Index, Matrix, Vector
 
@@ -89,7 +89,7 @@ def sorted_rows(plate: PlateModel, linear: Index) -> SortedRows:
         places = np.empty(len(chunk), np.int64)
         _places(some.groups, free, places)
         if stored and not np.array_equal(places, chunk):
-            raise _not_in_order(plate)
+            raise not_in_order(plate.name, plate.effects[0])
         np.maximum(largest, np.abs(some.x).max(axis=0, initial=0.0), out=largest)
         x[places], covariates[places], offsets[places] = some.x, some.covariates, some.offsets
         data[:, places] = np.asarray(plate.columns(chunk))
@@ -98,14 +98,6 @@ def sorted_rows(plate: PlateModel, linear: Index) -> SortedRows:
     return SortedRows(
         starts, dense, x, covariates, largest, levels, occupied(levels, starts), offsets, data
     )  # fmt: skip
-
-
-def _not_in_order(plate: PlateModel) -> RowsOnDiskError:
-    return RowsOnDiskError(
-        f"The rows of {plate.name!r} are on disk, and not in the order of the groups of "
-        f"{plate.effects[0]!r}, which are read together. Write the store in that order: "
-        "RowStore.write(..., sort_by='the column of the groups')."
-    )
 
 
 def _require_slopes(plate: PlateModel, starts: Index, covariates: Matrix) -> None:
