@@ -1,9 +1,17 @@
 """Clusters of processes of one thread each, that tests of a file share."""
 
+import dask
 import pytest
 from distributed import Client, LocalCluster
 
 OPTIONS = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience():
+    """A killed worker may take long to come back where tests run side by side; Dask waits 15 s."""
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "120s"}):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -83,6 +83,8 @@ def factorise(tree: Tree, front: Vector, least: Vector) -> float:
         q, start, o, f = size[v], starts[v], fronts[v], first[v]
         r = starts[v + 1] - start
         if run[v] > 1:
+            _add_products(columns, n, r, taken)  # of twins with several variables
+            n = 0
             own = front[o : o + run[v] * (1 + r)]
             total += _factorise_run(own, least[f : f + run[v]], r, taken, columns)
             if math.isnan(total):

@@ -69,16 +69,32 @@ def test_large_crossed_factors_are_refused():
         find_order(*order_of([g, 5000 + h], 6000))
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_algebra_of_a_tree(seed):
-    """Determinant, solution and elements of the inverse are those of the dense matrix."""
-    rng = np.random.default_rng(seed)
+def any_pattern(rng):
+    """A sparse matrix of any pattern, in nodes of one to three variables."""
     n = 80
     a = sparse.random_array((n, n), density=0.03, rng=rng)
-    matrix = sparse.csr_array(a @ a.T + sparse.eye_array(n))
     sizes = rng.integers(1, 4, size=n)
     sizes = sizes[: np.searchsorted(np.cumsum(sizes), n)]
-    tree = tree_of(matrix.indptr, matrix.indices, np.append(sizes, n - sizes.sum()))
+    return a @ a.T + sparse.eye_array(n), np.append(sizes, n - sizes.sum())
+
+
+def nodes_with_one_parent(rng):
+    """Nodes of one to three variables that meet the same four ones, each size in runs."""
+    sizes = np.append(np.repeat(rng.integers(1, 4, size=20), rng.integers(1, 4, size=20)), 4)
+    n = sizes.sum()
+    node = np.repeat(np.arange(len(sizes)), sizes)
+    lower = np.tril(rng.normal(size=(n, n)) * ((node[:, None] == node) | (node[:, None] == node[-1])))
+    return sparse.csr_array(lower @ lower.T + 0.1 * np.eye(n)), sizes
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("make", [any_pattern, nodes_with_one_parent])
+def test_algebra_of_a_tree(make, seed):
+    """Determinant, solution and elements of the inverse are those of the dense matrix."""
+    rng = np.random.default_rng(seed)
+    matrix, sizes = make(rng)
+    matrix, n = sparse.csr_array(matrix), sum(sizes)
+    tree = tree_of(matrix.indptr, matrix.indices, sizes)
     lower = sparse.coo_array(sparse.tril(matrix))
     places, front = np.empty(lower.nnz, np.int64), np.zeros(tree.fronts[-1])
     write_positions(tree, lower.row.astype(np.int64), lower.col.astype(np.int64), places)
