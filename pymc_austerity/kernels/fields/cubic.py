@@ -22,9 +22,16 @@ def write_cubics(plan: FieldArrays, side: int) -> None:
     """Third-order terms of all cells whose rows decide."""
     bounds, result, own = plan.bounds, plan.room.cubics[side], plan.room.deciding
     levels, of_cells, paths, blocks = plan.room.levels[side], bounds.of_cells, bounds.paths, bounds.blocks
-    places, numbers = bounds.cubic.places, bounds.cubic.numbers
-    for u in range(of_cells.shape[0]):
+    places, numbers, run = bounds.cubic.places, bounds.cubic.numbers, bounds.cubic.run
+    u = -1
+    while u < of_cells.shape[0] - 1:
+        u += 1
         at = places[u]
+        if run[u] > 1:
+            n, first = run[u], blocks[paths[u, 0]]
+            _write_run(levels, blocks, paths[u], numbers[at:], levels[first : first + n], result[u : u + n])
+            u += n - 1
+            continue
         if own[of_cells[u]] < 0 or at == places[u + 1]:
             continue
         first, total = blocks[paths[u, 0]], 0.0
@@ -55,6 +62,26 @@ def write_cubics(plan: FieldArrays, side: int) -> None:
                             at_rest += 1
                 total += pair * factor
         result[u] = total
+
+
+@jitable
+def _write_run(
+    levels: Vector, blocks: Index, path: Index, numbers: Vector, own: Vector, result: Vector
+) -> None:
+    """Third-order terms of a run of cells; `own` are levels of their lowest blocks."""
+    n, at = own.shape[0], own.shape[0]
+    coefficients = numbers[:n]
+    for k in range(n):
+        result[k] = coefficients[k] * own[k]
+    for block in path[1:]:
+        if block >= 0:
+            for r in range(blocks[block], blocks[block + 1]):
+                level, coefficients = levels[r], numbers[at : at + n]
+                for k in range(n):
+                    result[k] += coefficients[k] * level
+                at += n
+    for k in range(n):
+        result[k] *= own[k] * own[k]
 
 
 @jitable
@@ -93,6 +120,7 @@ def subtract_cubics(
     columns, values, dense, at_dense = design.columns, design.values, design.dense, design.at_dense
     blocks, starts, places, matrix = bounds.blocks, bounds.starts, bounds.places, bounds.matrix
     level_of, pivots, thirds = bounds.cubic.levels, bounds.cubic.pivots, bounds.cubic.thirds
+    strides = bounds.strides
     z, n_lookups = np.empty(levels.shape[0]), level_of.shape[0] - design.n_dense
     for lane in range(n):
         i, b = which[0, lane], which[2, lane]
@@ -111,7 +139,7 @@ def subtract_cubics(
             if 0 <= j < q:
                 z[j] += dense[i, f]
         for j in range(q):
-            at = place + pivots[first + j]
+            at = place + pivots[first + j] * strides[b]
             for k in range(j):
                 z[j] -= matrix[at + k * m] * z[k]
             z[j] /= matrix[at + j * m]
@@ -120,10 +148,12 @@ def subtract_cubics(
 
 
 @jitable
-def add_products_of_row(third: float, z: Vector, own: Index, rest: Index, numbers: Vector, at: int) -> None:
+def add_products_of_row(
+    third: float, z: Vector, own: Index, rest: Index, numbers: Vector, at: int, stride: int
+) -> None:
     """Add a row to the coefficients of its cell; `own` and `rest` are places in z of its levels."""
     q = own.shape[0]
-    at_rest = at + q * (q + 1) * (q + 2) // 6
+    at_rest = at + q * (q + 1) * (q + 2) // 6 * stride
     for a in range(q):
         for b in range(a + 1):
             pair = third / 6.0 * z[own[a]] * z[own[b]]
@@ -131,7 +161,7 @@ def add_products_of_row(third: float, z: Vector, own: Index, rest: Index, number
                 # Orders of three levels: 1, 3 or 6.
                 orders = (1.0 if a == c else 3.0) if a == b or b == c else 6.0
                 numbers[at] += orders * pair * z[own[c]]
-                at += 1
+                at += stride
             for r in rest:
                 numbers[at_rest] += (3.0 if a == b else 6.0) * pair * z[r]
-                at_rest += 1
+                at_rest += stride

@@ -236,75 +236,70 @@ def _drawn(
 @jitable
 def write_levels(bounds: Bounds, d: Vector, levels: Vector) -> None:
     """E = F' d of all blocks."""
-    starts, variables, blocks = bounds.starts, bounds.variables, bounds.blocks
-    places, matrix = bounds.places, bounds.matrix
-    for b in range(bounds.nodes.shape[0]):
-        at = places[b]
-        for k in range(blocks[b], blocks[b + 1]):
-            e = 0.0
-            for j in range(starts[b], starts[b + 1]):
-                e += matrix[at] * d[variables[j]]
-                at += 1
-            levels[k] = e
+    blocks, run, b = bounds.blocks, bounds.run, 0
+    while b < run.shape[0]:
+        _write_levels(bounds, b, d, levels[blocks[b] : blocks[b + run[b]]])
+        b += run[b]
+
+
+@jitable
+def _write_levels(bounds: Bounds, b: int, d: Vector, levels: Vector) -> None:
+    """Levels of the run of blocks that begins with b, or of this one."""
+    variables = bounds.variables[bounds.starts[b] : bounds.starts[b + 1]]
+    n, at, m, matrix = bounds.run[b], bounds.places[b], variables.shape[0], bounds.matrix
+    if n > 1:
+        own, pivots = d[variables[0] : variables[0] + n], matrix[at : at + n]
+        for k in range(n):
+            levels[k] = pivots[k] * own[k]
+        for j in range(1, m):
+            value, row = d[variables[j]], matrix[at + j * n : at + (j + 1) * n]
+            for k in range(n):
+                levels[k] += row[k] * value
+        return
+    for k in range(levels.shape[0]):
+        e = 0.0
+        for j in range(m):
+            e += matrix[at + j] * d[variables[j]]
+        levels[k] = e
+        at += m
 
 
 @jitable
 def _compare_levels(plan: FieldArrays, now: int) -> tuple[float, float, float]:
     """Levels of the other side, of blocks that move, and sizes of all; the largest of loose blocks."""
     room, bounds, new = plan.room, plan.bounds, 1 - now
-    x, far, y, own, before, d = (
-        room.sizes[0],
-        room.sizes[1],
-        room.sizes[2],
-        room.deciding,
-        room.d[now],
-        room.d[new],
-    )
-    old, levels, sizes = room.levels[now], room.levels[new], bounds.sizes
-    nodes, n_lowest, blocks = bounds.nodes, bounds.n_lowest, bounds.blocks
-    starts, variables, places, matrix = bounds.starts, bounds.variables, bounds.places, bounds.matrix
-    for b in range(nodes.shape[0]):
-        s, one, two, both, change = 1.0 / sizes[b], 0.0, 0.0, 0.0, 0.0
-        if blocks[b + 1] - blocks[b] == 1:  # as most are
-            k = blocks[b]
-            e = e2 = old[k]
-            g, begin = own[nodes[b]], starts[b]
-            at = places[b] - begin
-            if g == nodes[b]:  # what is above stays
-                for j in range(begin, begin + n_lowest[b]):
-                    e2 += matrix[at + j] * (d[variables[j]] - before[variables[j]])
-            elif g >= 0:
-                e2, odd, end = 0.0, 0.0, starts[b + 1]
-                for j in range(begin, end - 1, 2):
-                    e2 += matrix[at + j] * d[variables[j]]
-                    odd += matrix[at + j + 1] * d[variables[j + 1]]
-                if (end - begin) % 2 == 1:
-                    odd += matrix[at + end - 1] * d[variables[end - 1]]
-                e2 += odd
-            levels[k] = e2
-            x[b] = math.sqrt((e * e + e * e2 + e2 * e2) / 3.0) * s
-            far[b], y[b] = max(abs(e), abs(e2)) * s, abs(e2 - e) * s
-            continue
-        if own[nodes[b]] < 0:
-            for k in range(blocks[b], blocks[b + 1]):
-                levels[k] = old[k]
-                one += old[k] * old[k]
-            x[b] = far[b] = math.sqrt(one) * s
-            y[b] = 0.0
-            continue
-        at = places[b]
-        for k in range(blocks[b], blocks[b + 1]):
-            e, e2 = old[k], 0.0
-            for j in range(starts[b], starts[b + 1]):
-                e2 += matrix[at] * d[variables[j]]
-                at += 1
-            levels[k] = e2
-            one += e * e
-            two += e2 * e2
-            both += e * e2
-            change += (e2 - e) ** 2
-        _write_sizes(room.sizes, b, s, one, two, both, change)
+    x, far, y, own = room.sizes[0], room.sizes[1], room.sizes[2], room.deciding
+    nodes, blocks, run, sizes = bounds.nodes, bounds.blocks, bounds.run, bounds.sizes
+    b = 0
+    while b < nodes.shape[0]:
+        n, first, last = run[b], blocks[b], blocks[b + run[b]]
+        old, levels = room.levels[now, first:last], room.levels[new, first:last]
+        if n > 1 or own[nodes[b]] >= 0:  # of a run it is nearly as fast to look at all
+            _write_levels(bounds, b, room.d[new], levels)
+        else:
+            levels[:] = old
+        if last - first == n:
+            _compare_runs(old, levels, sizes[b : b + n], x[b : b + n], far[b : b + n], y[b : b + n])
+        else:
+            one, two, both, change = 0.0, 0.0, 0.0, 0.0
+            for k in range(last - first):
+                e, e2 = old[k], levels[k]
+                one += e * e
+                two += e2 * e2
+                both += e * e2
+                change += (e2 - e) ** 2
+            _write_sizes(room.sizes, b, 1.0 / sizes[b], one, two, both, change)
+        b += n
     return _compare_loose(plan, now)
+
+
+@jitable
+def _compare_runs(old: Vector, new: Vector, sizes: Vector, x: Vector, far: Vector, y: Vector) -> None:
+    """X, the larger end and Y of blocks of one level."""
+    for k in range(old.shape[0]):
+        e, e2, s = old[k], new[k], 1.0 / sizes[k]
+        x[k] = math.sqrt((e * e + e * e2 + e2 * e2) / 3.0) * s
+        far[k], y[k] = max(abs(e), abs(e2)) * s, abs(e2 - e) * s
 
 
 @jitable

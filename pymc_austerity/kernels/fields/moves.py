@@ -142,7 +142,7 @@ def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, stop: int
     front, change, own, base, widths = room.fronts[now], room.work[1], room.deciding, room.base, plan.widths
     old, eps, z, z_new = room.eps[now], room.eps[new], room.z[now], room.z[new]
     firsts, sizes, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
-    depth = tree.depth
+    depth, strides = tree.depth, tree.strides
     for v in range(firsts.shape[0] - 1, -1, -1):
         q, f, g = sizes[v], firsts[v], own[v]
         if g < 0:
@@ -162,7 +162,7 @@ def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, stop: int
         if q == 1:
             t = change[f]
             for i in range(r):
-                t -= front[o + 1 + i] * change[below[start + i]]
+                t -= front[o + (1 + i) * strides[v]] * change[below[start + i]]
             change[f] = t / front[o]
             z_new[f] = z[f] + change[f]
             continue
@@ -260,17 +260,23 @@ def add_quadratic(plan: FieldArrays, now: int) -> None:
             i, j = first[h], second[h]
             base[g] -= (0.5 if i == j else 1.0) * value * (d2[i] * d2[j] - d[i] * d[j])
     dense, dense2 = d[n:], d2[n:]
-    for p in range(d.shape[0]):
+    before, after = np.zeros(n), np.zeros(n)
+    for j in range(n_dense):
+        one, two, at = dense[j], dense2[j], n_pairs + j * n
+        own_hessian = hessian[at : at + n]
+        for p in range(n):
+            before[p] += own_hessian[p] * one
+            after[p] += own_hessian[p] * two
+    for p in range(n):
         g = own[of_elements[p]]
-        if g < 0:
-            continue
-        k = p - n
-        at = n_pairs + (p * n_dense if k < 0 else n * n_dense + k * (k + 1) // 2)
-        before, after = 0.0, 0.0
-        for j in range(n_dense if k < 0 else k):
-            before += hessian[at + j] * dense[j]
-            after += hessian[at + j] * dense2[j]
-        if k >= 0:
-            before += 0.5 * hessian[at + k] * dense[k]
-            after += 0.5 * hessian[at + k] * dense2[k]
-        base[g] += gradient[p] * (d2[p] - d[p]) - (d2[p] * after - d[p] * before)
+        if g >= 0:
+            base[g] += gradient[p] * (d2[p] - d[p]) - (d2[p] * after[p] - d[p] * before[p])
+    at = n_pairs + n * n_dense
+    for j in range(n_dense):
+        g, total = own[of_elements[n + j]], gradient[n + j] * (dense2[j] - dense[j])
+        for k in range(j + 1):
+            value = (0.5 if k == j else 1.0) * hessian[at + k]
+            total -= value * (dense2[j] * dense2[k] - dense[j] * dense[k])
+        at += j + 1
+        if g >= 0:
+            base[g] += total

@@ -5,7 +5,7 @@
 A row has p predictors, most often one; others are of its dispersion, its cut points and the like. x are the
 elements of tables that rows use: L that are looked up, then D that all rows have (`dense`). z are
 standardised coordinates, in the order of their elimination. A matrix by x, such as H, has its elements in
-one vector: pairs of elements that are looked up together, then (L, D) of these with dense ones, then the
+one vector: pairs of elements that are looked up together, then (D, L) of dense ones with these, then the
 lower triangle (D, D) of the dense ones.
 """
 
@@ -97,20 +97,22 @@ class Matched(NamedTuple):
     numbers: Index
 
 
+class Runs(NamedTuple):
+    """C' H C as runs of products (S,), each of a place in the tree, an element of H and two elements of C."""
+
+    # first, steps (S, 4): of each run the place, the element of H and those of C, and what is next
+    first: RowNumbers
+    steps: RowNumbers
+    lengths: RowNumbers  # (S,)
+    twice: npt.NDArray[np.int8]  # (S,): how often a product counts, 2 or 1
+
+
 class Prior(NamedTuple):
     """C(theta), R(theta) and b(theta)."""
 
-    map: Elements  # C, by rows: elements of x
+    map: Elements  # C: first one element of each row, then the second ones, ...; rows are elements of x
     precision: Elements  # R; `rows` are where its elements are stored in the tree
-    # C' H C, in runs of products (S,): the first place in the tree, element of H, and two elements of C; how
-    # often it counts (`twice`: 2 or 1); the length, and the step to the next place. H and `other` go on by 1.
-    at: RowNumbers
-    which: RowNumbers
-    one: RowNumbers
-    other: RowNumbers
-    twice: npt.NDArray[np.int8]
-    lengths: RowNumbers
-    steps: RowNumbers
+    runs: Runs
     # given (g,), numbers (g,), scales (g,): elements of x that are features, and constants
     given: Index
     numbers: Index
@@ -144,6 +146,10 @@ class Cubic(NamedTuple):
     """Third-order terms of cells: see `cubic`. A cell without them has no coefficients."""
 
     places: Index  # (U + 1,): where the coefficients of each cell begin
+    # Of cells whose lowest blocks are a run, with all else on their paths in common: (U,) cells of that run
+    # from each on, and from one coefficient of a cell to the next
+    run: Index
+    strides: Index
     numbers: Vector
     levels: Index  # (n_x,): which level each element of x has the pivot of; -1 for none
     pivots: Index  # Its inverse, by places among the variables of a block
@@ -159,8 +165,11 @@ class Bounds(NamedTuple):
     blocks: Index  # (B + 1,): where its levels begin in the vector of all
     matrix: Vector  # By levels, then variables
     places: Index  # (B,): where the matrix of each block begins
-    nodes: Index  # (B,): the node of the tree that moves the lowest variables,
-    n_lowest: Index  # (B,): which come first: how many
+    # Blocks of one level that differ in their first variable alone, which follow upon each other, are a run:
+    # (B,) blocks of it from each on, and from one variable of a block to the next in the matrix
+    run: Index
+    strides: Index
+    nodes: Index  # (B,): the node of the tree that moves the lowest variables
     loose: Loose
     sizes: Vector  # (B + L,): typical |e_f|, of loose blocks after the others
     cells: Index  # (U + 1,): rows of each cell

@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from pymc_austerity.compilation import jitable
-from pymc_austerity.kernels.fields.records import Elements, FieldArrays, Prior, Quadratic, Sums
+from pymc_austerity.kernels.fields.records import Elements, FieldArrays, Prior, Quadratic, Runs, Sums
 from pymc_austerity.kernels.fields.tree import backward, factorise, forward
 from pymc_austerity.target import Matrix, Vector
 
@@ -45,13 +45,9 @@ def write_precision(
     """P = R + C' H C; `elements` are those of C. The precision of normal rows is returned."""
     front[:] = 0.0
     scale = math.exp(features[sums.precision]) if sums.precision >= 0 else 1.0
-    hessian, which, one, other = sums.hessian, prior.which, prior.one, prior.other
-    at, twice, lengths, steps = prior.at, prior.twice, prior.lengths, prior.steps
-    for k in range(at.shape[0]):
-        factor, h, o, place = twice[k] * scale * elements[one[k]], which[k], other[k], at[k]
-        for j in range(lengths[k]):
-            front[place] += factor * hessian[h + j] * elements[o + j]
-            place += steps[k]
+    runs = prior.runs
+    for k in range(runs.lengths.shape[0]):
+        _add_run(runs, k, runs.twice[k] * scale, sums.hessian, elements, front)
     rows, columns = prior.precision.rows, prior.precision.columns
     coefficients, factors = prior.precision.coefficients, prior.precision.factors
     for k in range(rows.shape[0]):
@@ -60,6 +56,34 @@ def write_precision(
             value *= features[factors[k, j]]
         front[rows[k]] += value * precisions[columns[k]]
     return scale
+
+
+@jitable
+def _add_run(runs: Runs, k: int, factor: float, hessian: Vector, elements: Vector, front: Vector) -> None:
+    """Add a run of products; what lies side by side is read so."""
+    at, h, one, other = runs.first[k, 0], runs.first[k, 1], runs.first[k, 2], runs.first[k, 3]
+    of_at, of_h, of_one, of_other = runs.steps[k, 0], runs.steps[k, 1], runs.steps[k, 2], runs.steps[k, 3]
+    n = runs.lengths[k]
+    if n > 1 and of_at == 1 and of_h == 1 and of_one <= 1 and 0 <= of_other <= 1 and of_one >= 0:
+        to, weights = front[at : at + n], hessian[h : h + n]
+        if of_one + of_other == 0:
+            factor *= elements[one] * elements[other]
+            for j in range(n):
+                to[j] += factor * weights[j]
+        elif of_one + of_other == 2:
+            left, right = elements[one : one + n], elements[other : other + n]
+            for j in range(n):
+                to[j] += factor * weights[j] * left[j] * right[j]
+        else:
+            factor *= elements[other if of_one == 1 else one]
+            begin = one if of_one == 1 else other
+            left = elements[begin : begin + n]
+            for j in range(n):
+                to[j] += factor * weights[j] * left[j]
+        return
+    for j in range(n):
+        product = elements[one + j * of_one] * elements[other + j * of_other]
+        front[at + j * of_at] += factor * hessian[h + j * of_h] * product
 
 
 @jitable
@@ -202,12 +226,13 @@ def write_eps(plan: Plan, side: int) -> None:
     z, front, eps = room.z[side], room.fronts[side], room.eps[side]
     shifts = room.shifts[side]
     first, size, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
+    strides = tree.strides
     for k in range(eps.shape[0]):
         eps[k] = -shifts[k]
     for v in range(first.shape[0]):
-        q, start, o, f = size[v], starts[v], fronts[v], first[v]
+        q, start, o, f, step = size[v], starts[v], fronts[v], first[v], strides[v]
         for j in range(q):
             for i in range(j, q):
-                eps[f + j] += front[o + i * q + j] * z[f + i]
+                eps[f + j] += front[o + i * step + j] * z[f + i]
             for i in range(starts[v + 1] - start):
-                eps[f + j] += front[o + (q + i) * q + j] * z[below[start + i]]
+                eps[f + j] += front[o + (q + i) * step + j] * z[below[start + i]]

@@ -3,7 +3,11 @@
 Variables are numbered in the order of elimination, so that those of a node are consecutive and its parent
 comes later. A column of the factor meets variables of its own node and of ancestors. Those of the ancestors
 are the same for all columns of a node: `below`. The columns of node v are stored as one dense front, row by
-row: size + len(below) rows of `size` numbers, from `fronts[v]` on.
+row: size + len(below) rows of `size` numbers, from `fronts[v]` on. A row begins `strides[v]` after the one
+before.
+
+Consecutive nodes of one variable with the same `below` are a run. Their fronts are the columns of one matrix
+with len(below) + 1 rows, so that a pass over a run reads rows of it, one after the other.
 """
 
 import math
@@ -11,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_austerity import compilation
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, Mask, Matrix, Vector
@@ -31,7 +36,8 @@ class Tree(NamedTuple):
     size: Index
     starts: Index  # (V + 1,): where `below` of each node begins
     below: Index  # Variables of ancestors, ascending
-    fronts: Index  # (V + 1,): where the columns of each node are stored
+    fronts: Index  # (V + 1,): where the columns of each node begin, and how many numbers there are
+    strides: Index  # (V,): from one row of a node's front to the next
     parent: Index  # (V,): -1 for the root
     depth: Index  # (V,): 0 for the root
     node_of: Index  # (n,): of each variable
@@ -44,9 +50,7 @@ class Tree(NamedTuple):
     places: Index  # (S,): where in `rows` those of a segment begin
     rows: Index  # Rows of the owner's front, of the variables from `begin` on to the last
     has_twin: Mask  # (V,): whether the next node has the same `below`
-    # (V,): how many nodes of one variable, from each on, have the same `below`: they are passed together,
-    # as rows of one matrix
-    run: Index
+    run: Index  # (V,): nodes of a run from each on; 0 for nodes that do not have one variable
     widest: int  # The length of the longest `below`
 
 
@@ -61,8 +65,19 @@ def position(tree: Tree, a: int, b: int) -> int:
         if k == stop - start or tree.below[start + k] != b:
             return -1
         row = size + k
-    place: int = tree.fronts[v] + row * size + a - tree.first[v]
+    place: int = tree.fronts[v] + row * tree.strides[v] + a - tree.first[v]
     return place
+
+
+def _dot(a: Vector, b: Vector) -> float:
+    """The sum of products, added in any order, so that a processor adds several at once."""
+    total = 0.0
+    for k in range(a.shape[0]):
+        total += a[k] * b[k]
+    return total
+
+
+dot = compilation.entry(_dot, fastmath={"reassoc", "contract", "nsz"})
 
 
 @jitable
@@ -75,7 +90,7 @@ def factorise(tree: Tree, front: Vector, least: Vector) -> float:
     total, product = 0.0, 1.0
     first, size, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
     segments, owner, begins, ends = tree.segments, tree.owner, tree.begin, tree.end
-    places, rows, has_twin, run = tree.places, tree.rows, tree.has_twin, tree.run
+    places, rows, has_twin, run, strides = tree.places, tree.rows, tree.has_twin, tree.run, tree.strides
     taken, columns, n = np.zeros((tree.widest, tree.widest)), np.empty((_AT_ONCE, tree.widest)), 0
     v = -1
     while v < first.shape[0] - 1:
@@ -83,13 +98,11 @@ def factorise(tree: Tree, front: Vector, least: Vector) -> float:
         q, start, o, f = size[v], starts[v], fronts[v], first[v]
         r = starts[v + 1] - start
         if run[v] > 1:
-            _add_products(columns, n, r, taken)  # of twins with several variables
-            n = 0
-            own = front[o : o + run[v] * (1 + r)]
-            total += _factorise_run(own, least[f : f + run[v]], r, taken, columns)
+            n_run = run[v]
+            total += _factorise_run(front[o : o + n_run * (1 + r)], least[f : f + n_run], r, taken)
             if math.isnan(total):
                 return math.nan
-            v, q = v + run[v] - 1, 0
+            v, q = v + n_run - 1, 0
             start = starts[v]
         for j in range(q):
             oj = o + j * q
@@ -135,7 +148,7 @@ def factorise(tree: Tree, front: Vector, least: Vector) -> float:
         n = 0
         for s in range(segments[v], segments[v + 1]):  # what the node and its twins take from ancestors
             w, begin, end, place = owner[s], begins[s], ends[s], places[s]
-            wide, shift = size[w], fronts[w] - first[w]
+            wide, shift = strides[w], fronts[w] - first[w]
             for b in range(begin, r):
                 row = shift + rows[place + b - begin] * wide
                 for a in range(begin, min(b + 1, end)):
@@ -145,31 +158,30 @@ def factorise(tree: Tree, front: Vector, least: Vector) -> float:
 
 
 @jitable
-def _factorise_run(front: Vector, least: Vector, r: int, taken: Matrix, columns: Matrix) -> float:
-    """Factorise nodes of one variable with the same `below`, and add their products: see `factorise`."""
-    total, product, n, o = 0.0, 1.0, 0, 0
-    for k in range(least.shape[0]):
-        pivot = front[o]
-        if least[k] < 0.0 and not pivot > 0.0:
-            return math.nan
-        if not pivot > least[k]:
-            front[o : o + 1 + r] = 0.0
-        else:
-            root = math.sqrt(pivot)
-            product *= root
+def _factorise_run(front: Vector, least: Vector, r: int, taken: Matrix) -> float:
+    """Factorise a run, and add products of its rows to `taken`: see `factorise`."""
+    total, product, n = 0.0, 1.0, least.shape[0]
+    pivots, inverse, is_bad = front[:n], np.empty(n), False
+    for k in range(n):
+        is_bad |= (least[k] < 0.0) & (not pivots[k] > 0.0)
+    if is_bad:
+        return math.nan
+    for k in range(n):
+        root = math.sqrt(pivots[k]) if pivots[k] > least[k] else 0.0
+        pivots[k] = root
+        inverse[k] = 1.0 / root if root > 0.0 else 0.0
+    for k in range(n):
+        if pivots[k] > 0.0:
+            product *= pivots[k]
             if not _SMALL < product < _LARGE:
                 total += math.log(product)
                 product = 1.0
-            front[o], inverse = root, 1.0 / root
-            for i in range(r):
-                front[o + 1 + i] *= inverse
-                columns[n, i] = front[o + 1 + i]
-            n += 1
-            if n == _AT_ONCE:
-                _add_products(columns, n, r, taken)
-                n = 0
-        o += 1 + r
-    _add_products(columns, n, r, taken)
+    for b in range(r):
+        row = front[(1 + b) * n : (2 + b) * n]
+        for k in range(n):
+            row[k] *= inverse[k]
+        for a in range(b + 1):
+            taken[b, a] += dot(row, front[(1 + a) * n : (2 + a) * n])
     return total + math.log(product)
 
 
@@ -194,20 +206,18 @@ def _add_products(columns: Matrix, n: int, r: int, result: Matrix) -> None:
 def forward(tree: Tree, front: Vector, right: Vector, result: Vector) -> None:
     """Solve L result = right, which is written over. Zero columns give zero."""
     first, size, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
-    v, run, taken = -1, tree.run, np.zeros(tree.widest)
+    v, run = -1, tree.run
     while v < first.shape[0] - 1:
         v += 1
         q, start, o, f = size[v], starts[v], fronts[v], first[v]
         r = starts[v + 1] - start
         if run[v] > 1:
-            for k in range(f, f + run[v]):
-                t = result[k] = right[k] / front[o] if front[o] > 0.0 else 0.0
-                for i in range(r):
-                    taken[i] += front[o + 1 + i] * t
-                o += 1 + r
+            n = run[v]
+            solved, pivots, own = result[f : f + n], front[o : o + n], right[f : f + n]
+            for k in range(n):
+                solved[k] = own[k] / pivots[k] if pivots[k] > 0.0 else 0.0
             for i in range(r):
-                right[below[start + i]] -= taken[i]
-                taken[i] = 0.0
+                right[below[start + i]] -= dot(front[o + (1 + i) * n : o + (2 + i) * n], solved)
             v += run[v] - 1
             continue
         for j in range(q):
@@ -232,19 +242,25 @@ def forward(tree: Tree, front: Vector, right: Vector, result: Vector) -> None:
 def backward(tree: Tree, front: Vector, right: Vector, result: Vector) -> None:
     """Solve L' result = right."""
     first, size, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
-    above, run = np.empty(tree.widest), tree.run
-    for v in range(first.shape[0] - 1, -1, -1):
-        q, start, o, f = size[v], starts[v], fronts[v], first[v]
+    v, run = first.shape[0], tree.run
+    while v > 0:
+        v -= 1
+        q, start = size[v], starts[v]
         r = starts[v + 1] - start
-        if q == 1:
-            if run[v] == 1:  # the last of a run
-                for i in range(r):
-                    above[i] = result[below[start + i]]
-            t = right[f]
+        if q == 1:  # the last one of a run
+            while v > 0 and run[v - 1] == run[v] + 1:
+                v -= 1
+            n, o, f = run[v], fronts[v], first[v]
+            solved, pivots = result[f : f + n], front[o : o + n]
+            solved[:] = right[f : f + n]
             for i in range(r):
-                t -= front[o + 1 + i] * above[i]
-            result[f] = t / front[o]
+                row, above = front[o + (1 + i) * n : o + (2 + i) * n], result[below[start + i]]
+                for k in range(n):
+                    solved[k] -= row[k] * above
+            for k in range(n):
+                solved[k] /= pivots[k]
             continue
+        o, f = fronts[v], first[v]
         for j in range(q - 1, -1, -1):
             t = right[f + j]
             for i in range(j + 1, q):
@@ -263,43 +279,43 @@ def selected_inverse(tree: Tree, front: Vector, result: Vector) -> None:
     above, solved = np.zeros((widest, widest)), np.zeros((widest, widest))
     inverse = np.zeros((widest, widest))
     for v in range(tree.first.shape[0] - 1, -1, -1):
-        q, start, o = tree.size[v], tree.starts[v], tree.fronts[v]
+        q, start, o, step = tree.size[v], tree.starts[v], tree.fronts[v], tree.strides[v]
         r = tree.starts[v + 1] - start
         for s in range(tree.segments[v], tree.segments[v + 1]):
             w, begin, place = tree.owner[s], tree.begin[s], tree.places[s]
             for b in range(begin, r):
-                row = tree.fronts[w] + tree.rows[place + b - begin] * tree.size[w] - tree.first[w]
+                row = tree.fronts[w] + tree.rows[place + b - begin] * tree.strides[w] - tree.first[w]
                 for a in range(begin, min(b + 1, tree.end[s])):
                     above[b, a] = above[a, b] = result[row + tree.below[start + a]]
         for j in range(q):
             for i in range(j):
                 inverse[i, j] = 0.0
-            inverse[j, j] = 1.0 / front[o + j * q + j]
+            inverse[j, j] = 1.0 / front[o + j * step + j]
             for i in range(j + 1, q):
                 t = 0.0
                 for k in range(j, i):
-                    t -= front[o + i * q + k] * inverse[k, j]
-                inverse[i, j] = t / front[o + i * q + i]
+                    t -= front[o + i * step + k] * inverse[k, j]
+                inverse[i, j] = t / front[o + i * step + i]
         for i in range(r):
             for j in range(q):
                 t = 0.0
                 for k in range(j, q):
-                    t += front[o + (q + i) * q + k] * inverse[k, j]
+                    t += front[o + (q + i) * step + k] * inverse[k, j]
                 solved[i, j] = t
         for j in range(q):
             for i in range(r):
                 t = 0.0
                 for k in range(r):
                     t -= above[i, k] * solved[k, j]
-                result[o + (q + i) * q + j] = t
+                result[o + (q + i) * step + j] = t
         for j in range(q):
             for i in range(j, q):
                 t = 0.0
                 for k in range(i, q):
                     t += inverse[k, i] * inverse[k, j]
                 for k in range(r):
-                    t -= solved[k, i] * result[o + (q + k) * q + j]
-                result[o + i * q + j] = t
+                    t -= solved[k, i] * result[o + (q + k) * step + j]
+                result[o + i * step + j] = t
 
 
 # Symbolic analysis: which elements of the factor are not zero.
@@ -325,15 +341,30 @@ def tree_of(indptr: Index, indices: Index, sizes: Index, *, alike: bool = False)
     )
     if alike:
         starts, below = _alike(starts, below, parent, len(node_of))
-    fronts = np.concatenate([[0], np.cumsum(sizes * (sizes + np.diff(starts)))])
+    has_twin = _have_twins(starts, below)
+    run = _runs(sizes, has_twin)
+    fronts, strides = _places_of(sizes, starts, run)
     depth = np.zeros(len(sizes), np.int64)
     _write_depths(parent, depth)
-    has_twin = _have_twins(starts, below)
     return Tree(
-        first, sizes, starts, below, fronts, parent, depth, node_of,
+        first, sizes, starts, below, fronts, strides, parent, depth, node_of,
         *_segments(first, sizes, starts, below, node_of),
-        has_twin, _runs(sizes, has_twin), int(np.diff(starts).max()),
+        has_twin, run, int(np.diff(starts).max()),
     )  # fmt: skip
+
+
+def _places_of(sizes: Index, starts: Index, run: Index) -> tuple[Index, Index]:
+    """Where the columns of each node begin, and from one of its rows to the next."""
+    n_nodes, counts = len(sizes), sizes * (sizes + np.diff(starts))
+    is_first = np.ones(n_nodes, bool)
+    is_first[1:] = (run[1:] == 0) | (run[:-1] != run[1:] + 1)
+    heads = np.flatnonzero(is_first)
+    of_node = np.cumsum(is_first) - 1
+    totals = np.add.reduceat(counts, heads)
+    begin = np.cumsum(totals) - totals
+    within = np.arange(n_nodes) - heads[of_node]
+    fronts = np.append(begin[of_node] + within, totals.sum())
+    return fronts, np.where(sizes == 1, run[heads][of_node], sizes)
 
 
 @entry

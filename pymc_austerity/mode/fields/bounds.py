@@ -181,9 +181,9 @@ def _levels(layout: Layout, plan: FieldArrays, weights: Weights) -> _Levels:
 def _number_blocks(tree: Tree, front: Vector, block: Index) -> None:
     n = 0
     for v in range(block.shape[0]):
-        q, o = tree.size[v], tree.fronts[v]
-        for j in range(q):
-            if front[o + j * q + j] > 0.0 and block[v] < 0:
+        o, step = tree.fronts[v], tree.strides[v]
+        for j in range(tree.size[v]):
+            if front[o + j * (step + 1)] > 0.0 and block[v] < 0:
                 block[v] = n
                 n += 1
 
@@ -207,12 +207,12 @@ def _blocks(levels: _Levels, plan: FieldArrays) -> Bounds:
     starts, blocks, places = (np.zeros(n + 1, np.int64) for _ in range(3))
     n_numbers, n_variables = int(tree.fronts[-1]), len(tree.below) + len(levels.variables)  # at most
     variables, matrix = np.empty(n_variables, np.int64), np.empty(n_numbers)
-    of_blocks, n_lowest = np.empty(n, np.int64), np.zeros(n, np.int64)
-    _write_blocks(levels, nodes, starts, blocks, places, variables, matrix, of_blocks, n_lowest)
+    of_blocks, run, strides = np.empty(n, np.int64), np.ones(n, np.int64), np.ones(n, np.int64)
+    _write_blocks(levels, nodes, starts, blocks, places, variables, matrix, of_blocks, run, strides)
     return plan.bounds._replace(
         starts=starts, variables=variables[: starts[-1]].copy(), blocks=blocks,
-        matrix=matrix[: places[-1]].copy(), places=places[:-1].copy(), nodes=of_blocks, n_lowest=n_lowest,
-        sizes=np.ones(n),
+        matrix=matrix[: places[-1]].copy(), places=places[:-1].copy(), run=run, strides=strides,
+        nodes=of_blocks, sizes=np.ones(n),
     )  # fmt: skip
 
 
@@ -226,43 +226,52 @@ def _write_blocks(
     variables: Index,
     matrix: Vector,
     of_blocks: Index,
-    n_lowest: Index,
+    run: Index,
+    strides: Index,
 ) -> None:
-    tree, front = levels.tree, levels.front
-    for v in range(levels.block.shape[0]):
-        b = levels.block[v]
+    """Write the blocks of all nodes; consecutive ones that differ in their first variable alone are a run."""
+    tree, front, v = levels.tree, levels.front, 0
+    while v < levels.block.shape[0]:
+        b, q, o, first, start = levels.block[v], tree.size[v], tree.fronts[v], tree.first[v], tree.starts[v]
+        n, step = 1, tree.strides[v]
         if b < 0:
+            v += 1
             continue
-        q, o, first, start = tree.size[v], tree.fronts[v], tree.first[v], tree.starts[v]
+        while (
+            n < tree.run[v]
+            and levels.block[v + n] >= 0
+            and levels.variables[first + n] == levels.variables[first] + n
+        ):
+            n += 1
         r = tree.starts[v + 1] - start
         own, kept = np.empty(q, np.int64), np.empty(q + r, np.int64)
-        n = m = 0
+        n_own = m = 0
         for j in range(q):
-            if front[o + j * q + j] > 0.0:
-                own[n] = j
-                n += 1
-        at, k, lowest = places[b], starts[b], nodes.max() + 1
-        found = np.full(q + r, -1)
+            if front[o + j * (step + 1)] > 0.0:
+                own[n_own] = j
+                n_own += 1
         for i in range(q + r):
-            for j in range(n):
-                if front[o + i * q + own[j]] != 0.0:
-                    found[i] = levels.variables[first + i if i < q else tree.below[start + i - q]]
-            if found[i] >= 0:
-                lowest = min(lowest, nodes[found[i]])
-        for is_lowest in (True, False):
-            for i in range(q + r):
-                if found[i] >= 0 and (nodes[found[i]] == lowest) == is_lowest:
-                    variables[k + m] = found[i]
-                    kept[m] = i
-                    m += 1
-            if is_lowest:
-                n_lowest[b] = m
-        for j in range(n):
+            is_any = False
+            for j in range(n_own):
+                for k in range(n):
+                    is_any = is_any or front[o + i * step + own[j] + k] != 0.0
+            if is_any:
+                kept[m] = i
+                m += 1
+        at = places[b]
+        for k in range(n):
+            begin, lowest = starts[b + k], nodes.max() + 1
             for i in range(m):
-                matrix[at + i] = front[o + kept[i] * q + own[j]]
-            at += m
-        k += m
-        starts[b + 1], places[b + 1], blocks[b + 1], of_blocks[b] = k, at, blocks[b] + n, lowest
+                p = first + kept[i] + k if kept[i] < q else tree.below[start + kept[i] - q]
+                variables[begin + i] = levels.variables[p]
+                lowest = min(lowest, nodes[variables[begin + i]])
+                for j in range(n_own):
+                    place = at + k + i * n if n > 1 else at + j * m + i
+                    matrix[place] = front[o + kept[i] * step + own[j] + k]
+            run[b + k], strides[b + k], of_blocks[b + k] = n - k, n, lowest
+            starts[b + k + 1], blocks[b + k + 1] = begin + m, blocks[b + k] + n_own
+            places[b + k + 1] = at + k + 1 if k + 1 < n else at + n * n_own * m
+        v += n
 
 
 @entry
@@ -320,18 +329,19 @@ def _write_row(
     is_left = False
     while v >= 0:
         q, o, first, start = tree.size[v], tree.fronts[v], tree.first[v], tree.starts[v]
+        step = tree.strides[v]
         for own in range(z.shape[1]):
             for j in range(q):
                 t = z[first + j, own]
                 for k in range(j):
-                    t -= front[o + j * q + k] * z[first + k, own]
-                pivot = front[o + j * q + j]
+                    t -= front[o + j * step + k] * z[first + k, own]
+                pivot = front[o + j * (step + 1)]
                 z[first + j, own] = t / pivot if pivot > 0.0 else 0.0
                 is_left = is_left or (not pivot > 0.0 and abs(t) > _NOTHING * size)
             for k in range(tree.starts[v + 1] - start):
                 t = 0.0
                 for j in range(q):
-                    t += front[o + (q + k) * q + j] * z[first + j, own]
+                    t += front[o + (q + k) * step + j] * z[first + j, own]
                 z[tree.below[start + k], own] -= t
         v = tree.parent[v]
     return begin, is_left
@@ -377,12 +387,25 @@ def _cubic(
         thirds[cells[u] : cells[u + 1]] = sizes[cells[u] : cells[u + 1]] = 0.0
     counts = np.where(has_terms, counts, 0)
     cubic = Cubic(
-        np.concatenate([[0], np.cumsum(counts)]), np.zeros(counts.sum()), empty.levels.copy(),
+        *_cells_in_runs(bounds, counts, n_own == 1), np.zeros(counts.sum()), empty.levels.copy(),
         np.zeros(bounds.blocks[-1], np.int64), thirds, sizes,
     )  # fmt: skip
     _write_pivots(levels, bounds, cubic)
     _write_coefficients(levels, layout.design, nested, layout.n_lookups, cells, cubic)
     return cubic
+
+
+def _cells_in_runs(bounds: Bounds, counts: Index, has_one: Mask) -> tuple[Index, Index, Index]:
+    """Where the coefficients of each cell begin, cells of a run from each on, and strides of coefficients."""
+    paths, n = bounds.paths, len(counts)
+    goes_on = (counts[1:] == counts[:-1]) & (counts[1:] > 0) & has_one[1:] & has_one[:-1]
+    goes_on &= (np.diff(paths[:, 0]) == 1) & np.all(paths[1:, 1:] == paths[:-1, 1:], axis=1)
+    heads = np.flatnonzero(np.append(True, ~goes_on)[:n])
+    of_cell = np.cumsum(np.append(True, ~goes_on)[:n]) - 1
+    lengths, totals = np.diff(np.append(heads, n)), np.add.reduceat(counts, heads)
+    within = np.arange(n) - heads[of_cell]
+    places = (np.cumsum(totals) - totals)[of_cell] + within * (counts > 0)
+    return np.append(places, counts.sum()), lengths[of_cell] - within, lengths[of_cell]
 
 
 @entry
@@ -394,7 +417,7 @@ def _write_pivots(levels: _Levels, bounds: Bounds, cubic: Cubic) -> None:
             continue
         k, q = bounds.blocks[levels.block[v]], tree.size[v]
         for j in range(q):
-            if levels.front[tree.fronts[v] + j * q + j] > 0.0:
+            if levels.front[tree.fronts[v] + j * (tree.strides[v] + 1)] > 0.0:
                 variable, at = levels.variables[tree.first[v] + j], bounds.starts[levels.block[v]]
                 cubic.levels[variable] = k
                 while bounds.variables[at + cubic.pivots[k]] != variable:
@@ -418,15 +441,16 @@ def _write_coefficients(
             while v >= 0:
                 for j in range(tree.size[v]):
                     p = tree.first[v] + j
-                    if block[v] >= 0 and levels.front[tree.fronts[v] + j * tree.size[v] + j] > 0.0:
+                    if block[v] >= 0 and levels.front[tree.fronts[v] + j * (tree.strides[v] + 1)] > 0.0:
                         on_path[n] = p
                         n += 1
                 if n_own == 0:
                     n_own = n
                 v = tree.parent[v]
             add_products_of_row(
-                cubic.thirds[i], z[:, 0], on_path[:n_own], on_path[n_own:n], cubic.numbers, places[u]
-            )
+                cubic.thirds[i], z[:, 0], on_path[:n_own], on_path[n_own:n], cubic.numbers, places[u],
+                cubic.strides[u],
+            )  # fmt: skip
             v = tree.node_of[on_path[0]]
             while v >= 0:
                 z[tree.first[v] : tree.first[v] + tree.size[v]] = 0.0

@@ -42,6 +42,7 @@ from pymc_austerity.kernels.fields.records import (
     Schedule,
     Sums,
 )
+from pymc_austerity.kernels.fields.tree import write_positions
 from pymc_austerity.mode.fields.heavy_tails import expected_precisions, mean_log_prior
 from pymc_austerity.mode.fields.held import with_elements
 from pymc_austerity.mode.fields.law import law_of, no_law
@@ -369,9 +370,12 @@ def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> 
     none, nothing, n_cells = np.zeros(1, np.int64), np.zeros(0), len(layout.of_cells)
     empty = none[:0]
     loose = Loose(empty, none, empty, nothing, empty, np.zeros((n_rows, 0), np.int32), np.zeros((n_rows, 0)))
-    cubic = Cubic(np.zeros(n_cells + 1, np.int64), nothing, np.full(n_x, -1), empty, nothing, nothing)
+    apart = np.ones(n_cells, np.int64)
+    cubic = Cubic(
+        np.zeros(n_cells + 1, np.int64), apart, apart, nothing, np.full(n_x, -1), empty, nothing, nothing
+    )
     bounds = Bounds(
-        none, empty, none, nothing, empty, empty, empty, loose, nothing, layout.cells, layout.of_cells,
+        none, empty, none, nothing, empty, empty, empty, empty, loose, nothing, layout.cells, layout.of_cells,
         np.zeros((n_cells, 0), np.int64), np.zeros((0, 0)), np.zeros((n_cells, 1)), cubic,
         nothing, np.zeros((0, 0, 1)), np.zeros((0, n_cells, 0)), 0.0, np.zeros(n_cells, np.int64),
     )  # fmt: skip
@@ -631,8 +635,8 @@ def _expect_of_priors(fit: FieldFit, inverse: Vector) -> None:
 
     def moments(own: Index) -> tuple[Vector, Vector]:
         """Means and variances of some coordinates."""
-        node = tree.node_of[own]
-        places = tree.fronts[node] + (own - tree.first[node]) * (tree.size[node] + 1)
+        places = np.empty(len(own), np.int64)
+        write_positions(tree, own, own, places)
         return room.z[0, own], inverse[places]
 
     if len(tails.coordinates):
@@ -665,8 +669,8 @@ def _require_told(fit: FieldFit) -> None:
     log_marginal(plan.quadratic, features, 0)
     front, elements = np.empty(tree.fronts[-1]), plan.room.elements[0]
     write_precision(plan.sums, plan.prior, features, elements, plan.room.precisions, front)
-    own = np.arange(len(tree.node_of))
-    places = tree.fronts[tree.node_of] + (own - tree.first[tree.node_of]) * (tree.size[tree.node_of] + 1)
+    own, places = np.arange(len(tree.node_of)), np.empty(len(tree.node_of), np.int64)
+    write_positions(tree, own, own, places)
     factorise(tree, front, _UNTOLD * front[places] + 1e-300)
     untold = fit.layout.order[front[places] == 0.0]
     for one in flat:

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.exceptions import RowsOnDiskError
-from pymc_austerity.kernels.fields.records import Design, Elements, HeavyTails, Matched, Prior, Sums
+from pymc_austerity.kernels.fields.records import Design, Elements, HeavyTails, Matched, Prior, Runs, Sums
 from pymc_austerity.kernels.fields.tree import Tree, write_positions
 from pymc_austerity.mode.fields.maps import Entries, Maps, maps_of
 from pymc_austerity.mode.fields.order import Order
@@ -23,8 +23,6 @@ from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.target import Index, Mask, Matrix, RowNumbers, Vector
-
-_Runs = tuple[RowNumbers, RowNumbers, RowNumbers, RowNumbers, np.ndarray, RowNumbers, RowNumbers]
 
 # Elements of other factors that are bounded together, at most.
 _TOGETHER = 96
@@ -568,17 +566,25 @@ def _pairs(combos: Index, n_lookups: int, n_dense: int) -> tuple[Index, Index, n
     ]
     if codes:
         every, place = np.unique(np.stack(codes, 1), return_inverse=True)
-        place = place.reshape(len(combos), -1)
+        order = np.argsort(_ranks(every // n_lookups), kind="stable")  # what is alike lies together
+        every, number = every[order], np.empty(len(order), np.int64)
+        number[order] = np.arange(len(order))
+        place = number[place].reshape(len(combos), -1)
     else:
         every, place = np.zeros(0, np.int64), np.zeros((len(combos), 0), np.int64)
     lower = np.tril_indices(n_dense)
-    first = [every // max(n_lookups, 1), np.repeat(np.arange(n_lookups), n_dense), n_lookups + lower[1]]
+    first = [every // max(n_lookups, 1), np.tile(np.arange(n_lookups), n_dense), n_lookups + lower[1]]
     second = [
         every % max(n_lookups, 1),
-        n_lookups + np.tile(np.arange(n_dense), n_lookups),
+        n_lookups + np.repeat(np.arange(n_dense), n_lookups),
         n_lookups + lower[0],
     ]
     return np.concatenate(first), np.concatenate(second), place.astype(np.int32)
+
+
+def _ranks(numbers: Index) -> Index:
+    """How often each of some sorted numbers has come before."""
+    return np.arange(len(numbers)) - np.searchsorted(numbers, numbers)
 
 
 def _prior(
@@ -591,6 +597,7 @@ def _prior(
     left: tuple[int, Entries] | None,
 ) -> Prior:
     first, second = elements
+    ranks = _ranks(entries.rows)
     n_x = int(max(first.max(initial=-1), second.max(initial=-1))) + 1
     starts = np.searchsorted(entries.rows, np.arange(n_x + 1))
     lengths = np.diff(starts)
@@ -630,22 +637,26 @@ def _prior(
     if left is not None and np.any(precision.columns[precision.coefficients != 0.0] == place[left[0]]):
         intercept, pulls = int(place[left[0]]), Elements(*left[1]._replace(columns=place[left[1].columns]))
     tails, matched = _tails(maps, place), _matched(maps, place, tree)
+    by_rank, number = np.argsort(ranks, kind="stable"), np.empty(len(ranks), np.int64)
+    number[by_rank] = np.arange(len(ranks))
+    kind = np.cumsum(np.append(0, np.diff(first) <= 0)[: len(first)])  # first elements ascend within one
+    order = np.lexsort((which, ranks[other], ranks[one], kind[which]))
+    products = np.stack([at, which, number[one], number[other]], axis=1)
     return Prior(
-        Elements(*entries), precision,
-        *_in_runs(at, which, one, other, twice),
+        Elements(*entries.taken(by_rank)), precision, _in_runs(products[order], twice[order]),
         *given, np.flatnonzero(is_given[first] | is_given[second]), pulls, intercept, tails, matched,
     )  # fmt: skip
 
 
-def _in_runs(at: Index, which: Index, one: Index, other: Index, twice: np.ndarray) -> _Runs:
-    """Products of C' H C as runs; see `Prior`."""
-    step = np.diff(at)
-    goes_on = (np.diff(which) == 1) & (np.diff(one) == 0) & (np.diff(other) == 1) & (np.diff(twice) == 0)
-    goes_on[1:] &= ~goes_on[:-1] | (step[1:] == step[:-1])
-    first = np.flatnonzero(np.append(True, ~goes_on)[: len(at)])
-    heads = [each[first].astype(np.int32) for each in (at, which, one, other)]
-    lengths = np.diff(np.append(first, len(at))).astype(np.int32)
-    return (*heads, twice[first], lengths, np.append(step, 0)[first].astype(np.int32))  # type: ignore[return-value]
+def _in_runs(products: Index, twice: np.ndarray) -> Runs:
+    """Products of C' H C, which each count `twice`, as runs."""
+    n, steps = len(products), np.diff(products, axis=0)
+    goes_on = np.diff(twice) == 0
+    goes_on[1:] &= ~goes_on[:-1] | np.all(steps[1:] == steps[:-1], axis=1)
+    first = np.flatnonzero(np.append(True, ~goes_on)[:n])
+    steps = np.append(steps, np.zeros((min(n, 1), 4), np.int64), axis=0)[first].astype(np.int32)
+    lengths = np.diff(np.append(first, n)).astype(np.int32)
+    return Runs(products[first].astype(np.int32), steps, lengths, twice[first])
 
 
 def _tails(maps: Maps, place: Index) -> HeavyTails:
@@ -677,8 +688,10 @@ def _matched(maps: Maps, place: Index, tree: Tree) -> Matched:
 def write_covariances(prior: Prior, sums: Sums, elements: Vector, inverse: Vector, result: Vector) -> None:
     """C P^-1 C' at the elements of H."""
     result[:] = 0.0
-    for k in range(prior.at.shape[0]):
-        for j in range(prior.lengths[k]):
-            h, one, other = prior.which[k] + j, prior.one[k], prior.other[k] + j
-            value = elements[one] * elements[other] * inverse[prior.at[k] + j * prior.steps[k]]
+    first, steps = prior.runs.first, prior.runs.steps
+    for k in range(first.shape[0]):
+        for j in range(prior.runs.lengths[k]):
+            at, h = first[k, 0] + j * steps[k, 0], first[k, 1] + j * steps[k, 1]
+            one, other = first[k, 2] + j * steps[k, 2], first[k, 3] + j * steps[k, 3]
+            value = elements[one] * elements[other] * inverse[at]
             result[h] += 2.0 * value if sums.first[h] == sums.second[h] and one != other else value

@@ -240,9 +240,11 @@ def _add_products(
                 t = weights[i, place_of(own, of_columns[b])] * va * values[i, b]
                 hessian[pairs[m, k]] += 2.0 * t if b < a and lookups[i, b] == p else t
                 k += 1
-            o = n_pairs + p * n_d
+            o = n_pairs + p
             for j in range(n_m):
-                hessian[o + at_dense[j]] += weights[i, place_of(own, of_dense[j])] * va * dense[i, j]
+                hessian[o + at_dense[j] * n_lookups] += (
+                    weights[i, place_of(own, of_dense[j])] * va * dense[i, j]
+                )
 
 
 def variances_of(layout: Layout, part: slice, design: Design, covariance: Vector) -> Matrix:
@@ -279,9 +281,9 @@ def _add_variances(
                 t = va * values[i, b] * covariance[pairs[m, k]]
                 total[place_of(own, of_columns[b])] += 2.0 * t if b < a and own == of_columns[b] else t
                 k += 1
-            o = n_pairs + p * n_d
+            o = n_pairs + p
             for j in range(n_m):
-                t = va * dense[i, j] * covariance[o + at_dense[j]]
+                t = va * dense[i, j] * covariance[o + at_dense[j] * n_lookups]
                 total[place_of(own, of_dense[j])] += 2.0 * t if own == of_dense[j] else t
 
 
