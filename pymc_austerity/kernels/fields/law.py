@@ -17,7 +17,7 @@ from pymc_austerity.target import Index, Vector
 LAST, N_KNOTS = 6.0, 49
 _SPACING = 2.0 * LAST / (N_KNOTS - 1)
 # Degrees of freedom; shares of walks along one coordinate, and of all walks.
-_DOF, _ALONG_ONE, WALKS = 10.0, 0.1, 0.2
+_DOF, _ALONG_ONE, WALKS = 10.0, 0.05, 0.1
 # Coordinates that are moved together, at most.
 MOST_TOGETHER = 6
 

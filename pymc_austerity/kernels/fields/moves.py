@@ -85,7 +85,8 @@ def move_root(
     room.eps[new] = room.eps[now]
     first = tree.first[root]
     last = first + tree.size[root]
-    base += _propose(rng, plan.widths[root], room.eps[now], room.eps[new], first, last)
+    is_walk = rng.random() < _WALKS
+    base += _propose(rng, is_walk, plan.widths[root], room.eps[now, first:last], room.eps[new, first:last])
     write_state(plan, features, new)
     for side, sign in ((new, 1.0), (now, -1.0)):
         base += sign * log_prior_change(plan, side, pull_on_intercept(plan, side))
@@ -97,20 +98,18 @@ def move_root(
 
 
 @jitable
-def _propose(
-    rng: np.random.Generator, width: float, old: Vector, new: Vector, first: int, last: int
-) -> float:
-    """New eps of a node, drawn anew or near the old ones; the log ratio of N(0, 1) and of proposals."""
-    if rng.random() < _WALKS:
+def _propose(rng: np.random.Generator, is_walk: bool, width: float, old: Vector, new: Vector) -> float:
+    """New eps of a node, near the old ones or drawn anew; the log ratio of N(0, 1) and of proposals."""
+    if is_walk:
         rest = math.sqrt(1.0 - _CORRELATION * _CORRELATION)
-        for j in range(first, last):
+        for j in range(old.shape[0]):
             new[j] = _CORRELATION * old[j] + rest * rng.standard_normal()
         return 0.0
-    total, share = 0.0, 0.5 - 0.5 / (width * width)
-    for j in range(first, last):
+    total = 0.0
+    for j in range(old.shape[0]):
         new[j] = width * rng.standard_normal()
-        total += share * (old[j] * old[j] - new[j] * new[j])
-    return total
+        total += old[j] * old[j] - new[j] * new[j]
+    return (0.5 - 0.5 / (width * width)) * total
 
 
 @jitable
@@ -138,42 +137,51 @@ def move_group(
 @jitable
 def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, stop: int) -> None:
     """Write z of the other side: L' dz = d eps, of which nodes above depth `stop` have new eps."""
-    room, tree, new = plan.room, plan.tree, 1 - now
-    front, change, own, base, widths = room.fronts[now], room.work[1], room.deciding, room.base, plan.widths
-    old, eps, z, z_new = room.eps[now], room.eps[new], room.z[now], room.z[new]
+    room, tree, new, is_walk = plan.room, plan.tree, 1 - now, rng.random() < _WALKS
+    front, own, base, widths = room.fronts[now], room.deciding, room.base, plan.widths
     firsts, sizes, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
-    depth, strides = tree.depth, tree.strides
-    for v in range(firsts.shape[0] - 1, -1, -1):
-        q, f, g = sizes[v], firsts[v], own[v]
+    depth, run, v = tree.depth, tree.run, firsts.shape[0]
+    while v > 0:
+        v -= 1
+        while v > 0 and run[v] > 0 and run[v - 1] == run[v] + 1:
+            v -= 1
+        n, q, f, g = max(int(run[v]), 1), int(sizes[v]), firsts[v], own[v]
+        last = f + n * q
+        change = room.work[1, f:last]
         if g < 0:
-            for j in range(f, f + q):
-                change[j] = 0.0
+            change[:] = 0.0
             continue
         start, o = starts[v], fronts[v]
         r = 0 if g == v else starts[v + 1] - start  # what is above does not move
+        old, eps = room.eps[now, f:last], room.eps[new, f:last]
         if depth[v] < stop:
-            base[g] += _propose(rng, widths[v], old, eps, f, f + q)
-            for j in range(f, f + q):
+            for k in range(n):  # nodes of a run decide each for itself, or with one that is above all of them
+                some = slice(k * q, (k + 1) * q)
+                base[g + k if g == v else g] += _propose(rng, is_walk, widths[v + k], old[some], eps[some])
+            for j in range(n * q):
                 change[j] = eps[j] - old[j]
         else:
-            for j in range(f, f + q):
-                eps[j] = old[j]
-                change[j] = 0.0
-        if q == 1:
-            t = change[f]
+            eps[:] = old
+            change[:] = 0.0
+        if n > 1:
             for i in range(r):
-                t -= front[o + (1 + i) * strides[v]] * change[below[start + i]]
-            change[f] = t / front[o]
-            z_new[f] = z[f] + change[f]
-            continue
-        for j in range(q - 1, -1, -1):
-            t = change[f + j]
-            for i in range(j + 1, q):
-                t -= front[o + i * q + j] * change[f + i]
-            for i in range(r):
-                t -= front[o + (q + i) * q + j] * change[below[start + i]]
-            change[f + j] = t / front[o + j * q + j]
-            z_new[f + j] = z[f + j] + change[f + j]
+                row, above = front[o + (1 + i) * n : o + (2 + i) * n], room.work[1, below[start + i]]
+                for k in range(n):
+                    change[k] -= row[k] * above
+            pivots = front[o : o + n]
+            for k in range(n):
+                change[k] /= pivots[k]
+        else:
+            for j in range(q - 1, -1, -1):
+                t = change[j]
+                for i in range(j + 1, q):
+                    t -= front[o + i * q + j] * change[i]
+                for i in range(r):
+                    t -= front[o + (q + i) * q + j] * room.work[1, below[start + i]]
+                change[j] = t / front[o + j * q + j]
+        z, z_new = room.z[now, f:last], room.z[new, f:last]
+        for j in range(n * q):
+            z_new[j] = z[j] + change[j]
 
 
 @jitable
@@ -196,14 +204,11 @@ def _moved_pulls(plan: FieldArrays, now: int) -> float:
 def _write_d(plan: FieldArrays, now: int) -> None:
     """Write d of the other side, of the elements that move."""
     room = plan.room
-    change, nodes, own = room.work[1], plan.sums.of_elements, room.deciding
-    rows, columns, elements = plan.prior.map.rows, plan.prior.map.columns, room.elements[now]
-    d, d2 = room.d[now], room.d[1 - now]
-    d2[:] = d
+    change, elements, d = room.work[1], room.elements[now], room.d[1 - now]
+    rows, columns = plan.prior.map.rows, plan.prior.map.columns
+    d[:] = room.d[now]
     for k in range(rows.shape[0]):
-        p = rows[k]
-        if own[nodes[p]] >= 0:
-            d2[p] += elements[k] * change[columns[k]]
+        d[rows[k]] += elements[k] * change[columns[k]]
 
 
 @jitable

@@ -22,6 +22,7 @@ from pymc_austerity.kernels.fields.records import FieldArrays
 from pymc_austerity.kernels.fields.row_tests import FieldTests, nodes_by_tests, root_by_test
 from pymc_austerity.kernels.fields.state import log_marginal, write_displacements, write_eps
 from pymc_austerity.kernels.metropolis import Rule
+from pymc_austerity.kernels.packed import unpacked
 from pymc_austerity.kernels.plates.sweeps import SweepOutcome
 from pymc_austerity.target import Target, Vector
 
@@ -33,6 +34,7 @@ class FieldMemory(NamedTuple):
     theta: Vector
     z: Vector  # Of all effects
     eps: Vector  # Of the only turn, for z and theta; NaN where it is not known yet, or there are others
+    features: Vector  # At theta, after a draw
 
 
 @jitable
@@ -59,7 +61,7 @@ def field_sweeps(
         Is returned as it is: the state is in `memory`.
     args : tuple
         Handed to the functions of `target`.
-    field : FieldArrays
+    field : FieldArrays or Packed
     memory : FieldMemory
         Of the chain; theta and z are written to.
     target : Target
@@ -67,7 +69,7 @@ def field_sweeps(
         are those of the maps.
     """
     decisions = Decisions(0, root_by_drawn_rows, nodes_by_drawn_rows)
-    return sweeps(n_transitions, rng, q, args, field, memory, decisions, target)
+    return sweeps(n_transitions, rng, q, args, unpacked(field), memory, decisions, target)
 
 
 @jitable
@@ -92,7 +94,7 @@ def tested_field_sweeps(
         Its schedule holds the stages of the tests of all populations, one after the other.
     """
     decisions = Decisions((tests, rule), root_by_test, nodes_by_tests)
-    return sweeps(n_transitions, rng, q, args, field, memory, decisions, target)
+    return sweeps(n_transitions, rng, q, args, unpacked(field), memory, decisions, target)
 
 
 @jitable
@@ -175,7 +177,7 @@ def sweeps(
         memory.z[field.coordinates[k]] = room.z[now, k]
     for k in range(n_held):
         memory.z[field.held.coordinates[k]] = field.held.z[0, k]
-    memory.eps[:n] = room.eps[now]
+    memory.eps[:n], memory.features[:] = room.eps[now], features
     room.theta[:] = theta
     room.kept[0], room.kept[1] = now, height
     n_proposed, n_moved = room.tally[0, :-1].sum(), room.tally[1, :-1].sum()

@@ -650,13 +650,24 @@ def _prior(
 
 def _in_runs(products: Index, twice: np.ndarray) -> Runs:
     """Products of C' H C, which each count `twice`, as runs."""
-    n, steps = len(products), np.diff(products, axis=0)
-    goes_on = np.diff(twice) == 0
-    goes_on[1:] &= ~goes_on[:-1] | np.all(steps[1:] == steps[:-1], axis=1)
-    first = np.flatnonzero(np.append(True, ~goes_on)[:n])
-    steps = np.append(steps, np.zeros((min(n, 1), 4), np.int64), axis=0)[first].astype(np.int32)
-    lengths = np.diff(np.append(first, n)).astype(np.int32)
-    return Runs(products[first].astype(np.int32), steps, lengths, twice[first])
+    is_first, steps = np.ones(len(products), bool), np.zeros_like(products)
+    _find_runs(products, twice, is_first, steps)
+    first = np.flatnonzero(is_first)
+    lengths = np.diff(np.append(first, len(products))).astype(np.int32)
+    return Runs(products[first].astype(np.int32), steps[first].astype(np.int32), lengths, twice[first])
+
+
+@entry
+def _find_runs(products: Index, twice: np.ndarray, is_first: Mask, steps: Index) -> None:
+    """Write which products begin a run, and the steps of each run there."""
+    begin = 0
+    for k in range(1, products.shape[0]):
+        if k == begin + 1:
+            steps[begin] = products[k] - products[begin]
+        if twice[k] == twice[begin] and np.all(products[k] - products[k - 1] == steps[begin]):
+            is_first[k] = False
+        else:
+            begin = k
 
 
 def _tails(maps: Maps, place: Index) -> HeavyTails:

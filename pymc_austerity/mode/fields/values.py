@@ -12,6 +12,8 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from scipy.sparse import linalg
 
+from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.kernels.fields.records import Elements
 from pymc_austerity.mode.fields.layout import Layout
 from pymc_austerity.mode.fields.maps import Coordinates, Entries, Maps, matrix_of, value_of
 from pymc_austerity.model.factorisation import Factorisation
@@ -41,7 +43,7 @@ class FieldValues:
             z, pulls = self.left
             every[z] += sign * float(value_of(pulls, features) @ every[pulls.columns])
 
-    @property
+    @cached_property
     def n_dim(self) -> int:
         """Length of the vector of the block."""
         return sum(self._sizes)
@@ -107,7 +109,7 @@ class FieldValues:
                 left.remove(one)
         numbers = [graph.values[name] for name in self.shared.var_names]
         every = [*numbers, *inputs.values(), *graph.data]
-        forth = function_of(every, [known[one.value] for one in innovations], None)
+        forth = function_of(every, [known[one.value] for one in innovations], None, trust_input=True)
         nothing = pt.zeros(())
         locations = [
             pt.broadcast_to(nothing if one.location is None else one.location, one.value.type.shape)
@@ -116,36 +118,54 @@ class FieldValues:
         back = function_of([*graph.values.values(), *graph.data], locations, None)
         return forth, back
 
-    def __call__(self, theta: Vector, z: Vector) -> Vector:
-        """The vector of the block; `z` are in the order of the maps."""
-        result, features = np.empty(self.n_dim), self.features(theta)
+    @cached_property
+    def _own(self) -> Elements:
+        """All innovations less their locations as a matrix times z."""
+        every = [one.own._replace(rows=one.own.rows + one.first, columns=one.own.columns + one.first)
+                 for one in self.maps.coordinates]  # fmt: skip
+        width = max([one.factors.shape[1] for one in every], default=0)
+        factors = [np.pad(one.factors, ((0, 0), (0, width - one.factors.shape[1]))) for one in every]
+        return Elements(
+            np.concatenate([np.zeros(0, np.int64), *(one.rows for one in every)]),
+            np.concatenate([np.zeros(0, np.int64), *(one.columns for one in every)]),
+            np.concatenate([np.zeros(0), *(one.coefficients for one in every)]),
+            np.concatenate([np.zeros((0, width), np.int64), *factors]),
+        )
+
+    def __call__(self, theta: Vector, z: Vector, features: Vector | None = None) -> Vector:
+        """The vector of the block; `z` are in the order of the maps, and `features` those at theta."""
+        features = self.features(theta) if features is None else features
+        result, every, effects = np.empty(self.n_dim), z, np.zeros(len(z))
         result[self._numbers] = theta
-        every = z.copy()
-        self._pulled(features, every, -1.0)
+        if self.left is not None:
+            every = z.copy()
+            self._pulled(features, every, -1.0)
+        _add_products(self._own, features, every, effects)
         found = []
         for one in self.maps.coordinates:
-            values = one.own.coefficients * every[one.first + one.own.columns]
-            for j in range(one.own.factors.shape[1]):
-                values = values * features[one.own.factors[:, j]]
-            own = np.bincount(one.own.rows, values, minlength=one.size) + one.shifted(features, every)
+            own = effects[one.first : one.first + one.size]
+            if one.shift is not None:
+                own += one.shifted(features, every)
             found.append(_shortened(own) if one.has_mean else own)
         if self._located is not None:
             shapes = [one.innovation.value.type.shape for one in self.maps.coordinates]
             innovations = [w.reshape(shape) for w, shape in zip(found, shapes, strict=True)]
             data = self.factorisation.graph.data_values()
-            found = self._located[0](*self._shaped(theta), *innovations, *data)
+            numbers = [theta[part].reshape(shape) for part, shape in self._parts]
+            found = self._located[0](*numbers, *innovations, *data)
         for one, w in zip(self.maps.coordinates, found, strict=True):
-            result[self._places[one.innovation.name]] = np.ravel(w)
+            result[self._places[one.innovation.name]] = w.ravel()
         return result
 
-    def _shaped(self, theta: Vector) -> list[np.ndarray]:
-        parts, first = [], 0
-        for name in self.shared.var_names:
-            shape = tuple(int(k) for k in self.shared.graph.values[name].type.shape)
-            size = int(np.prod(shape))
-            parts.append(theta[first : first + size].reshape(shape))
-            first += size
-        return parts
+    @cached_property
+    def _parts(self) -> list[tuple[slice, tuple[int, ...]]]:
+        """Where theta has the numbers of each variable, and their shape."""
+        shapes = [self.shared.graph.values[name].type.shape for name in self.shared.var_names]
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+        return [
+            (slice(int(end) - int(np.prod(shape)), int(end)), tuple(map(int, shape)))
+            for end, shape in zip(ends, shapes, strict=True)
+        ]
 
     def coordinates(self, q: Vector) -> tuple[Vector, Vector]:
         """Theta and z of the vector of the block; z is 0 where a scale is so small that it cannot be told."""
@@ -170,6 +190,17 @@ class FieldValues:
             every[one.first : one.first + one.size] = np.where(np.isfinite(z), z, 0.0)
         self._pulled(features, every, 1.0)
         return theta.copy(), every
+
+
+@entry
+def _add_products(matrix: Elements, features: Vector, x: Vector, result: Vector) -> None:
+    """Add a matrix times x."""
+    rows, columns, coefficients, factors = matrix.rows, matrix.columns, matrix.coefficients, matrix.factors
+    for k in range(coefficients.shape[0]):
+        value = coefficients[k] * x[columns[k]]
+        for j in range(factors.shape[1]):
+            value *= features[factors[k, j]]
+        result[rows[k]] += value
 
 
 def _differences(matrix: Any, one: Coordinates, features: Vector, w: Vector) -> Vector:

@@ -12,6 +12,7 @@ from pymc_austerity.kernels.elements import READS_ALL
 from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
 from pymc_austerity.kernels.fields.row_tests import FieldTests
 from pymc_austerity.kernels.fields.sweeps import FieldMemory, field_sweeps, tested_field_sweeps
+from pymc_austerity.kernels.packed import pack
 from pymc_austerity.kernels.plates.sweeps import SweepOutcome
 from pymc_austerity.mode.fields.draws import centered, height_of, hold_at, scores_of_theta, theta_of_scores
 from pymc_austerity.mode.fields.values import FieldValues
@@ -46,7 +47,9 @@ class FieldEngine(CompiledKernel):
     ) -> None:
         self.n_local = self.n_others = values.factorisation.n_rows
         self.turns, self.values = turns, values
+        self._packed: dict[int, tuple[FieldArrays, Any]] = {}  # What compiled code is handed, by turns
         self._tests: list[dict[str, Any]] = [{} if rule is None else row_tests(rule, one) for one in turns]
+        self._n_features = len(values.features(np.zeros(len(turns[0].room.theta))))
         self.restart()
         self.target = CompiledTarget(values.shared)
         state, q = self.new_state(), np.zeros(values.n_dim)
@@ -104,6 +107,7 @@ class FieldEngine(CompiledKernel):
     def copy(self) -> Self:
         """An engine that shares what is compiled and all that is fixed, with room of its own."""
         clone = super().copy()
+        clone._packed = {}
         clone.turns = tuple(
             one._replace(room=deepcopy(one.room), held=one.held.with_room()) for one in clone.turns
         )
@@ -117,8 +121,10 @@ class FieldEngine(CompiledKernel):
     def new_state(self) -> FieldProposalState:
         """The state of a chain before its first draw."""
         n = self.values.maps.n_coordinates
-        q = len(self.turns[0].room.theta)
-        memory = FieldMemory(np.full(self.values.n_dim, np.nan), np.zeros(q), np.zeros(n), np.full(n, np.nan))
+        memory = FieldMemory(
+            np.full(self.values.n_dim, np.nan), np.zeros(len(self.turns[0].room.theta)), np.zeros(n),
+            np.full(n, np.nan), np.zeros(self._n_features),
+        )  # fmt: skip
         return FieldProposalState(np.ones(1), memory)
 
     def run(
@@ -139,7 +145,7 @@ class FieldEngine(CompiledKernel):
             memory.eps[:] = np.nan
         memory.q[:] = np.nan  # until all of it is written
         outcome = self._swept(n, tune, rng, q, point, proposal_state)
-        q[:] = self.values(memory.theta, memory.z)
+        q[:] = self.values(memory.theta, memory.z, memory.features)
         memory.q[:] = q
         return outcome._replace(q=q)
 
@@ -214,7 +220,11 @@ class FieldEngine(CompiledKernel):
         return math.sqrt(squares)
 
     def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
-        field, tests = self.turns[self._number], self._tests[self._number]
+        turn, tests = self.turns[self._number], self._tests[self._number]
+        of, field = self._packed.get(self._number, (None, None))
+        if of is not turn:
+            field = pack(turn) if self.backend.name == "numba" else turn
+            self._packed[self._number] = turn, field
         return {"field": field, "memory": proposal_state.memory, **tests}
 
 
