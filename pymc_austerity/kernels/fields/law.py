@@ -16,21 +16,20 @@ from pymc_austerity.target import Index, Vector
 # Knots are equidistant in scores; beyond the last ones the straight lines go on.
 LAST, N_KNOTS = 6.0, 49
 _SPACING = 2.0 * LAST / (N_KNOTS - 1)
-# Degrees of freedom; shares of walks along one coordinate, and of all walks.
-_DOF, _ALONG_ONE, WALKS = 10.0, 0.05, 0.1
+_DOF = 10.0
 # Coordinates that are moved together, at most.
 MOST_TOGETHER = 6
 
 
 @jitable
-def propose(rng: np.random.Generator, law: Law, theta: Vector, result: Vector) -> float:
-    """Write a new theta; the log of its ratio of densities, back over forth."""
+def propose(rng: np.random.Generator, law: Law, walks: float, theta: Vector, result: Vector) -> float:
+    """Write a new theta, a share of times by a walk; the log of its ratio of densities, back over forth."""
     result[:] = theta
     if law.which.shape[0] == 0:
         return 0.0
     old, new = theta[law.which], theta[law.which]
     ratio = -to_zeta(law, old)
-    ratio += _propose_zeta(rng, law, old, new)
+    ratio += _propose_zeta(rng, law, walks, old, new)
     ratio += to_theta(law, new)
     for j in range(new.shape[0]):
         result[law.which[j]] = new[j]
@@ -60,15 +59,15 @@ def to_theta(law: Law, zeta: Vector) -> float:
 
 
 @jitable
-def _propose_zeta(rng: np.random.Generator, law: Law, zeta: Vector, result: Vector) -> float:
+def _propose_zeta(rng: np.random.Generator, law: Law, walks: float, zeta: Vector, result: Vector) -> float:
     """Write a new zeta; the log of its ratio of densities, back over forth."""
     q = zeta.shape[0]
     some = _some(rng, q)
     result[:] = zeta
     kind = rng.random()
-    if kind < WALKS:
+    if kind < walks:
         step = 2.0 / math.sqrt(2.0 * rng.standard_gamma(1.0))
-        if kind < _ALONG_ONE:
+        if kind < 0.5 * walks:  # along one coordinate
             j = some[rng.integers(0, some.shape[0])]
             result[j] += step * rng.standard_normal() * law.spread[j]
         else:

@@ -22,9 +22,8 @@ from pymc_austerity.kernels.fields.state import log_prior_change, pull_on_interc
 from pymc_austerity.kernels.fields.tree import deciding
 from pymc_austerity.target import Vector
 
-# Share of walks among the proposals for eps of a node: of a normal variable about the old one, to which it
-# is correlated so much.
-_WALKS, _CORRELATION = 0.1, 0.85
+# How much a walk of eps, to a normal variable about the old one, is correlated to it.
+_CORRELATION = 0.85
 
 
 class Decisions(NamedTuple):
@@ -85,7 +84,7 @@ def move_root(
     room.eps[new] = room.eps[now]
     first = tree.first[root]
     last = first + tree.size[root]
-    is_walk = rng.random() < _WALKS
+    is_walk = rng.random() < plan.schedule.walks
     base += _propose(rng, is_walk, plan.widths[root], room.eps[now, first:last], room.eps[new, first:last])
     write_state(plan, features, new)
     for side, sign in ((new, 1.0), (now, -1.0)):
@@ -137,7 +136,7 @@ def move_group(
 @jitable
 def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, stop: int) -> None:
     """Write z of the other side: L' dz = d eps, of which nodes above depth `stop` have new eps."""
-    room, tree, new, is_walk = plan.room, plan.tree, 1 - now, rng.random() < _WALKS
+    room, tree, new, is_walk = plan.room, plan.tree, 1 - now, rng.random() < plan.schedule.walks
     front, own, base, widths = room.fronts[now], room.deciding, room.base, plan.widths
     firsts, sizes, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
     depth, run, v = tree.depth, tree.run, firsts.shape[0]

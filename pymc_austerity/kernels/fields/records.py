@@ -245,6 +245,7 @@ class Schedule(NamedTuple):
     n_roots: int  # Moves of theta
     depths: Index  # (K + 1,): where groups of depths begin, and one more than the largest
     kappas: Vector  # (K + 1,): so many times rows are drawn, for the root and each group
+    walks: float  # Share of walks among all proposals: others are independent of the state, or nearly so
 
 
 class Room(NamedTuple):

@@ -150,7 +150,7 @@ def sweeps(
     for _ in range(n_transitions):
         for _ in range(schedule.n_roots):
             accepted, expected = False, 0.0
-            ratio = propose(rng, field.law, theta, other)
+            ratio = propose(rng, field.law, schedule.walks, theta, other)
             ratio += target.global_log_ratio(other, theta, args)
             if math.isfinite(ratio):
                 proposed = target.features(other, args)

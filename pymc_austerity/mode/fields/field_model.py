@@ -37,6 +37,8 @@ _WIDE, _SMALL = 1.05, 4
 # Rows that are drawn, beside what bounds need, for nodes between the root and the last ones, and for groups
 # with these.
 _INNER, _LAST = 2.0, 1.0
+# Share of walks, before it is known that a chain needs few.
+MANY_WALKS = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +124,7 @@ def schedule_of(tree: Tree, n: int) -> Schedule:
     depths = np.maximum(depths, 1)
     kappas = np.full(len(depths), _INNER)
     kappas[-1] = _LAST
-    return Schedule(1, depths, kappas)
+    return Schedule(1, depths, kappas, MANY_WALKS)
 
 
 def field_model(

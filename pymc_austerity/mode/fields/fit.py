@@ -379,7 +379,7 @@ def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> 
         np.zeros((n_cells, 0), np.int64), np.zeros((0, 0)), np.zeros((n_cells, 1)), cubic,
         nothing, np.zeros((0, 0, 1)), np.zeros((0, n_cells, 0)), 0.0, np.zeros(n_cells, np.int64),
     )  # fmt: skip
-    room, unknown = room_for(layout, program, 0, 0), Schedule(1, np.ones(1, np.int64), np.ones(1))
+    room, unknown = room_for(layout, program, 0, 0), Schedule(1, np.ones(1, np.int64), np.ones(1), 0.0)
     return FieldArrays(
         layout.order, tree, rows, sums, layout.prior, _empty_held(layout, is_bound=is_bound), bounds,
         no_law(), np.ones(n_v), unknown, True, precision < 0, False, np.zeros(1, np.int64), room,

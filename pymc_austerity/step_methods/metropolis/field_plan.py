@@ -9,10 +9,9 @@ from pymc.initial_point import PointType
 from pymc_austerity import work
 from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.kernels.fields.law import WALKS
 from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
 from pymc_austerity.kernels.plates.sweeps import SweepOutcome
-from pymc_austerity.mode.fields.field_model import FieldModel, field_model, schedule_of
+from pymc_austerity.mode.fields.field_model import MANY_WALKS, FieldModel, field_model, schedule_of
 from pymc_austerity.mode.fields.fit import FieldFit, FittedField
 from pymc_austerity.mode.fields.order import work_of
 from pymc_austerity.model.factorisation import (
@@ -44,11 +43,13 @@ from pymc_austerity.target import Vector
 # Sweeps of a pilot run before it counts, and those that count.
 _SEED, _SETTLE, _COUNTED = 2041, 30, 40
 # Nanoseconds for a number and a node of the tree, and for a sweep beside its moves.
-_OF_NUMBER, _OF_NODE, _OF_SWEEP = 4.0, 40.0, 1e5
+_OF_NUMBER, _OF_NODE, _OF_SWEEP = 2.0, 40.0, 1e5
 # What is tried out must gain so much: acceptance in a pilot run is not known better.
 _GAIN = 0.95
 # Moves of theta in a sweep, at most.
 _MOST_ROOTS = 3
+# Share of walks where all moves are accepted well.
+_FEW_WALKS = 0.05
 # Groups that are accepted less often are given so many times the rows, so often.
 _POOR, _MORE, _MOST_MORE = 0.7, 5.0, 3
 
@@ -208,7 +209,7 @@ def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> tuple[Pla
     _, n_roots = _fastest(best, found)
     engine.take(
         tuple(
-            one._replace(n_roots=n_roots if len(turn.law.which) else one.n_roots)
+            one._replace(n_roots=n_roots if len(turn.law.which) else one.n_roots, walks=_walks(best))
             for one, turn in zip(schedules, engine.turns, strict=True)
         )
     )
@@ -225,15 +226,22 @@ def _schedules(turns: tuple[FieldArrays, ...], n_depths: int, kappa: float) -> t
     return tuple(found)
 
 
+def _walks(tried: "_Tried") -> float:
+    """The share of walks: few where all moves are accepted well, as then no state holds a chain up."""
+    accepted = [tried.prediction.shared_acceptance, *(float(own.min(initial=1.0)) for own in tried.of_groups)]
+    return _FEW_WALKS if min(accepted) >= _POOR else MANY_WALKS
+
+
 def _fastest(tried: "_Tried", found: FieldModel) -> tuple[float, int]:
     """Nanoseconds for an effective draw of theta and of the effects, and the moves of theta that this takes.
 
     As if rejections alone held a chain up: one of independent proposals has acc / (2 - acc) effective draws.
-    Walks of theta count for nothing. An effect is drawn anew if all groups of depths above it are accepted.
+    Walks count for nothing. An effect is drawn anew if all groups of depths above it are accepted.
     """
     one = tried.prediction
-    theta = (1.0 - WALKS) * one.shared_acceptance + 1e-9
-    effects = min(float(np.prod(own)) for own in tried.of_groups) + 1e-9
+    anew = 1.0 - _walks(tried)
+    theta = anew * one.shared_acceptance + 1e-9
+    effects = anew * min(float(np.prod(own)) for own in tried.of_groups) + 1e-9
     return min(
         (_with_roots(one, found, m).sweep * max((2.0 - theta) / (theta * m), (2.0 - effects) / effects), m)
         for m in range(1, _MOST_ROOTS + 1)
@@ -329,7 +337,7 @@ def tree_nanoseconds(found: FieldModel) -> tuple[float, float]:
     for tree in [one.tree for one in found.layouts]:
         of_group = _OF_NUMBER * float(tree.fronts[-1]) + _OF_NODE * len(tree.first)
         of_groups += of_group
-        of_roots += work_of(tree) + 2.0 * of_group
+        of_roots += work_of(tree) + of_group
     return of_roots, of_groups
 
 

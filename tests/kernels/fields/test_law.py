@@ -25,7 +25,7 @@ def chain(rng, law, n, draws, fault):
     """Metropolis-Hastings for independent theta_j ~ N(0, 1); a fault leaves out the determinant of units."""
     theta, other = np.zeros(draws.shape[1]), np.zeros(draws.shape[1])
     for k in range(n):
-        ratio = laws.propose(rng, law, theta, other)
+        ratio = laws.propose(rng, law, 0.2, theta, other)
         for j in range(theta.shape[0]):
             ratio += 0.5 * (theta[j] ** 2 - other[j] ** 2)
             if law.units[j] >= 0:

@@ -151,16 +151,18 @@ class FieldEngine(CompiledKernel):
 
     def _swept(self, n: int, *given: Any) -> SweepOutcome:
         """Sweeps of one turn after the other; what these count is added."""
-        runs = [(0, n)]
-        if len(self.turns) > 1:
-            runs = [(k, min(n, 1)) for _ in range(max(n, 1)) for k in range(len(self.turns))]
+        n_roots = max(sum(one.schedule.n_roots for one in self.turns), 1)
+        if len(self.turns) == 1:
+            outcome = super().run(n, *given)
+            return outcome._replace(n_accepted=outcome.n_accepted / n_roots)
         outcomes = []
-        for self._number, n_own in runs:
-            outcomes.append(super().run(n_own, *given))
+        for _ in range(max(n, 1)):
+            for k in range(len(self.turns)):
+                self._number = k
+                outcomes.append(super().run(min(n, 1), *given))
         last = next((one for one in reversed(outcomes) if math.isfinite(one.log_ratio_mean)), outcomes[-1])
         return last._replace(
-            n_accepted=sum(one.n_accepted for one in outcomes)
-            / max(sum(s.n_roots for s in self.schedules), 1),
+            n_accepted=sum(one.n_accepted for one in outcomes) / n_roots,
             n_used=sum(one.n_used for one in outcomes),
             n_stages=n,
             shared_n_used=sum(one.shared_n_used for one in outcomes),
