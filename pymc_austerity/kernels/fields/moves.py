@@ -58,7 +58,7 @@ def nodes_by_drawn_rows(
             ratio = base[v]
             if intercept >= 0:  # what the others have decided counts: one after the other
                 ratio += log_prior_change(plan, now, pull + moved[v]) - log_prior_change(plan, now, pull)
-            accepted[v] = -rng.standard_exponential() < ratio
+            accepted[v] = ratio >= 0.0 or -rng.standard_exponential() < ratio
             if accepted[v]:
                 pull += moved[v]
 
@@ -84,7 +84,7 @@ def move_root(
     room.eps[new] = room.eps[now]
     first = tree.first[root]
     last = first + tree.size[root]
-    is_walk = rng.random() < plan.schedule.walks
+    is_walk = plan.has_remainders and rng.random() < plan.schedule.walks
     base += _propose(rng, is_walk, plan.widths[root], room.eps[now, first:last], room.eps[new, first:last])
     write_state(plan, features, new)
     for side, sign in ((new, 1.0), (now, -1.0)):
@@ -136,7 +136,8 @@ def move_group(
 @jitable
 def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, stop: int) -> None:
     """Write z of the other side: L' dz = d eps, of which nodes above depth `stop` have new eps."""
-    room, tree, new, is_walk = plan.room, plan.tree, 1 - now, rng.random() < plan.schedule.walks
+    room, tree, new = plan.room, plan.tree, 1 - now
+    is_walk = plan.has_remainders and rng.random() < plan.schedule.walks
     front, own, base, widths = room.fronts[now], room.deciding, room.base, plan.widths
     firsts, sizes, starts, below, fronts = tree.first, tree.size, tree.starts, tree.below, tree.fronts
     depth, run, v = tree.depth, tree.run, firsts.shape[0]

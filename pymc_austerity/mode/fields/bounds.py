@@ -164,7 +164,7 @@ def _levels(layout: Layout, plan: FieldArrays, weights: Weights) -> _Levels:
     first, second = first[kept], second[kept]
     pattern = sparse.csr_array((np.ones(len(first)), (first, second)), (n, n))
     pattern = sparse.csr_array(pattern + pattern.T)
-    tree = tree_of(pattern.indptr, pattern.indices, np.array([*sizes, len(rest)]))
+    tree = tree_of(pattern.indptr, pattern.indices, np.array([*sizes, len(rest)]), alike=True)
     front, where = np.zeros(tree.fronts[-1]), np.empty(len(first), np.int64)
     write_positions(tree, first, second, where)
     np.add.at(front, where, hessian[kept])

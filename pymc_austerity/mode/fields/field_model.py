@@ -110,7 +110,7 @@ class FieldModel:
                 right=plan.sums.right.copy(),
                 squares=np.full(1, plan.sums.squares),
             ),
-            widths=np.where(tree.size <= _SMALL, _WIDE, 1.0),
+            widths=np.where(plan.has_remainders & (tree.size <= _SMALL), _WIDE, 1.0),
             schedule=schedule_of(tree, 1),
             reads_all=reads_all,
             debug=debug,

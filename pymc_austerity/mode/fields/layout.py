@@ -26,6 +26,8 @@ from pymc_austerity.target import Index, Mask, Matrix, RowNumbers, Vector
 
 # Elements of other factors that are bounded together, at most.
 _TOGETHER = 96
+# Pairs of an element that are a run of their own, at least.
+_WIDE = 32
 # Different codes of combinations, at most.
 _LONGEST = 2**62
 
@@ -566,7 +568,11 @@ def _pairs(combos: Index, n_lookups: int, n_dense: int) -> tuple[Index, Index, n
     ]
     if codes:
         every, place = np.unique(np.stack(codes, 1), return_inverse=True)
-        order = np.argsort(_ranks(every // n_lookups), kind="stable")  # what is alike lies together
+        # What is alike lies together: pairs with the same second element, if there are many of it.
+        is_wide = np.bincount(every % n_lookups, minlength=n_lookups)[every % n_lookups] >= _WIDE
+        kind = n_lookups + every % n_lookups
+        kind[~is_wide] = _ranks(every[~is_wide] // n_lookups)
+        order = np.lexsort((every, kind))
         every, number = every[order], np.empty(len(order), np.int64)
         number[order] = np.arange(len(order))
         place = number[place].reshape(len(combos), -1)
