@@ -46,7 +46,7 @@ from pymc_austerity.kernels.fields.tree import write_positions
 from pymc_austerity.mode.fields.heavy_tails import expected_precisions, mean_log_prior
 from pymc_austerity.mode.fields.held import with_elements
 from pymc_austerity.mode.fields.law import law_of, no_law
-from pymc_austerity.mode.fields.layout import Layout, write_covariances
+from pymc_austerity.mode.fields.layout import Layout
 from pymc_austerity.mode.fields.maps import matrix_of
 from pymc_austerity.mode.fields.matched import averaged, mean_excess
 from pymc_austerity.mode.fields.passes import (
@@ -62,6 +62,7 @@ from pymc_austerity.mode.fields.passes import (
     variances_of,
     varying,
 )
+from pymc_austerity.mode.fields.prior import write_covariances
 from pymc_austerity.mode.fields.search import EXACTLY, ROUGHLY, maximum, require_curvature
 from pymc_austerity.mode.row_tables import parts
 from pymc_austerity.model.field.priors import NoField

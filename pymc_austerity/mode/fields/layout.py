@@ -11,10 +11,11 @@ from scipy.sparse.csgraph import connected_components
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.exceptions import RowsOnDiskError
-from pymc_austerity.kernels.fields.records import Design, Elements, HeavyTails, Matched, Prior, Runs, Sums
-from pymc_austerity.kernels.fields.tree import Tree, write_positions
+from pymc_austerity.kernels.fields.records import Design, Prior
+from pymc_austerity.kernels.fields.tree import Tree
 from pymc_austerity.mode.fields.maps import Entries, Maps, maps_of
 from pymc_austerity.mode.fields.order import Order
+from pymc_austerity.mode.fields.prior import prior_of, ranks
 from pymc_austerity.mode.fields.rows import Columns, Used, columns_of, used
 from pymc_austerity.mode.fields.sums_near_zero import left_to_an_intercept
 from pymc_austerity.mode.fields.turns import find_turns
@@ -214,7 +215,7 @@ def _layout(read: _Reading, moves: Mask, order: Order, *, is_first: bool) -> Lay
     first, second, pairs = _pairs(combos, n_lookups, n_dense)
     of_pairs = np.minimum(of_elements[first], of_elements[second])
     given = (number[read.given[0]], *read.given[1:])
-    prior = _prior(maps, entries, place, given, tree, (first, second), read.left)
+    prior = prior_of(maps, entries, place, given, tree, (first, second), read.left)
     tables, n, own_x = columns.tables, len(which), np.flatnonzero(is_dense[columns.at_x])
     every_x = None if len(own_x) == len(columns.at_x) else own_x
 
@@ -571,7 +572,7 @@ def _pairs(combos: Index, n_lookups: int, n_dense: int) -> tuple[Index, Index, n
         # What is alike lies together: pairs with the same second element, if there are many of it.
         is_wide = np.bincount(every % n_lookups, minlength=n_lookups)[every % n_lookups] >= _WIDE
         kind = n_lookups + every % n_lookups
-        kind[~is_wide] = _ranks(every[~is_wide] // n_lookups)
+        kind[~is_wide] = ranks(every[~is_wide] // n_lookups)
         order = np.lexsort((every, kind))
         every, number = every[order], np.empty(len(order), np.int64)
         number[order] = np.arange(len(order))
@@ -586,129 +587,3 @@ def _pairs(combos: Index, n_lookups: int, n_dense: int) -> tuple[Index, Index, n
         n_lookups + lower[0],
     ]
     return np.concatenate(first), np.concatenate(second), place.astype(np.int32)
-
-
-def _ranks(numbers: Index) -> Index:
-    """How often each of some sorted numbers has come before."""
-    return np.arange(len(numbers)) - np.searchsorted(numbers, numbers)
-
-
-def _prior(
-    maps: Maps,
-    entries: Entries,
-    place: Index,
-    given: tuple[Index, Index, Vector],
-    tree: Tree,
-    elements: tuple[Index, Index],
-    left: tuple[int, Entries] | None,
-) -> Prior:
-    first, second = elements
-    ranks = _ranks(entries.rows)
-    n_x = int(max(first.max(initial=-1), second.max(initial=-1))) + 1
-    starts = np.searchsorted(entries.rows, np.arange(n_x + 1))
-    lengths = np.diff(starts)
-    counts = lengths[first] * lengths[second]
-    which = np.repeat(np.arange(len(first)), counts)
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    width = lengths[second][which]
-    one = starts[first][which] + within // np.maximum(width, 1)
-    other = starts[second][which] + within % np.maximum(width, 1)
-    is_own = first[which] == second[which]
-    kept = ~is_own | (one <= other)
-    which, one, other, is_own = which[kept], one[kept], other[kept], is_own[kept]
-    a, b = entries.columns[one], entries.columns[other]
-    at = np.empty(len(a), np.int64)
-    write_positions(tree, a, b, at)
-    assert at.min(initial=0) >= 0, "an element of the precision has no place in the tree"
-    twice = np.where(~is_own & (a == b), 2, 1).astype(np.int8)
-    same = is_own & (one != other) & (a == b)  # two entries at one place
-    twice[same] = 2
-    parts = []
-    wide = max([c.precision.factors.shape[1] for c in maps.coordinates], default=0)
-    for c in maps.coordinates:
-        own = c.precision
-        rows, columns = place[own.rows + c.first], place[own.columns + c.first]
-        own = own.taken(np.flatnonzero(rows >= 0))
-        rows, columns = rows[rows >= 0], columns[rows >= 0]
-        where = np.empty(len(rows), np.int64)
-        write_positions(tree, rows, columns, where)
-        factors = np.zeros((len(rows), wide), np.int64)
-        factors[:, : own.factors.shape[1]] = own.factors
-        parts.append((where, columns, own.coefficients, factors))
-    precision = Elements(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    is_given = np.zeros(n_x + 1, bool)
-    is_given[given[0]] = True
-    nothing = np.zeros(0, np.int64)
-    intercept, pulls = -1, Elements(nothing, nothing, np.zeros(0), np.zeros((0, 0), np.int64))
-    if left is not None and np.any(precision.columns[precision.coefficients != 0.0] == place[left[0]]):
-        intercept, pulls = int(place[left[0]]), Elements(*left[1]._replace(columns=place[left[1].columns]))
-    tails, matched = _tails(maps, place), _matched(maps, place, tree)
-    by_rank, number = np.argsort(ranks, kind="stable"), np.empty(len(ranks), np.int64)
-    number[by_rank] = np.arange(len(ranks))
-    kind = np.cumsum(np.append(0, np.diff(first) <= 0)[: len(first)])  # first elements ascend within one
-    order = np.lexsort((which, ranks[other], ranks[one], kind[which]))
-    products = np.stack([at, which, number[one], number[other]], axis=1)
-    return Prior(
-        Elements(*entries.taken(by_rank)), precision, _in_runs(products[order], twice[order]),
-        *given, np.flatnonzero(is_given[first] | is_given[second]), pulls, intercept, tails, matched,
-    )  # fmt: skip
-
-
-def _in_runs(products: Index, twice: np.ndarray) -> Runs:
-    """Products of C' H C, which each count `twice`, as runs."""
-    is_first, steps = np.ones(len(products), bool), np.zeros_like(products)
-    _find_runs(products, twice, is_first, steps)
-    first = np.flatnonzero(is_first)
-    lengths = np.diff(np.append(first, len(products))).astype(np.int32)
-    return Runs(products[first].astype(np.int32), steps[first].astype(np.int32), lengths, twice[first])
-
-
-@entry
-def _find_runs(products: Index, twice: np.ndarray, is_first: Mask, steps: Index) -> None:
-    """Write which products begin a run, and the steps of each run there."""
-    begin = 0
-    for k in range(1, products.shape[0]):
-        if k == begin + 1:
-            steps[begin] = products[k] - products[begin]
-        if twice[k] == twice[begin] and np.all(products[k] - products[k - 1] == steps[begin]):
-            is_first[k] = False
-        else:
-            begin = k
-
-
-def _tails(maps: Maps, place: Index) -> HeavyTails:
-    """Heavy-tailed effects that a turn moves."""
-    parts = [(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))]
-    for one in maps.coordinates:
-        if one.tails is not None:
-            own = place[one.first : one.first + one.size]
-            own = own[own >= 0]
-            degrees, number = one.tails
-            parts.append((own, np.full(len(own), degrees), np.full(len(own), number)))
-    return HeavyTails(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-def _matched(maps: Maps, place: Index, tree: Tree) -> Matched:
-    """Effects that are normal only nearly."""
-    own = [(one, one.matched) for one in maps.coordinates if one.matched is not None]
-    nothing = np.zeros(0, np.int64)
-    found = np.concatenate([nothing, *(place[one.first : one.first + one.size] for one, _ in own)])
-    places = np.empty(len(found), np.int64)
-    write_positions(tree, found, found, places)
-    kinds = np.concatenate([nothing, *(np.full(one.size, each.kind) for one, each in own)])
-    constants = np.concatenate([np.zeros((4, 0)), *(each.constants for _, each in own)], axis=1)
-    numbers = np.concatenate([np.zeros((4, 0), np.int64), *(each.numbers for _, each in own)], axis=1)
-    return Matched(found, places, kinds, constants, numbers)
-
-
-@entry
-def write_covariances(prior: Prior, sums: Sums, elements: Vector, inverse: Vector, result: Vector) -> None:
-    """C P^-1 C' at the elements of H."""
-    result[:] = 0.0
-    first, steps = prior.runs.first, prior.runs.steps
-    for k in range(first.shape[0]):
-        for j in range(prior.runs.lengths[k]):
-            at, h = first[k, 0] + j * steps[k, 0], first[k, 1] + j * steps[k, 1]
-            one, other = first[k, 2] + j * steps[k, 2], first[k, 3] + j * steps[k, 3]
-            value = elements[one] * elements[other] * inverse[at]
-            result[h] += 2.0 * value if sums.first[h] == sums.second[h] and one != other else value
