@@ -32,7 +32,7 @@ BUDGETS = {
     "kernels/fields": 2_730,
     "kernels/plates": 2_400,
     "mode": 1_870,
-    "mode/fields": 5_010,
+    "mode/fields": 5_030,
     "mode/plates": 3_170,
     "model": 2_290,
     "model/chains": 940,

@@ -198,8 +198,7 @@ def _layout(read: _Reading, moves: Mask, order: Order, *, is_first: bool) -> Lay
     lookups, values, of_lookups, own, some = _own_lookups(read, is_held)
     n_dense = int(is_dense.sum())
     n_x, n_lookups = len(own), len(own) - n_dense
-    number = np.full(len(use.elements), -1)
-    number[own[own >= 0]] = np.flatnonzero(own >= 0)
+    number = _numbers(own, len(use.elements))
     held = _held(read, moves, is_held)
     is_own = moves[entries.columns]
     entries = entries.taken(np.flatnonzero(is_own))
@@ -207,8 +206,19 @@ def _layout(read: _Reading, moves: Mask, order: Order, *, is_first: bool) -> Lay
     root = len(tree.first) - 1
     of_elements = np.full(n_x, root)
     np.minimum.at(of_elements, entries.rows, tree.node_of[entries.columns])
-    is_all = lookups is use.columns
-    combos, which = (read.combos, read.which) if is_all else _combinations(lookups, columns.tables)
+    # Elements are in the order of the tree, so that what a run of nodes moves lies together.
+    by_node = np.append(np.argsort(of_elements[:n_lookups], kind="stable"), np.arange(n_lookups, n_x))
+    rank = np.argsort(by_node).astype(np.int32)
+    combos, which = read.combos, read.which
+    if lookups is not use.columns:
+        combos, which = _combinations(lookups, columns.tables)
+    if np.any(rank != np.arange(n_x)):
+        own, of_elements, combos = own[by_node], of_elements[by_node], rank[combos].astype(np.int64)
+        number = _numbers(own, len(use.elements))
+        entries = entries._replace(rows=rank[entries.rows].astype(np.int64)).by_rows()
+        lookups, of_rows = columns.tables.zeros(*lookups.shape, dtype=np.int32), lookups
+        for part in parts(len(lookups)):
+            lookups[part] = rank[of_rows[part]]
     factors, others = _separate(combos, np.flatnonzero(own < 0))
     together, loose = _of_the_root(combos, others, of_elements == root)
     rows, cells, of_cells = _cells(combos, which, factors, of_elements, root, read, own if is_first else None)
@@ -252,6 +262,13 @@ def _layout(read: _Reading, moves: Mask, order: Order, *, is_first: bool) -> Lay
         combos, combinations, pairs, cells, of_cells, factors, loose, together, held,
         read.scale, read.left,
     )  # fmt: skip
+
+
+def _numbers(own: Index, n: int) -> Index:
+    """Which element of a turn each of n elements of rows is; -1 for none."""
+    number = np.full(n, -1)
+    number[own[own >= 0]] = np.flatnonzero(own >= 0)
+    return number
 
 
 def _own_lookups(read: _Reading, is_held: Mask) -> tuple[RowNumbers, Matrix, Index, Index, Index | None]:
