@@ -52,6 +52,20 @@ def test_a_field_is_moved_by_few_rows(step):
     assert "third derivatives" in step.certificate
 
 
+def test_variables_that_other_steps_move_are_told():
+    """As a scale of slopes; the search goes on without a field."""
+    rng = np.random.default_rng(3)
+    g, x = rng.integers(40, size=800), rng.normal(size=800)
+    with pm.Model() as model:
+        tau, s = pm.HalfNormal("tau"), pm.HalfNormal("s")
+        u, w = pm.Normal("u", 0.0, tau * s, shape=40), pm.Normal("w", 0.0, tau, shape=40)
+        pm.Bernoulli("y", logit_p=u[g] + w[g] * x, observed=rng.integers(2, size=800))
+    with model:
+        options = checked_options([tau, u, w], EXACT, control_variate=TAYLOR)
+        fact = factorised(options, model.initial_point())
+    assert str(field_for(options, fact)) == "other steps move some of the variables"
+
+
 @pytest.mark.parametrize("check", [check_interface, check_points, check_state])
 def test_the_contract_of_steps(step, model, check):
     check(step, model.initial_point())
