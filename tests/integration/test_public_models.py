@@ -25,7 +25,7 @@ EXPECTED = {
     models.poststratification_by_one_index: ("TunaMH", 3_000, "are a field of"),
     models.football: ("TunaMH", 3_000, "are a field of 80 effects"),
     models.churn: ("TunaMH", 5_000, FEW),
-    models.rates_of_users: ("MetropolisHastings", 3_000, "are a field of 3,000 effects"),
+    models.rates_of_users: ("TunaMH", 3_000, "are a field of 3,000 effects"),
     models.beta_binomial: ("TunaMH", 3_000, FEW),
     models.discrete_choice: ("TunaMH", 3_000, FEW),
     models.mixed_logit: ("MetropolisHastings", 3_000, "are a field of 604 effects"),

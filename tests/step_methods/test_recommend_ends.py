@@ -82,7 +82,7 @@ def no_trials_at_all():
 
 FEW, NUTS, ALL_ROWS = "TunaMH()", "pm.NUTS()", "MetropolisHastings(control_variate=Taylor())"
 CASES = {
-    rates_of_users: (FEW, "are a field of"),
+    rates_of_users: (ALL_ROWS, "are a field of"),
     rates_without_a_rule: (NUTS, "whose prior has a rule"),
     one_of_its_own_beside_groups: (ALL_ROWS, "are a field of 1,410 effects"),
     two_matrices: (FEW, "are a field of"),
