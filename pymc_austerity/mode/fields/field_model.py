@@ -26,7 +26,7 @@ from pymc_austerity.mode.fields.fit import (
 from pymc_austerity.mode.fields.layout import Layout, layouts_of
 from pymc_austerity.mode.fields.values import FieldValues, values_of
 from pymc_austerity.model.factorisation import Factorisation, vector_of
-from pymc_austerity.model.field.find import Field, find_field, is_whole
+from pymc_austerity.model.field.find import Field, find_field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.plates.effects_prior import is_positive
 from pymc_austerity.model.plates.plate_model import normal_precision
@@ -140,7 +140,7 @@ def field_model(
         If there is none, or none that is moved: why.
     """
     found = find_field(model, fact) if found is None else found
-    if not is_whole(fact):
+    if set(fact.var_names) != set(fact.graph.values):
         raise NoField("other steps move some of the variables")
     own = [table.innovation for table in found.tables if table.innovation is not None]
     sizes = {one.name: int(np.prod(one.value.type.shape)) for one in own}

@@ -249,11 +249,9 @@ def values_of(
     Raises
     ------
     NoField
-        If other terms have effects, or if other steps move some variables.
+        If other terms have effects.
     """
     graph, maps = fact.graph, layout.maps
-    if set(fact.var_names) != set(graph.values):
-        raise NoField("other steps move some of the variables")
     if found.others:
         raise NoField(f"effects enter the terms {', '.join(map(repr, found.others))}, too")
     number = -1

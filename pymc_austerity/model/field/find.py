@@ -140,16 +140,10 @@ def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
     return field
 
 
-def is_whole(factorisation: Factorisation) -> bool:
-    """Whether it has the terms of all variables: none is moved by another step."""
-    graph = factorisation.graph
-    return set(graph.terms).issuperset(graph.variables.values())
-
-
 def _whole(model: pm.Model, factorisation: Factorisation) -> Factorisation:
     """The factorisation by all variables, if one has only the terms of some of them."""
     graph = factorisation.graph
-    if is_whole(factorisation):
+    if set(graph.terms).issuperset(graph.variables.values()):
         return factorisation
     try:
         return build(model, None, threshold=factorisation.threshold, initial_point=graph.point, check=False)

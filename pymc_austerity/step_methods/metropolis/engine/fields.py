@@ -227,6 +227,7 @@ class FieldEngine(CompiledKernel):
         if of is not turn:
             field = pack(turn) if self.backend.name == "numba" else turn
             self._packed[self._number] = turn, field
+            self._seen_state = None  # compiled code trusts a pointer: its type is looked at once
         return {"field": field, "memory": proposal_state.memory, **tests}
 
 
