@@ -86,7 +86,7 @@ def test_runs_are_as_long_as_their_work_allows(sweep, expected):
 @pytest.mark.parametrize("name", ["180 rows, 36 groups, not centred", "420 rows, 110 x 105, rare"])
 def test_what_is_announced_is_found(name):
     """Where few rows leave remainders large."""
-    found = compared(name, 1000)
+    found = compared(name, 2000)
     assert found.acceptance[0] == pytest.approx(found.acceptance[1], abs=0.06)
     assert found.rows[0] == pytest.approx(found.rows[1], rel=0.25)
     assert 0.25 < found.effective[0] / found.effective[1] < 4.0
