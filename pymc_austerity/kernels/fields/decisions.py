@@ -11,8 +11,8 @@ segment between them, Y_f that of their difference. Then
 
 where K_i bounds third derivatives along directions of length one in the units v_i. In cells of which
 third-order terms are known (see `cubic`) K_i bounds fourth derivatives. Block 0 is the lowest, R are sums
-over the others, X_R = sum of m_if X_f, Y_R likewise, C_i = |c_i v_i^3|, and Z_f is the larger |e_f| / s_f of
-the two ends. With terms of the third order that are left,
+over the others, X_R = sum of m_if X_f, Y_R likewise, C_i is the size of the third derivatives in the units
+v_ik, and Z_f is the larger |e_f| / s_f of the two ends. With terms of the third order that are left,
 
     |change| <= C_i (X_R^2 m_i0 Y_0 / 2 + (m_i0 X_0 + X_R / 2) X_R Y_R)
                 + K_i / 6 (sum_f m_if Y_f) (sum_f m_if X_f)^2 (sum_f m_if Z_f) <= sum_f h_f k_if m_if Y_f,
@@ -406,8 +406,8 @@ def write_remainders(plan: FieldArrays, now: int, which: Index, n: int, changes:
             at += k + 1
         changes[lane] = change
     if plan.bounds.cubic.numbers.shape[0] > 0:
-        subtract_cubics(plan, which, n, new, 1.0, after[0], changes)
-        subtract_cubics(plan, which, n, now, -1.0, old[0], changes)
+        subtract_cubics(plan, which, n, new, 1.0, after, changes)
+        subtract_cubics(plan, which, n, now, -1.0, old, changes)
 
 
 @jitable

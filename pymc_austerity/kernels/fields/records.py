@@ -153,8 +153,9 @@ class Cubic(NamedTuple):
     numbers: Vector
     levels: Index  # (n_x,): which level each element of x has the pivot of; -1 for none
     pivots: Index  # Its inverse, by places among the variables of a block
-    thirds: Vector  # (N,): the c_i; 0 in cells without
-    sizes: Vector  # (N,): |c_i v_i^3|
+    thirds: Matrix  # (N, n): third derivatives; 0 in cells without
+    which: npt.NDArray[np.int64]  # (p, p, p): which of the n has those by three predictors
+    sizes: Vector  # (N,): C_i, their size in the units v_ik
 
 
 class Bounds(NamedTuple):

@@ -12,9 +12,9 @@ blocks, each with the factor of its own part of the sum: |F_l^-1 a_ikl| |F_l' d_
 |t_ik|.
 
 With typical sizes s_f of the |e_f| let tau_ikf = |z_ikf| s_f, and tau_ik their sum over blocks. The share
-m_if of a block is the length of (tau_ikf / tau_ik)_k beside the sum of these over blocks, and the unit v_ik
-is tau_ik times that sum: |t_i / v_i| <= sum of m_if |e_f| / s_f. A row with one predictor has m_if = tau_if
-/ tau_i.
+m_if of a block is the length of (w_k tau_ikf / tau_ik)_k beside the sum of these over blocks, and the unit
+v_ik is tau_ik / w_k times that sum: |t_i / v_i| <= sum of m_if |e_f| / s_f. A row with one predictor has m_if
+= tau_if / tau_i. Of several predictors the weights w_k are chosen.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,6 @@ from pymc_austerity import work
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.efforts import RowBounds, row_bounds
-from pymc_austerity.bounds.jets.tape import tape_of
 from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields import decisions
@@ -40,7 +39,8 @@ from pymc_austerity.mode.fields.draws import theta_of_scores
 from pymc_austerity.mode.fields.fit import FieldFit, log_marginal, write_state
 from pymc_austerity.mode.fields.layout import Layout
 from pymc_austerity.mode.fields.loose_blocks import Weights, loose_blocks
-from pymc_austerity.mode.fields.passes import add_products, derivatives_of, part_of, place_of, quadratic_of
+from pymc_austerity.mode.fields.passes import add_products, part_of, place_of, quadratic_of
+from pymc_austerity.mode.fields.thirds import ThirdDerivatives, weights_of_predictors
 from pymc_austerity.mode.row_tables import parts, reduce_cells
 from pymc_austerity.target import Index, Mask, Matrix, Vector
 
@@ -53,6 +53,9 @@ _REACHES, DRAWS = np.array([3.0, 6.0]), 60
 _NO_PIVOT, _NOTHING = 1e-13, 1e-11
 # Coefficients of third-order terms that a cell may have for each of its rows.
 _MOST_NUMBERS = 2
+# Predictors of rows whose third derivatives are looked at, at most, where no block is loose; rows by which units
+# of several predictors are chosen, so many neighbours each.
+_MOST_PREDICTORS, _SAMPLED, _TOGETHER = 3, 2048, 64
 # The least typical size of a loose block, squared.
 _LEAST_LOOSE = 1e-4
 _INFLATION, _ROUNDING, _TINY = 1.0 + 1e-9, 1e-12, 1e-150
@@ -93,20 +96,37 @@ def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
     of_cells, is_apart = np.full((len(cells) - 1, depth), -1), np.zeros(len(cells) - 1, np.int64)
     shares = np.zeros((len(cells) - 1, depth + 1))
     sizes, sizes_of_loose = np.split(found.sizes, [len(found.nodes)])
-    for part in parts(n):
+
+    def lengths_of(part: slice) -> tuple[Index, np.ndarray, Mask]:
+        """Blocks on paths of rows, how much each block moves each predictor, and rows to be always read."""
         m = part.stop - part.start
         paths, tau, is_always = np.full((m, depth), -1), np.zeros((m, depth, p)), np.zeros(m, np.bool_)
         _write_lengths(levels, layout.design, nested, layout.n_lookups, part.start, paths, tau, is_always)
-        begun = slice(*np.searchsorted(cells, [part.start, part.stop]))
-        of_cells[begun] = paths[cells[begun] - part.start]
-        cell = np.searchsorted(cells, np.arange(part.start, part.stop), side="right") - 1
-        is_apart[cell[is_always | np.any(paths != of_cells[cell], axis=1)]] = 1
         if depth:
             tau *= sizes[np.maximum(paths, 0)][:, :, None]
         tau_of_loose = of_rows(part)
         if has_loose:
             tau_of_loose *= sizes_of_loose[loose.blocks[part]][:, :, None]
-        every, units[part] = _shares(np.concatenate([tau, tau_of_loose], axis=1))
+        return paths, np.concatenate([tau, tau_of_loose], axis=1), is_always
+
+    thirds, of_predictors = None, np.ones(p)
+    if p <= _MOST_PREDICTORS and depth and not has_loose:
+        thirds = ThirdDerivatives(layout.columns.expression, p)
+    if thirds is not None and p > 1:
+        some = [slice(k, min(k + _TOGETHER, n)) for k in evenly_spaced(n, _SAMPLED // _TOGETHER)]
+        tau = np.concatenate([lengths_of(part)[1] for part in some])
+        sample = plan.rows._replace(
+            predictors=np.concatenate([plan.rows.predictors[part] for part in some]),
+            data=np.concatenate([plan.rows.data[:, part] for part in some], axis=1),
+        )
+        of_predictors = weights_of_predictors(thirds, sample, lambda w: _shares(tau, w)[1], _REACHES[0])
+    for part in parts(n):
+        paths, tau, is_always = lengths_of(part)
+        begun = slice(*np.searchsorted(cells, [part.start, part.stop]))
+        of_cells[begun] = paths[cells[begun] - part.start]
+        cell = np.searchsorted(cells, np.arange(part.start, part.stop), side="right") - 1
+        is_apart[cell[is_always | np.any(paths != of_cells[cell], axis=1)]] = 1
+        every, units[part] = _shares(tau, of_predictors)
         own, of_loose[part] = np.where(paths >= 0, np.maximum(every[:, :depth], _TINY), 0.0), every[:, depth:]
         lengths[part, :depth] = own
         own = np.column_stack([own, of_loose[part].sum(axis=1)])
@@ -119,7 +139,9 @@ def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
         loose=loose._replace(lengths=of_loose),
         always=_always(layout, found, of_cells, is_apart),
     )
-    cubic = _cubic(layout, plan, levels, nested, bounds, lengths, units)
+    cubic = plan.bounds.cubic
+    if thirds is not None:
+        cubic = _cubic(layout, plan, levels, nested, bounds, thirds, lengths, units)
     totals, cumulative, is_infinite, rounding = _rates(layout, plan, lengths, units, cubic)
     return bounds._replace(
         always=np.maximum(bounds.always, is_infinite), lengths=lengths, shares=_INFLATION * shares,
@@ -127,9 +149,9 @@ def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
     )  # fmt: skip
 
 
-def _shares(tau: np.ndarray) -> tuple[Matrix, Matrix]:
+def _shares(tau: np.ndarray, weights: Vector) -> tuple[Matrix, Matrix]:
     """The share of each block (N, .) in what moves rows, and units of their predictors (N, p)."""
-    total = tau.sum(axis=1)
+    total = tau.sum(axis=1) / weights
     found = np.sqrt(((tau / np.maximum(total, _TINY)[:, None]) ** 2).sum(axis=2))
     every = np.maximum(found.sum(axis=1), _TINY)
     return found / every[:, None], _INFLATION * total * every[:, None]
@@ -353,16 +375,15 @@ def _cubic(
     levels: _Levels,
     nested: Index,
     bounds: Bounds,
+    derivatives: ThirdDerivatives,
     shares: Matrix,
     units: Matrix,
 ) -> Cubic:
     """Third-order terms of cells that pay: what is left is less than half, by few coefficients.
 
-    `shares` (N, .) are the m_if, `units` (N, 1) the v_i.
+    `shares` (N, .) are the m_if, `units` (N, p) the v_ik.
     """
     cells, paths, empty = bounds.cells, bounds.paths, plan.bounds.cubic
-    if not paths.shape[1] or layout.columns.n_predictors > 1 or len(bounds.loose.nodes):
-        return empty
     n_levels, lowest = np.diff(bounds.blocks), np.maximum(paths[:, 0], 0)
     n_own = n_levels[lowest]
     n_rest = np.where(paths >= 0, n_levels[np.maximum(paths, 0)], 0).sum(axis=1) - n_own
@@ -370,14 +391,14 @@ def _cubic(
     has_terms = (counts <= _MOST_NUMBERS * np.diff(cells)) & (paths[:, 0] >= 0) & (bounds.always == 0)
     if not has_terms.any():
         return empty
-    rows = plan.rows._replace(program=tape_of(layout.columns.expression, 1, 3))
-    thirds, sizes = (layout.columns.tables.zeros(layout.n_rows) for _ in range(2))
+    tables, n = layout.columns.tables, layout.n_rows
+    thirds, sizes = tables.zeros(n, derivatives.n_numbers), tables.zeros(n)
     left, total, is_finite = np.zeros(len(has_terms)), np.zeros(len(has_terms)), has_terms.copy()
     for part in parts(layout.n_rows):
-        thirds[part] = 6.0 * derivatives_of(rows, part, rows.predictors[part], 3)[3]
-        own = np.nan_to_num(_INFLATION * np.abs(thirds[part]) * units[part, 0] ** 3)
+        thirds[part] = found = derivatives.of(plan.rows, part, plan.rows.predictors[part])
+        own = np.nan_to_num(_INFLATION * derivatives.sizes(found, units[part]))
         sizes[part] = own
-        reduce_cells(np.logical_and, cells, part, np.isfinite(thirds[part]), is_finite)
+        reduce_cells(np.logical_and, cells, part, np.isfinite(found).all(axis=1), is_finite)
         reduce_cells(np.add, cells, part, own * (1.0 - shares[part, 0] ** 2), left)
         reduce_cells(np.add, cells, part, own, total)
     has_terms = is_finite & (left <= 0.5 * total)
@@ -388,7 +409,7 @@ def _cubic(
     counts = np.where(has_terms, counts, 0)
     cubic = Cubic(
         *_cells_in_runs(bounds, counts, n_own == 1), np.zeros(counts.sum()), empty.levels.copy(),
-        np.zeros(bounds.blocks[-1], np.int64), thirds, sizes,
+        np.zeros(bounds.blocks[-1], np.int64), thirds, derivatives.which, sizes,
     )  # fmt: skip
     _write_pivots(levels, bounds, cubic)
     _write_coefficients(levels, layout.design, nested, layout.n_lookups, cells, cubic)
@@ -431,7 +452,8 @@ def _write_coefficients(
 ) -> None:
     """Sums over the rows of each cell."""
     tree, block, places = levels.tree, levels.block, cubic.places
-    z, on_path = np.zeros((levels.variables.shape[0], 1)), np.empty(levels.variables.shape[0], np.int64)
+    z = np.zeros((levels.variables.shape[0], cubic.which.shape[0]))
+    on_path = np.empty(z.shape[0], np.int64)
     for u in range(cells.shape[0] - 1):
         if places[u + 1] == places[u]:
             continue
@@ -448,7 +470,7 @@ def _write_coefficients(
                     n_own = n
                 v = tree.parent[v]
             add_products_of_row(
-                cubic.thirds[i], z[:, 0], on_path[:n_own], on_path[n_own:n], cubic.numbers, places[u],
+                cubic.thirds[i], cubic.which, z, on_path[:n_own], on_path[n_own:n], cubic.numbers, places[u],
                 cubic.strides[u],
             )  # fmt: skip
             v = tree.node_of[on_path[0]]

@@ -373,8 +373,9 @@ def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> 
     loose = Loose(empty, none, empty, nothing, empty, np.zeros((n_rows, 0), np.int32), np.zeros((n_rows, 0)))
     apart = np.ones(n_cells, np.int64)
     cubic = Cubic(
-        np.zeros(n_cells + 1, np.int64), apart, apart, nothing, np.full(n_x, -1), empty, nothing, nothing
-    )
+        np.zeros(n_cells + 1, np.int64), apart, apart, nothing, np.full(n_x, -1), empty,
+        np.zeros((0, 1)), np.zeros((p, p, p), np.int64), nothing,
+    )  # fmt: skip
     bounds = Bounds(
         none, empty, none, nothing, empty, empty, empty, empty, loose, nothing, layout.cells, layout.of_cells,
         np.zeros((n_cells, 0), np.int64), np.zeros((0, 0)), np.zeros((n_cells, 1)), cubic,

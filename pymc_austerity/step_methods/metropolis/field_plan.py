@@ -44,6 +44,8 @@ from pymc_austerity.target import Vector
 _SEED, _SETTLE, _COUNTED = 2041, 30, 40
 # Nanoseconds for a number and a node of the tree, and for a sweep beside its moves.
 _OF_NUMBER, _OF_NODE, _OF_SWEEP = 2.0, 40.0, 1e5
+# So many times rows are drawn for moves of theta: what is tried out.
+_KAPPAS = (1.0, *KAPPAS)
 # What is tried out must gain so much: acceptance in a pilot run is not known better.
 _GAIN = 0.95
 # Moves of theta in a sweep, at most.
@@ -179,7 +181,7 @@ def _planned(
 
 def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> tuple[PlatePrediction, Vector]:
     """Try out what a sweep moves together, and leave the engine with the best; the last state."""
-    schedules = _schedules(engine.turns, 1, KAPPAS[0])
+    schedules = _schedules(engine.turns, 1, _KAPPAS[0])
     engine.take(schedules)
     chain = _settled(engine, found, point)
     best = _tried(engine, found, point, chain)
@@ -193,7 +195,7 @@ def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> tuple[Pla
             best, schedules = one, other
         return is_better
 
-    for kappa in KAPPAS[1:] if engine.draws_rows else ():
+    for kappa in _KAPPAS[1:] if engine.draws_rows else ():
         if not tried(_schedules(engine.turns, 1, kappa)):
             break
     n, kappa = 2, schedules[0].kappas[0]

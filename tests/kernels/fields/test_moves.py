@@ -77,7 +77,7 @@ def _reading_all(arrays):
     return arrays._replace(reads_all=True)
 
 
-@pytest.mark.parametrize("name", ["nested_slopes", "three_levels", "bym2"])
+@pytest.mark.parametrize("name", ["nested_slopes", "three_levels", "bym2", "own_scales"])
 @pytest.mark.parametrize(("level", "n_depths"), [(0, 1), (1, 1), (1, 3)])
 def test_third_order_terms_are_those_of_rows(name, level, n_depths):
     """Sums over cells and what rows say without them are the change of the density together."""

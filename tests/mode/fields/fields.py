@@ -324,7 +324,7 @@ def crossed_counts(n=3000, sizes=(300, 290)):
     return model
 
 
-def own_scales(n=900, n_groups=40):
+def own_scales(n=2400, n_groups=24):
     """Normal rows of which groups have a mean and a scale."""
     rng, x, g, eta = _rows(n, n_groups)
     scale = np.exp(-0.5 + 0.4 * rng.normal(size=n_groups))
