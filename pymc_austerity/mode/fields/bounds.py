@@ -53,8 +53,8 @@ _REACHES, DRAWS = np.array([3.0, 6.0]), 60
 _NO_PIVOT, _NOTHING = 1e-13, 1e-11
 # Coefficients of third-order terms that a cell may have for each of its rows.
 _MOST_NUMBERS = 2
-# Predictors of rows whose third derivatives are looked at, at most, where no block is loose; rows by which units
-# of several predictors are chosen, so many neighbours each.
+# Predictors of rows whose third derivatives are looked at, at most, where no block is loose. Units of several
+# predictors are chosen by so many rows, so many neighbours each.
 _MOST_PREDICTORS, _SAMPLED, _TOGETHER = 3, 2048, 64
 # The least typical size of a loose block, squared.
 _LEAST_LOOSE = 1e-4
