@@ -60,10 +60,6 @@ class NoNormalApproximationError(UnsuitableError):
         self.along = tuple(along)
 
 
-class NoModeError(NoNormalApproximationError):
-    """The search for a mode has ended where there is none."""
-
-
 class SetUpBudgetError(UnsuitableError):
     """The set-up would take more work than its budget, `set_up_budget`.
 

@@ -114,5 +114,5 @@ def _refuse(ledger: Ledger, needed: float, what: str, *, is_all: bool) -> None:
         f"set_up_budget={math.ceil(_MORE * units / digits) * digits:g} goes on, for about as many seconds. "
         "Fewer dimensions help more, since work grows with their square: leave variables to a step of their "
         "own, or write effects of groups as u[group] with a prior whose scale is sampled, so that they are a "
-        "plate",
+        "field",
     )

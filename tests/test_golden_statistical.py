@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.golden import statistical
-from tests.golden.plates import Size
+from tests.golden.hierarchies import Size
 from tests.golden.statistical import (
     CASES,
     FILE,
@@ -138,7 +138,7 @@ def test_what_is_told_of_agreement(on_file, capsys):
     assert statistical.main(["--compare"]) == 0
     printed = capsys.readouterr().out
     assert (
-        "slopes         acceptance 0.8 (0.8), plate acceptance 0.9 (0.9), rows 12 (12), cost 1.5 (1.5)"
+        "slopes         acceptance 0.8 (0.8), effects acceptance 0.9 (0.9), rows 12 (12), cost 1.5 (1.5)"
         in printed
     )
     assert "DIFFERS" not in printed

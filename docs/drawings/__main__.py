@@ -13,7 +13,7 @@ DRAWINGS = {
     function.__name__: function
     for function in (
         *(exact.rows_drawn, exact.bound, exact.aligned, exact.remainder, exact.heavy_rows, exact.surrogate),
-        *(groups.coordinates, groups.slopes, groups.nested, groups.crossed, groups.clock, groups.priors),
+        *(groups.coordinates, groups.crossed, groups.clock),
         *(groups.gamma_process, groups.trees, groups.turns),
         *(langevin.kink, barker.skewed_terms),
         *(tests.sequential, tests.too_wide, tests.errors, tests.cost, tests.verdict),

@@ -1,13 +1,12 @@
-"""Coordinates of a plate, the clock that passes its groups, and a gamma process."""
+"""Coordinates of a field, its trees and turns, the clock that passes its cells, and a gamma process."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
-from scipy import stats
 
 
 def coordinates() -> Figure:
-    """Draws of a funnel with some data, in the model's coordinates and in those of a plate."""
+    """Draws of a funnel with some data, in the model's coordinates and in those of a field."""
     rng = np.random.default_rng(2)
     figure, axes = plt.subplots(1, 3, figsize=(8.5, 2.9), layout="constrained")
     # One group with a normal likelihood of precision b, level a / b: exact draws of (tau, u) by weights.
@@ -23,56 +22,12 @@ def coordinates() -> Figure:
     for ax, value, label in zip(
         axes,
         (u, u / tau, epsilon),
-        ("effect u", r"non-centred $u / \tau$", r"of a plate: $\varepsilon$"),
+        ("effect u", r"non-centred $u / \tau$", r"of a field: $\varepsilon$"),
         strict=True,
     ):
         ax.plot(value, np.log(tau), ".", ms=2, alpha=0.4, color="C0")
         ax.set(xlabel=label)
     axes[0].set(ylabel=r"$\log \tau$")
-    return figure
-
-
-def slopes() -> Figure:
-    """Where intercept and slope of groups are, given what all share: with one row, few, and many."""
-    rng = np.random.default_rng(4)
-    figure, axes = plt.subplots(1, 3, figsize=(8.5, 2.9), layout="constrained", sharex=True, sharey=True)
-    angle = np.linspace(0.0, 2.0 * np.pi, 200)
-    circle = 2.0 * np.array([np.cos(angle), np.sin(angle)])
-    covariance = np.array([[1.0, 0.4], [0.4, 0.6]])
-    for ax, n, label in zip(axes, (1, 6, 60), ("one row", "6 rows", "60 rows"), strict=True):
-        z = np.c_[np.ones(n), rng.normal(0.7, 1.0, size=n)]
-        given = np.linalg.inv(np.linalg.inv(covariance) + z.T @ z / 2.0)
-        mean = given @ z.T @ (z @ [0.5, -0.4] + rng.normal(0.0, 1.0, n)) / 2.0
-        ax.plot(*(np.linalg.cholesky(covariance) @ circle), color="0.6", label="prior")
-        ax.plot(*(mean[:, None] + np.linalg.cholesky(given) @ circle), color="C0", label=r"$N(m_g, S_g)$")
-        ax.set_title(label, fontsize=9)
-        ax.set(xlabel="intercept")
-    axes[0].set(ylabel="slope")
-    axes[0].legend(frameon=False, fontsize=8)
-    return figure
-
-
-def nested() -> Figure:
-    """Effects of a school and of its classes, as they stand and in the coordinates of a plate."""
-    rng = np.random.default_rng(6)
-    tau, outer, b, n_classes = 0.25, 0.5, 3.0, 3
-    mu, level = 0.3 * rng.standard_normal(1500), 0.4
-    # Classes with a normal likelihood of precision b about one level: the mean of all, then v, then u.
-    r = 1.0 / (1.0 + b * tau**2)
-    big = n_classes * r * b
-    share = 1.0 / (1.0 + big * outer**2)
-    delta, epsilon = rng.standard_normal((2, len(mu)))
-    v = share * (big * level * outer**2 + mu) + outer * np.sqrt(share) * delta
-    u = r * (b * level * tau**2 + v) + tau * np.sqrt(r) * epsilon
-    figure, axes = plt.subplots(1, 3, figsize=(8.5, 2.9), layout="constrained")
-    pairs = (
-        (mu, v, r"mean of all schools $\mu$", "school $v_h$"),
-        (v, u, "school $v_h$", "class $u_g$"),
-        (delta, epsilon, r"school $\delta_h$", r"class $\varepsilon_g$"),
-    )
-    for ax, (x, y, below, beside) in zip(axes, pairs, strict=True):
-        ax.plot(x, y, ".", ms=2, alpha=0.4, color="C0")
-        ax.set(xlabel=below, ylabel=beside)
     return figure
 
 
@@ -108,7 +63,7 @@ def crossed() -> Figure:
 
 
 def clock() -> Figure:
-    """Total rates of groups, and the events of one exponential clock."""
+    """Total rates of cells, and the events of one exponential clock."""
     rng = np.random.default_rng(9)
     rates = rng.gamma(0.5, 0.3, size=40)
     ends = np.cumsum(rates)
@@ -119,36 +74,15 @@ def clock() -> Figure:
         at += rng.exponential()
     figure, axes = plt.subplots(figsize=(8, 1.9), layout="constrained")
     hit = set(np.searchsorted(ends, events))
-    for g, (left, width) in enumerate(zip(ends - rates, rates, strict=True)):
+    for k, (left, width) in enumerate(zip(ends - rates, rates, strict=True)):
         axes.barh(
-            0, width, left=left, height=0.6, color="C3" if g in hit else "0.85", edgecolor="white", lw=0.8
+            0, width, left=left, height=0.6, color="C3" if k in hit else "0.85", edgecolor="white", lw=0.8
         )
     axes.plot(events, np.full(len(events), 0.45), "v", color="k", ms=7)
-    axes.set(yticks=[], ylim=(-0.4, 0.8), xlabel="groups side by side, as wide as their total rates")
+    axes.set(yticks=[], ylim=(-0.4, 0.8), xlabel="cells side by side, as wide as their total rates")
     axes.set_title(
-        f"{len(events)} events of the clock; {len(hit)} of {len(rates)} groups look at a row", fontsize=9
+        f"{len(events)} events of the clock; {len(hit)} of {len(rates)} cells look at a row", fontsize=9
     )
-    return figure
-
-
-def priors() -> Figure:
-    """Log densities of priors of effects with the same mass within one standard deviation, and excesses."""
-    families = {
-        "normal": stats.norm(),
-        "Student's t, 4 degrees of freedom": stats.t(4),
-        "Laplace": stats.laplace(),
-        "logistic": stats.logistic(),
-    }
-    y = np.linspace(-5, 5, 401)
-    figure, axes = plt.subplots(1, 2, figsize=(8.5, 3), layout="constrained")
-    for name, one in families.items():
-        ratio = one.ppf(stats.norm.cdf(1.0))
-        log_density = one.logpdf(ratio * y) + np.log(ratio)
-        axes[0].plot(y, log_density, label=name)
-        axes[1].plot(y, log_density - stats.norm.logpdf(y))
-    axes[0].set(xlabel="effect y, in units of the normal prior", ylabel="log density", ylim=(-9, 0))
-    axes[1].set(xlabel="y", ylabel="excess over the normal prior")
-    axes[0].legend(frameon=False, fontsize=7, loc="lower center")
     return figure
 
 

@@ -28,7 +28,7 @@ from pymc_austerity.target import Array
 
 # Rows that are evaluated at a time when all of them are wanted.
 CHUNK = 16_384
-# Groups of rows whose effects are moved as a plate, at least; and where moves of the whole block mix badly.
+# Groups of rows whose effects are moved as a field, at least; and where moves of the whole block mix badly.
 FEWEST_GROUPS, FEWEST_IF_SLOW = 30, 3
 # Elements of a vector that unknown numbers multiply, where it is a vector of effects.
 FEWEST_SCALED = 5

@@ -69,8 +69,8 @@ def stored_data(
 
     *When it fails*: numbers that are computed by NumPy from a part of the rows, and put into the model, are
     taken as they are. With rows of many zeros `TunaMH` may keep bytes for each number that is not zero in
-    memory, and of plates that are no field bounds and slopes of each row; steps that test subsamples keep the
-    numbers of rows. If a file is cut while it is mapped, the operating system ends the program (SIGBUS).
+    memory; steps that test subsamples keep the numbers of rows. If a file is cut while it is mapped, the
+    operating system ends the program (SIGBUS).
 
     Examples
     --------

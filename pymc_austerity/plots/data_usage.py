@@ -80,7 +80,7 @@ def plot_data_usage(
     Notes
     -----
     Shares are per transition, as `fraction_used` is: of several transitions a draw, their mean. A sweep over
-    a plate has several moves, each of which may read 100 % of N. The dashed
+    a field has several moves, each of which may read 100 % of N. The dashed
     line is the mean over all chains. The axis is logarithmic where block means differ by more than a factor
     of ten. A line that falls or rises shows a chain that is still on its way, or a decision rule that reads
     more in the tails. Statistics of a sampler that records none are NaN; its panel stays empty and says so.
@@ -118,8 +118,8 @@ def plot_data_usage(
     panel = blocks.isel(block=0, chain=0, plot_axis=0, drop=True).fillna(0.0)
     dashed = {"color": EXACT, "linestyle": "--", "width": 1.2, "ignore_aes": "all"}
     panels.draw("mean", azp.visuals.hline, data=average, **dashed)
-    of_plate = "plate_n_used" in idata["sample_stats"]
-    label = "data read per sweep (% of N for each move)" if of_plate else "data read per transition (% of N)"
+    of_field = "effects_n_used" in idata["sample_stats"]
+    label = "data read per sweep (% of N for each move)" if of_field else "data read per transition (% of N)"
     panels.draw_words(panel, titles, 11, xlabel="draw", ylabel=label)
     panels.draw("yscale", _scale, data=blocks, ignore_aes="all")
     if panels.backend == "matplotlib":

@@ -24,17 +24,23 @@ from pymc_austerity.exceptions import (
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.mode.remainders import Departures
-from pymc_austerity.model.factorisation import Factorisation, vector_of
+from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation, vector_of
+from pymc_austerity.model.field.lookups import longest_looked_up
+from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.graph.log_density import raw_terms, typed_log_density
-from pymc_austerity.model.plates.gathers import NoPlate, largest_gather
-from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.field_plan import FieldPlan
+from pymc_austerity.step_methods.metropolis.field_plan import (
+    FieldPlan,
+    FieldRecipe,
+    field_with_all_rows,
+    plan_field,
+)
+from pymc_austerity.step_methods.metropolis.field_search import field_of, tried_longer
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.options import (
     BATCH_OF_REMAINDERS,
@@ -42,14 +48,6 @@ from pymc_austerity.step_methods.metropolis.options import (
     checked_options,
 )
 from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Survey, factorised, plan_metropolis, survey
-from pymc_austerity.step_methods.metropolis.plate_plan import MOST_BOUNDED, PlatePlan, PlateRecipe
-from pymc_austerity.step_methods.metropolis.plate_search import (
-    Sweeps,
-    plan_groups,
-    plate_for,
-    tried_longer,
-    with_all_rows_of_groups,
-)
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
     EXACT,
@@ -89,9 +87,9 @@ class Evidence:
     unsuitable: UnsuitableError | None = None  # why the model has no local terms or no mode
     no_bound: NoBoundError | SetUpBudgetError | None = None  # why there are no bounds
     certificate: str = "not looked for"  # which bounds are known, in words
-    # Sweeps over a plate or field, tried out; nothing else is looked for then
-    plates: Sweeps | None = None
-    no_plate: str = ""  # why effects of many groups are no plate, if there are some
+    # Sweeps over a field, tried out; nothing else is looked for then
+    field: FieldPlan | None = None
+    no_field: str = ""  # why effects of many groups are no field, if there are some
     budget: float = DEFAULT_BUDGET  # `set_up_budget`
 
     @property
@@ -125,21 +123,21 @@ def options_of(asked: Asked, budget: float) -> MetropolisOptions:
 
 
 def gather(asked: Asked, budget: float = DEFAULT_BUDGET) -> Evidence:
-    """Find local terms, mode and bounds for a `TunaMH`; only sweeps over a plate are compiled and tried."""
+    """Find local terms, mode and bounds for a `TunaMH`; only sweeps over a field are compiled and tried."""
     options, point = options_of(asked, budget), asked.point
-    fact, no_plate = None, ""
+    fact, no_field = None, ""
     try:
         fact = factorised(options, point)
         scratch_folder(fact)  # an error before a long search
-        plate = plate_for(options, fact, point)
-        if isinstance(plate, PlateModel | FieldModel):
-            plates = plan_groups(options, point, found=plate)
-            return Evidence(fact, plates=plates, certificate=plates.recipe.certificate, budget=budget)
-        no_plate = str(plate) if isinstance(plate, NoPlate) else ""
+        field = field_of(options, fact, point)
+        if isinstance(field, FieldModel):
+            swept = plan_field(options, point, found=field)
+            return Evidence(fact, field=swept, certificate=swept.recipe.certificate, budget=budget)
+        no_field = str(field) if isinstance(field, NoField) else ""
         surveyed = survey(options, point, certify=False, factorisation=fact)
     except UnsuitableError as error:
-        return Evidence(fact, unsuitable=error, no_plate=no_plate, budget=budget)
-    evidence = Evidence(fact, surveyed, no_plate=no_plate, budget=budget)
+        return Evidence(fact, unsuitable=error, no_field=no_field, budget=budget)
+    evidence = Evidence(fact, surveyed, no_field=no_field, budget=budget)
     if why_not_normal(evidence) is not None:
         return evidence
     try:
@@ -203,7 +201,7 @@ _COMPARED = f"{_EXACT}; every row that is drawn is compared with its bound"
 _EPSILON = 0.01
 # Nanoseconds of NUTS for a row and an effective draw: some 15 leapfrog steps a draw, half of it effective.
 _OF_NUTS = 2000.0
-# Sweeps over a plate that read few rows and move well need no comparison.
+# Sweeps over a field that read few rows and move well need no comparison.
 _FEW, _WELL = 0.03, 0.3
 # Variables that are tried out one by one, and coordinates that are named.
 _MOST_TRIED, _MOST_NAMED = 8, 3
@@ -231,8 +229,8 @@ class Choice(NamedTuple):
 def choose(evidence: Evidence, asked: Asked, *, approximate: bool) -> Choice:
     """The first that applies: few rows, few rows with a small error, all rows, `pm.NUTS`."""
     blank = blank_record(evidence, asked)
-    if evidence.plates is not None:
-        return of_plate(evidence.plates, blank, asked.point) or by_nuts(evidence, blank, asked)
+    if evidence.field is not None:
+        return of_field(evidence.field, blank, asked.point) or by_nuts(evidence, blank, asked)
     if why_not_normal(evidence) is not None:
         return by_nuts(evidence, blank, asked)
     costly = why_costly(evidence, asked.model)
@@ -314,9 +312,9 @@ def _of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) ->
     )
     if prediction.is_loose(report):
         otherwise = prediction.advice(report, plan.factorisation.n_rows)
-    if evidence.no_plate:
-        no_plate = _no_plate(evidence)
-        otherwise = f"{no_plate[0].upper()}{no_plate[1:]}. {otherwise}"
+    if evidence.no_field:
+        no_field = _no_field(evidence)
+        otherwise = f"{no_field[0].upper()}{no_field[1:]}. {otherwise}"
     why = blank._replace(
         step="TunaMH()",
         reason="few rows decide exactly: the posterior is near normal, and a bound is known for what each "
@@ -379,14 +377,14 @@ def _of_all_rows(evidence: Evidence, costly: Costly, blank: Recommendation, aske
         step=f"MetropolisHastings({written})",
         reason=f"the normal distribution at the mode fits, but {costly[0]}",
         rows=float(surveyed.factorisation.n_rows),
-        otherwise=f"{otherwise} And {_no_plate(evidence)}." if evidence.no_plate else otherwise,
+        otherwise=f"{otherwise} And {_no_field(evidence)}." if evidence.no_field else otherwise,
     )
     is_of_search = evidence.is_hierarchical  # it uses the Taylor polynomial, too
     return Choice(why, lambda: MetropolisHastings.from_plan(plan, point), is_of_search)
 
 
-def _no_plate(evidence: Evidence) -> str:
-    return f"effects of groups are not moved group by group: {evidence.no_plate}"
+def _no_field(evidence: Evidence) -> str:
+    return f"effects of groups are not moved group by group: {evidence.no_field}"
 
 
 def by_nuts(evidence: Evidence, blank: Recommendation, asked: Asked, slow: str | None = None) -> Choice:
@@ -420,23 +418,23 @@ def why_no_gradient(model: pm.Model, block: list[Variable]) -> Exception | None:
 
 def _why_nuts(evidence: Evidence) -> str:
     """Sentence on what speaks against the steps of this package."""
-    if evidence.plates is not None:
-        return _why_no_sweeps(evidence.plates.recipe)
+    if evidence.field is not None:
+        return _why_no_sweeps(evidence.field.recipe)
     reason = first_sentence(why_not_normal(evidence) or "")
     # What can be changed comes first.
-    return f"{_no_plate(evidence)}; and {as_clause(reason)}" if evidence.no_plate else reason
+    return f"{_no_field(evidence)}; and {as_clause(reason)}" if evidence.no_field else reason
 
 
-# Of a plate: sweeps that draw rows, sweeps that read all of them, or `pm.NUTS` --------------------
+# Of a field: sweeps that draw rows, sweeps that read all of them, or `pm.NUTS` --------------------
 
 
-def of_plate(plan: Sweeps, blank: Recommendation, point: PointType) -> Choice | None:
-    """Sweeps over a plate; None where `pm.NUTS` promises more effective draws a second."""
+def of_field(plan: FieldPlan, blank: Recommendation, point: PointType) -> Choice | None:
+    """Sweeps over a field; None where `pm.NUTS` promises more effective draws a second."""
     recipe = plan.recipe
     found = recipe.prediction
     if found.terms <= _FEW * recipe.n_local and found.shared_acceptance >= _WELL and not recipe.reads_all:
         return _sweeps_of_drawn_rows(plan, blank, point)
-    whole = plan if recipe.reads_all else with_all_rows_of_groups(plan, point)
+    whole = plan if recipe.reads_all else field_with_all_rows(plan, point)
     best = min(plan, whole, key=lambda one: one.recipe.prediction.cost)  # known better than what pilots mix
     of_nuts = 1e9 / (_OF_NUTS * recipe.n_local)
     best = tried_longer(best, point, of_nuts)
@@ -444,45 +442,35 @@ def of_plate(plan: Sweeps, blank: Recommendation, point: PointType) -> Choice | 
     return None if best.recipe.rate < of_nuts else of_best(best, blank, point)
 
 
-def _why_no_sweeps(recipe: PlateRecipe) -> str:
-    """Why a plate is not worth it."""
+def _why_no_sweeps(recipe: FieldRecipe) -> str:
+    """Why a field is not worth it."""
     found = recipe.prediction
     if found.shared_acceptance >= _WELL:
         return (
-            f"sweeps over the {found.n_groups:,} groups would read {few_digits(found.terms)} rows, so that a "
+            f"sweeps over {found.n_effects:,} effects would read {few_digits(found.terms)} rows, so that a "
             "draw of pm.NUTS costs less, roughly"
         )
     return (
-        f"moves of what the {found.n_groups:,} groups share would be accepted at a rate of about "
+        f"moves of what {found.n_effects:,} effects share would be accepted at a rate of about "
         f"{found.shared_acceptance:.2f}: {found.why_few(recipe.n_local)}"
     )
 
 
-def _plates(plan: Sweeps) -> PlateModel | FieldModel:
-    if isinstance(plan, FieldPlan):
-        return plan.field
-    return plan.rows.plate
+def _effects(plan: FieldPlan) -> str:
+    names = " and ".join(map(repr, plan.field.effects))
+    return f"{names} are a field of {plan.field.n_effects:,} effects: all are moved at once"
 
 
-def _effects(plan: Sweeps) -> str:
-    # Columns of a matrix are effects of one name.
-    variables = dict.fromkeys(name.partition("[")[0] for name in _plates(plan).effects)
-    names = " and ".join(map(repr, variables))
-    if isinstance(plan, FieldPlan):
-        return f"{names} are a field of {plan.field.n_effects:,} effects: all are moved at once"
-    return f"{names} are effects of {plan.recipe.prediction.n_groups:,} groups: all are moved at once"
-
-
-def _sweeps_of_drawn_rows(plan: Sweeps, blank: Recommendation, point: PointType) -> Choice:
+def _sweeps_of_drawn_rows(plan: FieldPlan, blank: Recommendation, point: PointType) -> Choice:
     why = blank._replace(
         step="TunaMH()",
         reason=f"{_effects(plan)}, each decided by few of its rows",
         rows=plan.recipe.prediction.terms,
         guarantee=_COMPARED,
         otherwise="Where groups have very few rows, the exact test on all rows, or pm.NUTS.",
-        plate=plan.recipe.prediction,
+        field=plan.recipe.prediction,
     )
-    if _plates(plan).is_normal:
+    if plan.field.is_normal:
         why = why._replace(
             reason=f"{_effects(plan)}, decided by sums over their rows, which tell "
             "all of a normal likelihood",
@@ -492,21 +480,13 @@ def _sweeps_of_drawn_rows(plan: Sweeps, blank: Recommendation, point: PointType)
     return Choice(why, lambda: TunaMH.from_plan(plan, point), is_of_search=True)
 
 
-def _sweeps_of_all_rows(plan: Sweeps, blank: Recommendation, point: PointType) -> Choice:
-    reason = "with so few rows a group that is cheaper"
-    n = plan.rows.plate.n_predictors if isinstance(plan, PlatePlan) else 1
-    if n > MOST_BOUNDED:
-        reason = (
-            f"rows are drawn where each is a function of its predictor and {MOST_BOUNDED - 1} number more "
-            f"that rows share, as a dispersion, and here there are {n - 1} more"
-        )
-    few_numbers = ", and rows share one number at most" if isinstance(plan, PlatePlan) else ""
+def _sweeps_of_all_rows(plan: FieldPlan, blank: Recommendation, point: PointType) -> Choice:
     why = blank._replace(
         step="MetropolisHastings(control_variate=Taylor())",
-        reason=f"{_effects(plan)}, decided on all rows in either of two moves, as {reason}",
+        reason=f"{_effects(plan)}, decided on all rows, as with so few rows a group that is cheaper",
         rows=float(blank.n_local or 0),
-        otherwise=f"TunaMH(), where there are more rows for each group{few_numbers}.",
-        plate=plan.recipe.prediction,
+        otherwise="TunaMH(), where there are more rows for each group.",
+        field=plan.recipe.prediction,
     )
     whole = replace(plan, options=replace(plan.options, switch_above=0.0))
     return Choice(why, lambda: MetropolisHastings.from_plan(whole, point), is_of_search=True)
@@ -521,7 +501,7 @@ def instead_of_nuts(evidence: Evidence, asked: Asked) -> str:
     """Advice on what would make another step than `pm.NUTS` suit the model."""
     model = asked.model
     reason, fact = evidence.unsuitable, evidence.factorisation
-    if evidence.plates is not None:
+    if evidence.field is not None:
         return (
             f"{_NOTHING}, and no step of its own for a parameter helps: with more rows for each group "
             "TunaMH() moves effects by few of them"
@@ -555,17 +535,17 @@ def instead_of_nuts(evidence: Evidence, asked: Asked) -> str:
 
 
 def by_element(evidence: Evidence, model: pm.Model) -> str:
-    """How effects of groups that are no plate may be moved, if each row looks one of them up."""
-    if not evidence.no_plate or evidence.factorisation is None:
+    """How effects of groups that are no field may be moved, if each row looks one of them up."""
+    if not evidence.no_field or evidence.factorisation is None:
         return ""
-    gather = largest_gather(evidence.factorisation)
-    if gather is None:
+    longest = longest_looked_up(evidence.factorisation, FEWEST_GROUPS)
+    if longest is None:
         return ""
-    value = next(v for v in model.value_vars if v.name == gather.name)
+    value = next(v for v in model.value_vars if v.name == longest.name)
     name = model.values_to_rvs[value].name
     return (
         f"Or try MetropolisHastings([{name!r}], elementwise=True), which moves one of its "
-        f"{gather.n_groups:,} elements at a time by the rows that contain it, "
+        f"{longest.type.shape[0]:,} elements at a time by the rows that contain it, "
         "beside a step for the other variables"
     )
 

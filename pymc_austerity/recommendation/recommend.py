@@ -18,11 +18,11 @@ from pymc_austerity.exceptions import (
     UnsuitableError,
     warn,
 )
+from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.model.checks import explained, refuse_data, require_start, warn_of_long_deterministics
 from pymc_austerity.model.factorisation import FEWEST_IF_SLOW
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.many import many_graphs
-from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.starting_point import initial_point
 from pymc_austerity.progress import stage, watched
 from pymc_austerity.recommendation.choice import (
@@ -35,15 +35,15 @@ from pymc_austerity.recommendation.choice import (
     by_nuts,
     choose,
     gather,
-    of_plate,
+    of_field,
     options_of,
     why_no_gradient,
 )
 from pymc_austerity.step_methods.messages import few_digits, refuse_discrete
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.field_plan import plan_field
+from pymc_austerity.step_methods.metropolis.field_search import field_of
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, warn_of_poor_mixing
-from pymc_austerity.step_methods.metropolis.plate_plan import plan_plates
-from pymc_austerity.step_methods.metropolis.plate_search import plate_for
 from pymc_austerity.step_methods.recommendation import Recommendation
 from pymc_austerity.work import DEFAULT_BUDGET, budgeted, checked_budget
 
@@ -51,8 +51,8 @@ from pymc_austerity.work import DEFAULT_BUDGET, budgeted, checked_budget
 logger = logging.getLogger("pymc.austerity")
 
 _MOST_NAMED = 5
-# Less than this speaks against a plate. Where groups hardly differ a pilot of the block is too confident, so
-# that a plate with half of its effective draws is preferred.
+# Less than this speaks against a field. Where groups hardly differ a pilot of the block is too confident, so
+# that a field with half of its effective draws is preferred.
 _ENOUGH, _HALF = 0.02, 0.5
 
 
@@ -110,7 +110,7 @@ def recommend(
 
     Notes
     -----
-    Effects of 30 groups or more, whose scale is sampled, are moved as a plate: by `TunaMH`; by
+    Effects of 30 groups or more, whose scale is sampled, are moved as a field: by `TunaMH`; by
     `MetropolisHastings` on all rows, where a pilot run promises more of it; or by `pm.NUTS`, where groups
     have too few rows. For other models the first of these that applies:
 
@@ -127,7 +127,7 @@ def recommend(
     vary by less than 3; for hierarchical models, which need the proposal `Surrogate`, by less than 1.
 
     A step other than `pm.NUTS` is tried out on a short pilot run, where that is cheap. In a hierarchical
-    model with fewer than 3 effective draws in 10, effects of 3 groups or more are tried as a plate. With
+    model with fewer than 3 effective draws in 10, effects of 3 groups or more are tried as a field. With
     fewer than 1 in 20 `pm.NUTS` is taken.
 
     *Guarantee*: with ``approximate=False`` the posterior is the stationary distribution of the step.
@@ -211,7 +211,7 @@ def _evidence(asked: Asked, budget: float) -> Evidence:
 
 
 def _that_mixes(choice: Choice, evidence: Evidence, asked: Asked) -> tuple[Choice, SubsampledStep | NUTS]:
-    """The chosen step, tried out on a pilot run; a small plate or `pm.NUTS` if that mixes badly."""
+    """The chosen step, tried out on a pilot run; a small field or `pm.NUTS` if that mixes badly."""
     step = choice.make()
     mixing = step.try_out(asked.point) if isinstance(step, SubsampledStep) else None
     if not isinstance(step, SubsampledStep) or mixing is None:
@@ -221,21 +221,21 @@ def _that_mixes(choice: Choice, evidence: Evidence, asked: Asked) -> tuple[Choic
         f"with {choice.why.step} {mixing.n_draws:,} draws of a pilot run were worth about "
         f"{few_digits(mixing.effective)} independent ones of {step.name_of(mixing.dimension)}"
     )
-    is_plate = evidence.plates is not None
-    if not is_plate and mixing.is_doubtful and evidence.is_hierarchical:
-        better = _small_plate(slow, mixing, evidence, asked)
+    is_field = evidence.field is not None
+    if not is_field and mixing.is_doubtful and evidence.is_hierarchical:
+        better = _small_field(slow, mixing, evidence, asked)
         if better is not None:
             return better
-    if mixing.efficiency >= _ENOUGH if is_plate else not mixing.is_poor:
+    if mixing.efficiency >= _ENOUGH if is_field else not mixing.is_poor:
         return told, step
     if why_no_gradient(asked.model, asked.block) is not None:
-        warn_of_poor_mixing(mixing, step.name_of(mixing.dimension), is_plate=is_plate)
+        warn_of_poor_mixing(mixing, step.name_of(mixing.dimension), is_field=is_field)
         return told, step
     choice = by_nuts(evidence, blank_record(evidence, asked), asked, slow)
     return choice, choice.make()
 
 
-def _small_plate(
+def _small_field(
     slow: str, of_block: Mixing, evidence: Evidence, asked: Asked
 ) -> tuple[Choice, SubsampledStep | NUTS] | None:
     """Sweeps over the effects of a few groups, if there are some, and they mix better."""
@@ -243,13 +243,13 @@ def _small_plate(
     assert fact is not None
     options = replace(options_of(asked, evidence.budget), fewest_groups=FEWEST_IF_SLOW)
     try:
-        found = plate_for(options, fact, point)
-        if not isinstance(found, PlateModel):
+        found = field_of(options, fact, point)
+        if not isinstance(found, FieldModel):
             return None
-        plan = plan_plates(options, point, found)
+        plan = plan_field(options, point, found=found)
     except UnsuitableError:
         return None
-    other = of_plate(plan, blank_record(evidence, asked), point)
+    other = of_field(plan, blank_record(evidence, asked), point)
     if other is None:
         return None
     step = other.make()

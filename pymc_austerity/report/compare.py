@@ -20,13 +20,9 @@ from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning, Un
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.find_mode import constrained, find_mode
 from pymc_austerity.mode.mode_fit import ModeReport
-from pymc_austerity.mode.plates.center import PlateSurvey, find_center, moved_center
-from pymc_austerity.mode.plates.draws import state_at
-from pymc_austerity.mode.plates.fit import fit_shared
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, FEWEST_IF_SLOW, point_of
 from pymc_austerity.model.factorise import model_of
 from pymc_austerity.model.field.of_model import factorise
-from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.starting_point import initial_point, require_finite
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage, watched
@@ -37,10 +33,11 @@ from pymc_austerity.report.render.words import as_fragment, as_markdown, headlin
 from pymc_austerity.report.results import Judgement, Results, judge
 from pymc_austerity.report.run import Budget, Run, Settings, Steps, budget_of, named, run_step
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.field_plan import plan_field
+from pymc_austerity.step_methods.metropolis.field_search import field_of
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.options import checked_options, proposal_for
 from pymc_austerity.step_methods.metropolis.plan import factorised
-from pymc_austerity.step_methods.metropolis.plate_search import plan_groups, plate_for
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 from pymc_austerity.validation import is_real, require_whole
 
@@ -291,7 +288,7 @@ def _names(model: pm.Model, var_names: Sequence[str] | None) -> list[str]:
 
 
 def _start(model: pm.Model, initvals: Any, notes: list[str], fewest: int) -> Mapping[str, Any] | None:
-    """Where chains start; what was done instead is added to `notes`. So few groups make a plate."""
+    """Where chains start; what was done instead is added to `notes`. So few groups make a field."""
     if initvals is None:
         return None
     if isinstance(initvals, Mapping):
@@ -305,8 +302,8 @@ def _start(model: pm.Model, initvals: Any, notes: list[str], fewest: int) -> Map
     with warnings.catch_warnings():
         warnings.simplefilter("error", SubsamplingWarning)  # a mode that was not reached is none
         try:
-            plate = plate_of(model, block, fewest) if block else None
-            return find_mode(model, block or None) if plate is None else start_of_plate(model, plate)
+            field = field_in(model, block, fewest) if block else None
+            return find_mode(model, block or None) if field is None else start_of_field(model, field)
         except (UnsuitableError, SubsamplingWarning) as error:
             why = str(error)
     notes.append(f"Chains start where PyMC starts them, for no mode was found: {why}")
@@ -334,7 +331,7 @@ def check_reference(reference: Any, var_names: Sequence[str]) -> None:
 def run_reference(
     model: pm.Model, reference: Reference, budget: Budget, settings: Settings, seed: int, fewest: int
 ) -> Run:
-    """Draw from the reference, or take the draws that were given; so few groups make a plate."""
+    """Draw from the reference, or take the draws that were given; so few groups make a field."""
     if isinstance(reference, DataTree):
         return Run("given", "draws that were given", idata=reference)
     if reference == "nuts":
@@ -356,12 +353,12 @@ def exact_step(model: pm.Model, fewest: int = FEWEST_GROUPS) -> tuple[BlockedSte
     if not block:
         raise UnsuitableError("The model has no continuous variable for an exact step.")
     try:
-        plate = plate_of(model, block, fewest)
-        if plate is not None:
+        field = field_in(model, block, fewest)
+        if field is not None:
             options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
             point = initial_point(model)
             with watched("compare: the reference", True):  # sweeps that read all rows
-                plan = plan_groups(options, point, found=plate)
+                plan = plan_field(options, point, found=field)
                 return MetropolisHastings.from_plan(plan, point), []
         taylor = Taylor(exact_rows=0)
         proposal = proposal_for(None, taylor, TermStructure(factorise(model, block)))
@@ -391,33 +388,25 @@ def _misfit(report: ModeReport | None, is_surrogate: bool) -> str:
 
 
 def fewest_groups(steps: Iterable[BlockedStep]) -> int:
-    """Groups that make a plate: fewer than usual, if one of the steps sweeps over so few."""
-    plates = [step.plate for step in steps if isinstance(step, SubsampledStep)]
-    few = any(plate is not None and plate.prediction.n_groups < FEWEST_GROUPS for plate in plates)
+    """Effects that make a field: fewer than usual, if one of the steps sweeps over so few."""
+    fields = [step.field for step in steps if isinstance(step, SubsampledStep)]
+    few = any(field is not None and field.prediction.n_effects < FEWEST_GROUPS for field in fields)
     return FEWEST_IF_SLOW if few else FEWEST_GROUPS
 
 
-def plate_of(model: pm.Model, block: list[Variable], fewest: int) -> PlateModel | FieldModel | None:
-    """The effects of many groups among the variables of a block, if there are some."""
+def field_in(model: pm.Model, block: list[Variable], fewest: int) -> FieldModel | None:
+    """The field of effects among the variables of a block, if there are some."""
     options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
     point = initial_point(model)
     options = replace(options, fewest_groups=fewest)
-    found = plate_for(options, factorised(options, point), point)
-    return found if isinstance(found, PlateModel | FieldModel) else None
+    found = field_of(options, factorised(options, point), point)
+    return found if isinstance(found, FieldModel) else None
 
 
-def start_of_plate(model: pm.Model, plate: PlateModel | FieldModel) -> dict[str, Any]:
-    """Where chains on a plate start, by name: the joint mode has scales near zero, far from all draws."""
+def start_of_field(model: pm.Model, field: FieldModel) -> dict[str, Any]:
+    """Where chains on a field start, by name: the joint mode has scales near zero, far from all draws."""
     point = initial_point(model)
-    require_finite(plate.factorisation, point)
+    require_finite(field.factorisation, point)
     with watched("compare: where chains start", True):
-        if isinstance(plate, FieldModel):
-            stage("fit", f", {plate.n_effects:,} effects")
-            return constrained(model, point_of(plate.factorisation, plate.center(), point))
-        stage("order of rows", f", {plate.n_groups:,} groups")
-        survey = PlateSurvey(plate, point)
-        center, _ = find_center(survey)
-        stage("fit", f" 1/1, {plate.n_groups:,} groups")
-        fit, _, sums = fit_shared(survey, center)
-        q: np.ndarray = state_at(survey, moved_center(survey, sums, fit.theta))
-    return constrained(model, point_of(plate.factorisation, q, point))
+        stage("fit", f", {field.n_effects:,} effects")
+        return constrained(model, point_of(field.factorisation, field.center(), point))

@@ -241,11 +241,11 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
             f"This {name} moves one element at a time, each on rows of its own, and probe looks at moves "
             "that all rows decide. Compare draws with those of the exact step: compare(model, steps)."
         )
-    if step.plate is not None:
+    if step.field is not None:
         raise TypeError(
-            f"This {name} sweeps over {step.plate.prediction.n_groups:,} groups, each decided on rows of its "
-            "own, and probe looks at moves that all rows decide. Compare draws with those of the exact step: "
-            "compare(model, steps)."
+            f"This {name} sweeps over {step.field.prediction.n_effects:,} effects, each decided on rows of "
+            "its own, and probe looks at moves that all rows decide. Compare draws with those of the exact "
+            "step: compare(model, steps)."
         )
     if step.model is not model:
         raise ValueError(f"The {name} was made for another model: give probe the model of the step.")

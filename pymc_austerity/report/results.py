@@ -283,7 +283,7 @@ class Results:
 
             * ``draws`` after tuning, of all chains; ``seconds`` and ``tuning_seconds`` that they took.
             * ``terms``: local terms evaluated after tuning; for NUTS gradients of terms. ``fraction_used``:
-              the terms that a transition evaluated, over N: above 1 on a plate, where a sweep has several
+              the terms that a transition evaluated, over N: above 1 on a field, where a sweep has several
               moves. NaN if they are not counted.
             * ``ess``, ``rhat``: of the worst scalar; the smaller of bulk and tail ESS.
             * ``ess_per_second``; ``terms_per_effective_draw``. Those of a step that is ``too_wide`` are not

@@ -279,7 +279,7 @@ class Run:
     tuning_seconds: float = np.nan
     terms: float = np.nan  # local ones evaluated after tuning; NaN if they are not counted
     fraction: float = np.nan  # local terms that a transition has evaluated, over N; NaN if it is not known
-    moves: int = 1  # of a transition, each on up to N terms: two or more on a plate
+    moves: int = 1  # of a transition, each on up to N terms: two or more on a field
     configuration: tuple[dict[str, Any], ...] = ()  # of each of its steps
     messages: tuple[str, ...] = ()  # warnings given while it ran
     notes: tuple[str, ...] = ()  # what was done otherwise than asked for

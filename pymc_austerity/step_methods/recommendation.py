@@ -10,7 +10,7 @@ from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 
 if TYPE_CHECKING:
-    from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction
+    from pymc_austerity.step_methods.metropolis.field_pilot import FieldPrediction
 
 # A terminal has 80 columns.
 _WIDTH, _INDENT = 79, 15
@@ -35,8 +35,8 @@ class Recommendation(NamedTuple):
     guarantee: str
     # What would change the choice, and which parameters are in the way; for `pm.NUTS` also what is faster
     otherwise: str
-    # Rows and acceptance rates of either move, by a pilot run, if effects are moved as a plate
-    plate: PlatePrediction | None = None
+    # Rows and acceptance rates of either move, by a pilot run, if effects are moved as a field
+    field: FieldPrediction | None = None
     mixing: Mixing | None = None  # Effective draws for a draw, by a pilot run; None where there was none
 
     def __str__(self) -> str:
@@ -54,8 +54,8 @@ class Recommendation(NamedTuple):
         }
         if self.rows is None:
             del lines["bound"]
-        if self.plate is not None:
-            lines["plate"] = str(self.plate)
+        if self.field is not None:
+            lines["field"] = str(self.field)
         elif self.fit is not None and self.rows is not None:
             lines["normal fit"] = (
                 f"independent draws of it would be accepted at a rate of {self.fit.acceptance:.2f}; its log "

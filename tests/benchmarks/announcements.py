@@ -1,4 +1,4 @@
-"""What is announced of plates before a run, and what the run finds: acceptance, rows and effective draws.
+"""What is announced of fields before a run, and what the run finds: acceptance, rows and effective draws.
 
     python -m tests.benchmarks.announcements --draws 2000
 
@@ -39,7 +39,9 @@ def effects(spelling: str, groups: np.ndarray, n: int, loc: pm.Deterministic | f
     return loc + (scale * pm.Normal(name, shape=n))[groups]
 
 
-def plate(seed: int, n: int, n_groups: int, spelling: str = "centred", kind: str = "logistic") -> pm.Model:
+def groups_of(
+    seed: int, n: int, n_groups: int, spelling: str = "centred", kind: str = "logistic"
+) -> pm.Model:
     """One factor, with a slope of all groups; `kind` may also be a form of the effects."""
     rng = np.random.default_rng(seed)
     groups, x = rng.choice(n_groups, n, p=rng.dirichlet(np.ones(n_groups))), rng.normal(size=n)
@@ -78,16 +80,16 @@ def crossed(seed: int, n: int, first: int, second: int, level: float = 0.0) -> p
 
 
 MODELS: dict[str, tuple[Callable[[], pm.Model], dict[str, float]]] = {
-    "120 rows, 32 groups": (lambda: plate(1, 120, 32), FEW),
-    "180 rows, 36 groups, not centred": (lambda: plate(2, 180, 36, "not centred"), FEW),
-    "240 rows, 40 groups": (lambda: plate(3, 240, 40), FEW),
-    "240 counts, 40 groups": (lambda: plate(4, 240, 40, kind="poisson"), FEW),
-    "240 rows, 70 groups in 31": (lambda: plate(5, 240, 70, kind="nested"), FEW),
-    "240 rows, slopes of 40 groups": (lambda: plate(6, 240, 40, kind="slopes"), FEW),
+    "120 rows, 32 groups": (lambda: groups_of(1, 120, 32), FEW),
+    "180 rows, 36 groups, not centred": (lambda: groups_of(2, 180, 36, "not centred"), FEW),
+    "240 rows, 40 groups": (lambda: groups_of(3, 240, 40), FEW),
+    "240 counts, 40 groups": (lambda: groups_of(4, 240, 40, kind="poisson"), FEW),
+    "240 rows, 70 groups in 31": (lambda: groups_of(5, 240, 70, kind="nested"), FEW),
+    "240 rows, slopes of 40 groups": (lambda: groups_of(6, 240, 40, kind="slopes"), FEW),
     "420 rows, 110 x 105": (lambda: crossed(7, 420, 110, 105), FEW),
     "420 rows, 110 x 105, rare": (lambda: crossed(8, 420, 110, 105, -3.0), FEW),
-    "20,000 rows, 300 groups": (lambda: plate(9, 20_000, 300), {}),
-    "20,000 counts, 300 groups": (lambda: plate(10, 20_000, 300, kind="poisson"), {}),
+    "20,000 rows, 300 groups": (lambda: groups_of(9, 20_000, 300), {}),
+    "20,000 counts, 300 groups": (lambda: groups_of(10, 20_000, 300, kind="poisson"), {}),
 }
 
 

@@ -1,11 +1,11 @@
-"""Fields beside a plain plate: set-up, rows, milliseconds and effective draws a second.
+"""Fields beside one factor of groups: set-up, rows, milliseconds and effective draws a second.
 
     python -m tests.benchmarks.fields                       # all models at N = 1e5
     python -m tests.benchmarks.fields nested_slopes walk --rows 1e6 --nutpie 300
     python -m tests.benchmarks.fields tennis --rows 39e3     # a fifth of what is played
 
 CPU seconds of one thread; what is compiled is in numba's cache before a model is timed. Each model is drawn
-from in turn with the plate, so that ratios hold on a machine that is busy. Effective draws are the smaller of
+from in turn with that one, so that ratios hold on a machine that is busy. Effective draws are the smaller of
 bulk and tail, of theta and of 40 effects; the smallest is biased downwards. nutpie gets CPU seconds after its
 compilation. Its rate is without its warm-up, and where it has not reached 300 effective draws by then, every
 draw counts as effective. Prints a line of JSON a model.
@@ -24,8 +24,8 @@ from arviz_stats.base import array_stats
 
 from pymc_austerity import TunaMH
 from tests.benchmarks import public_fields
-from tests.benchmarks.plate_models import Hierarchy, model_of, simulated
-from tests.benchmarks.plates import nutpie_of
+from tests.benchmarks.hierarchies import nutpie_of
+from tests.benchmarks.hierarchy_models import Hierarchy, model_of, simulated
 from tests.mode.fields import fields
 
 _SETTLE, _ROUNDS, _EACH, _EFFECTS = 200, 10, 150, 40
@@ -85,18 +85,18 @@ def effective(draws: np.ndarray) -> float:
     return float(min(found)) / n
 
 
-def beside(model: pm.Model, plate: Chain, nutpie: float = 0.0) -> dict[str, Any]:
-    """A model's figures, and ratios to those of the plate in the same minutes, and to those of nutpie."""
+def beside(model: pm.Model, plain: Chain, nutpie: float = 0.0) -> dict[str, Any]:
+    """A model's figures, and ratios to those of one factor in the same minutes, and to those of nutpie."""
     own, seconds = chain(model)
     own.draw(_SETTLE)
-    runs = [(own.draw(_EACH), plate.draw(_EACH)) for _ in range(_ROUNDS)]
+    runs = [(own.draw(_EACH), plain.draw(_EACH)) for _ in range(_ROUNDS)]
     figures = []
     for k in range(2):
         draws = np.concatenate([run[k][0] for run in runs])
         spent = sum(run[k][1] for run in runs) / len(draws)
         rows = sum(run[k][2] for run in runs) / len(draws)
         figures.append((effective(draws), 1e3 * spent, rows))
-    (ess, ms, rows), (ess_of_plate, ms_of_plate, _) = figures
+    (ess, ms, rows), (ess_of_plain, ms_of_plain, _) = figures
     rival: dict[str, Any] = {}
     if nutpie:
         found = nutpie_of(model, nutpie, 300, {})
@@ -113,8 +113,8 @@ def beside(model: pm.Model, plate: Chain, nutpie: float = 0.0) -> dict[str, Any]
         "ms": round(ms, 3),
         "ess_a_draw": round(ess, 3),
         "ess_a_second": round(1e3 * ess / ms, 1),
-        "to_the_plate": round((ess / ms) / (ess_of_plate / ms_of_plate), 4),
-        "ms_of_plate": round(ms_of_plate, 3),
+        "to_the_plain": round((ess / ms) / (ess_of_plain / ms_of_plain), 4),
+        "ms_of_plain": round(ms_of_plain, 3),
         **rival,
     }
 
@@ -128,11 +128,11 @@ def main() -> None:
     options = parser.parse_args()
     n = int(options.rows)
     kind = Hierarchy("logistic", "intercepts", 100_000, 1000, 0)
-    plate, _ = chain(model_of(kind, simulated(kind)))
-    plate.draw(_SETTLE)
+    plain, _ = chain(model_of(kind, simulated(kind)))
+    plain.draw(_SETTLE)
     for name in options.models or _MODELS:
         print(
-            json.dumps({"model": name, "rows_of_data": n, **beside(_MODELS[name](n), plate, options.nutpie)}),
+            json.dumps({"model": name, "rows_of_data": n, **beside(_MODELS[name](n), plain, options.nutpie)}),
             flush=True,
         )
 

@@ -1,12 +1,13 @@
 """The figures of the README and of docs/explanation/benchmarks.md: one command, one machine, one run.
 
     python -m tests.benchmarks.front                 # measures all parts, two hours or three
-    python -m tests.benchmarks.front --parts plates  # one part again; the other parts stay
+    python -m tests.benchmarks.front --parts groups  # one part again; the other parts stay
     python -m tests.benchmarks.front --parts         # only writes figure and tables again
 
-Measures `tests.benchmarks.everyone` on the problems of the tables, `tests.benchmarks.plates`, and the script
-of the README with an empty cache and with a full one. Writes docs/_static/benchmarks.json and a figure, and
-the tables between the marks of README and page (`tests.benchmarks.front_pages`). CPU seconds, one thread.
+Measures `tests.benchmarks.everyone` on the problems of the tables, `tests.benchmarks.hierarchies`, and the
+script of the README with an empty cache and with a full one. Writes docs/_static/benchmarks.json and a
+figure, and the tables between the marks of README and page (`tests.benchmarks.front_pages`). CPU seconds, one
+thread.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from tests.benchmarks.everyone.worker import machine, sources, versions
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "docs" / "_static" / "benchmarks.json"
 METHODS = ["tuna", "austerity", "exact-laplace", "laplace", "nutpie"]
-PARTS = ("sizes", "plates", "hierarchies", "problems", "readme")
+PARTS = ("sizes", "groups", "hierarchies", "problems", "readme")
 SIZES = [10_000, 100_000, 1_000_000]
 OTHERS = ["poisson", "correlated", "few-positives", "rare-feature", "heavy-tails"]
 KEPT = (
@@ -95,12 +96,12 @@ def environment(folder=None):
 
 def of_groups(setting):
     given = [text for key, value in setting.items() for text in (f"--{key}", str(value))]
-    command = [sys.executable, "-m", "tests.benchmarks.plates", *given]
+    command = [sys.executable, "-m", "tests.benchmarks.hierarchies", *given]
     done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
     return json.loads(done.stdout[done.stdout.index("{") :])
 
 
-def of_plates():
+def of_one_factor():
     return of_groups(GROUPS)
 
 
@@ -131,7 +132,7 @@ def of_readme():
 
 MEASURE = {
     "sizes": of_sizes,
-    "plates": of_plates,
+    "groups": of_one_factor,
     "hierarchies": of_hierarchies,
     "problems": of_problems,
     "readme": of_readme,

@@ -58,9 +58,9 @@ def markdown(head, rows):
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def plate_row(found):
+def groups_row(found):
     """Rows and seconds of the hierarchical model."""
-    read = found["TunaMH"]["shared_n_used"] + found["TunaMH"]["plate_n_used"]
+    read = found["TunaMH"]["shared_n_used"] + found["TunaMH"]["effects_n_used"]
     cells = [seconds(found[name]) for name in ("TunaMH", "all rows", "nutpie")]
     name = f"hierarchical logistic, {found['groups']:,} groups, N = {found['rows']:,}"
     return [name, figures(read), *cells]
@@ -83,7 +83,7 @@ def front(record):
             row(sizes, "logistic, N = 10,000", "standard", 10_000),
             row(sizes, "logistic, N = 1,000,000", "standard", 1_000_000),
             row(problems, "Poisson, N = 100,000", "poisson", 100_000),
-            plate_row(record["plates"]["found"]),
+            groups_row(record["groups"]["found"]),
         ],
     )
 
@@ -108,18 +108,18 @@ def by_problem(record):
     return markdown(HEAD, [row(found, name, problem, 100_000, dim) for name, problem, dim in tables])
 
 
-def plates(record):
-    found = record["plates"]["found"]
+def groups(record):
+    found = record["groups"]["found"]
     rows = []
     for name in ("TunaMH", "all rows"):
         r = found[name]
-        cells = [r["shared_n_used"], r["plate_n_used"], r["set_up"], r["ms_a_draw"]]
+        cells = [r["shared_n_used"], r["effects_n_used"], r["set_up"], r["ms_a_draw"]]
         rows.append([name, *map(figures, cells), f"{r['effective']:,.0f} of {r['draws']:,}", seconds(r)])
     r = found["nutpie"]
     gradients = f"{figures(r['leapfrogs_a_draw'])} gradients"
     effort = f"{r['effective']:,.0f} of {r['draws']:,}"
     rows.append(["nutpie", gradients, "", figures(r["compilation"] + r["warm_up"]), "", effort, seconds(r)])
-    head = ["", "rows, shared move", "rows, plate move", "set-up", "ms a draw", "effective draws", "to 1,000"]
+    head = ["", "rows, shared move", "rows, effects", "set-up", "ms a draw", "effective draws", "to 1,000"]
     return markdown(head, rows)
 
 
@@ -138,7 +138,7 @@ def hierarchies(record):
     rows = []
     for found in record["hierarchies"]["found"]:
         ours, other = found["TunaMH"], found["nutpie"]
-        read = sum(ours.get(name, 0.0) for name in ("shared_n_used", "plate_n_used"))
+        read = sum(ours.get(name, 0.0) for name in ("shared_n_used", "effects_n_used"))
         cells = [figures(read) if read else "0", figures(ours["set_up"]), seconds(ours)]
         rows.append([structure(found), *cells, seconds(other) if other["seconds"] else "no draw"])
     return markdown(
@@ -170,7 +170,7 @@ TABLES = {
     "reasons": reasons,
     "sizes": by_size,
     "problems": by_problem,
-    "plates": plates,
+    "groups": groups,
     "hierarchies": hierarchies,
     "script": script,
 }

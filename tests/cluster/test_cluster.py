@@ -20,7 +20,7 @@ from pymc.step_methods.compound import CompoundStep
 
 from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, sample_distributed, stored_data
 from pymc_austerity.cluster import sample, workers
-from pymc_austerity.step_methods.metropolis import plate_search, sums_elsewhere
+from pymc_austerity.step_methods.metropolis import field_plan, sums_elsewhere
 from tests.cluster.planted_steps import Slow, Talks, fails_once, goes_on_for_ever, numba_files, set_store_root
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 3}
@@ -315,14 +315,14 @@ class TestSums:
             content(fails_once, [(1,), (2,)])
 
 
-def test_a_plate_is_set_up_here(monkeypatch):
+def test_a_field_is_set_up_here(monkeypatch):
     class SetUpError(Exception):
         pass
 
     def stop(*args):
         raise SetUpError
 
-    monkeypatch.setattr(plate_search, "plan_groups", stop)
+    monkeypatch.setattr(field_plan, "plan_field", stop)
     monkeypatch.setattr(workers, "require_client", lambda client: None)
     rng = np.random.default_rng(2)
     group = rng.integers(0, 40, 4000)
@@ -330,7 +330,7 @@ def test_a_plate_is_set_up_here(monkeypatch):
         tau = pm.HalfNormal("tau")
         u = pm.Normal("u", 0.0, tau, shape=40)
         pm.Bernoulli("y", logit_p=u[group], observed=rng.integers(0, 2, 4000))
-    said = "The set-up of a plate of effects is not distributed: client= has had no effect"
+    said = "The set-up of a field of effects is not distributed: client= has had no effect"
     with pytest.warns(SubsamplingWarning, match=said), pytest.raises(SetUpError):
         TunaMH(model=model, client=object())
 

@@ -61,9 +61,9 @@ def test_a_step_reaches_few_files(step, most):
 
 
 @pytest.mark.parametrize("step", METROPOLIS)
-def test_plates_are_imported_once_one_is_found(step):
+def test_fields_are_imported_once_one_is_found(step):
     modules = reached(getattr(pymc_austerity, step).__module__, graph())
-    assert [name for name in modules if "plate" in name or "crossed" in name] == []
+    assert [name for name in modules if "field" in name] == []
 
 
 def test_which_imports_count():

@@ -9,7 +9,7 @@ import pymc as pm
 
 import pymc_austerity as pa
 from pymc_austerity.acceptance import Barker, Concentration, ExactBarker, TTest
-from tests.golden import models, plates
+from tests.golden import hierarchies, models
 
 # Statistics that are times.
 TIMES = frozenset({"process_time_diff", "perf_counter_diff", "perf_counter_start"})
@@ -63,16 +63,14 @@ class Chain(NamedTuple):
             return sample(self.step(model), **self.options)
 
 
-SMALL, LARGE = plates.Size(1500, 32), plates.Size(2500, 264)  # two factors are crossed from 200 groups on
+SMALL, LARGE = hierarchies.Size(1500, 32), hierarchies.Size(2500, 264)
 
 
-class PlateChain(NamedTuple):
-    """A run on a model with a plate of so many groups and shared variables, or with a field."""
+class FieldChain(NamedTuple):
+    """A run on a model of groups, which is moved as a field."""
 
-    model: Callable[[plates.Size], Any]
-    shared: int = 4
-    is_field: bool = False
-    size: plates.Size = SMALL
+    model: Callable[[hierarchies.Size], Any]
+    size: hierarchies.Size = SMALL
     step: Callable[[pm.Model], Any] = lambda model: pa.TunaMH(model=model, switch_above=np.inf)
     options: Mapping[str, Any] = {}
 
@@ -85,38 +83,34 @@ class PlateChain(NamedTuple):
 
     def require(self, step: Any, found: Arrays) -> None:
         """Raise an error if the step has moved something else."""
-        require_plate(found)
-        if isinstance(step, pa.TunaMH):
-            plate = step.prediction
-            shape, wanted = (plate.n_shared, plate.n_groups), (self.shared, self.size.groups)
-            is_wanted = plate.of_tree > 0.0 if self.is_field else shape == wanted
-            if not is_wanted or step.reads_all:
-                raise ValueError(f"The plate has {shape}, reads all: {step.reads_all}; not {wanted}.")
+        require_field(found)
+        if isinstance(step, pa.TunaMH) and step.reads_all:
+            raise ValueError("All rows are read.")
 
 
-def require_plate(found: Arrays) -> None:
-    """Raise an error if no plate was moved: sweeps tell how many of the groups accept."""
-    accepted = found.get("sample_stats/plate_acceptance")
+def require_field(found: Arrays) -> None:
+    """Raise an error if no field was moved: sweeps tell how many of the groups accept."""
+    accepted = found.get("sample_stats/effects_acceptance")
     if accepted is None or not (accepted.min() >= 0.0 and accepted.mean() > 0.5):
-        raise ValueError(f"No plate was found: acceptances of groups are {accepted}.")
+        raise ValueError(f"No field was found: acceptances of groups are {accepted}.")
 
 
-def plate_new_data() -> Arrays:
-    """A step on a plate before and after `pm.set_data`."""
-    with plates.plain(SMALL) as model:
+def field_new_data() -> Arrays:
+    """A step on a field before and after `pm.set_data`."""
+    with hierarchies.plain(SMALL) as model:
         step = pa.TunaMH(switch_above=np.inf)
         before = sample(step)
         pm.set_data({"outcome": 1 - model["outcome"].get_value()})
         after = sample(step)
     for found in (before, after):
-        require_plate(found)
+        require_field(found)
     return before | {f"after/{name}": array for name, array in after.items()}
 
 
-def plate_recommended() -> Arrays:
-    """A chain on a plate by the step that is recommended."""
-    found = recommendation(plates.plain(SMALL))
-    require_plate(found)
+def field_recommended() -> Arrays:
+    """A chain on a field by the step that is recommended."""
+    found = recommendation(hierarchies.plain(SMALL))
+    require_field(found)
     return found
 
 
@@ -319,22 +313,22 @@ CASES: dict[str, Callable[[], Arrays]] = {
     "tuna_terms": Chain(models.two_terms, lambda m: pa.TunaMH(control_variate=pa.Taylor(order=1), **THINNED)),
     "tuna_features": Chain(models.weights, lambda m: pa.TunaMH(**THINNED)),
     "tuna_switched": Chain(models.hierarchy, lambda m: pa.TunaMH(switch_above=1e-9)),
-    "plate": PlateChain(plates.plain),
-    "field_slopes": PlateChain(plates.slopes, is_field=True),
-    "field_correlated": PlateChain(plates.correlated, is_field=True),
-    "plate_nested": PlateChain(plates.nested, shared=5 + SMALL.groups // 4),
-    "field_crossed": PlateChain(plates.crossed, is_field=True, size=LARGE),
-    "plate_student": PlateChain(plates.student, shared=5),
-    "plate_dispersion": PlateChain(plates.dispersion, shared=5),
-    "plate_normal": PlateChain(plates.normal, shared=5),
-    "plate_second_factor": PlateChain(plates.second_factor, shared=5 + plates.LEVELS),
-    "plate_stored": PlateChain(plates.stored),
-    "plate_tested": PlateChain(plates.plain, step=on_rows(pa.AusterityMH, batch_size=10)),
-    "plate_barker": PlateChain(plates.plain, step=on_rows(pa.MinibatchBarker, batch_size=10)),
-    "plate_all_rows": PlateChain(plates.plain, step=on_rows(pa.MetropolisHastings)),
-    "plate_forkserver": PlateChain(plates.plain, options={"cores": 2, "mp_ctx": "forkserver"}),
-    "plate_new_data": plate_new_data,
-    "plate_recommended": plate_recommended,
+    "field": FieldChain(hierarchies.plain),
+    "field_slopes": FieldChain(hierarchies.slopes),
+    "field_correlated": FieldChain(hierarchies.correlated),
+    "field_nested": FieldChain(hierarchies.nested),
+    "field_crossed": FieldChain(hierarchies.crossed, size=LARGE),
+    "field_student": FieldChain(hierarchies.student),
+    "field_dispersion": FieldChain(hierarchies.dispersion),
+    "field_normal": FieldChain(hierarchies.normal),
+    "field_second_factor": FieldChain(hierarchies.second_factor),
+    "field_stored": FieldChain(hierarchies.stored),
+    "field_tested": FieldChain(hierarchies.plain, step=on_rows(pa.AusterityMH, batch_size=10)),
+    "field_barker": FieldChain(hierarchies.plain, step=on_rows(pa.MinibatchBarker, batch_size=10)),
+    "field_all_rows": FieldChain(hierarchies.plain, step=on_rows(pa.MetropolisHastings)),
+    "field_forkserver": FieldChain(hierarchies.plain, options={"cores": 2, "mp_ctx": "forkserver"}),
+    "field_new_data": field_new_data,
+    "field_recommended": field_recommended,
     "scir_exact": Chain(models.shares, lambda m: pa.SCIR(step_size=3.0)),
     "scir_dirichlet": Chain(
         models.shares, lambda m: [pa.SCIR([m["w"]], batch_size=100), pa.SCIR([m["rate"], m["chance"]])]

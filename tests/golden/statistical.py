@@ -1,4 +1,4 @@
-"""Compare the draws of plates with those on file, for issues that change draws: means, sds, errors, costs.
+"""Compare draws of hierarchies with those on file, for issues that change draws: means, sds, errors, costs.
 
 What `tests.golden` compares bit for bit, this compares as distributions. From the root of the repository::
 
@@ -7,7 +7,7 @@ What `tests.golden` compares bit for bit, this compares as distributions. From t
     python -m tests.golden.statistical --compare --only plain 'c*'
     python -m tests.golden.statistical --write        # the file anew, statistical.json beside this script
 
-A case is a plate of thin groups, of which few rows are read, but whose remainders are not small, so that a
+A case has thin groups, of which few rows are read, but whose remainders are not small, so that a
 wrong bound or ratio shows. Many short chains are run. Errors are those between chains, which need no estimate
 of an autocorrelation. Compared are means and log sds of all variables that groups share, scales on the log
 scale, and of effects of five groups, from the smallest to the largest. The test is Student's, with the
@@ -15,7 +15,7 @@ degrees of freedom of the side that has fewer chains, which is on the safe side.
 multiplied by how many there are: a right sampler fails with a probability of at most `LEVEL` in a case.
 
 Acceptances, rows and costs are told beside those on file and not judged. Costs are CPU seconds for a draw,
-divided by those of the plain plate in the same run; what is compiled and set up is not in them.
+divided by those of the plain model in the same run; what is compiled and set up is not in them.
 
 What changes a posterior on purpose, such as another model, needs `--write`. No change of a sampler does.
 """
@@ -36,8 +36,8 @@ import pymc as pm
 from scipy import stats
 
 import pymc_austerity as pa
-from tests.golden import plates
-from tests.golden.plates import EFFECTS, THETA, Size
+from tests.golden import hierarchies
+from tests.golden.hierarchies import EFFECTS, THETA, Size
 
 FILE = Path(__file__).with_suffix(".json")
 # The probability, at most, that a right sampler fails in a case.
@@ -67,10 +67,10 @@ class Case(NamedTuple):
 
 
 CASES = {
-    **{name: Case(model) for name, model in plates.MODELS.items()},
-    "crossed": Case(plates.crossed, size=CROSSED),
-    "stored": Case(plates.stored),
-    "tested": Case(plates.plain, tested),
+    **{name: Case(model) for name, model in hierarchies.MODELS.items()},
+    "crossed": Case(hierarchies.crossed, size=CROSSED),
+    "stored": Case(hierarchies.stored),
+    "tested": Case(hierarchies.plain, tested),
 }
 
 
@@ -90,7 +90,7 @@ class Result(NamedTuple):
     draws: int
     moments: dict[str, Moments]
     acceptance: float
-    plate_acceptance: float
+    effects_acceptance: float
     rows: float
     cost: float
 
@@ -140,14 +140,14 @@ def run(name: str, chains: int = CHAINS, draws: int = DRAWS, seed: int = 1) -> R
         idata = pm.sample(draws, tune=TUNE, chains=chains, step=step, random_seed=seed, **quietly)
         seconds = time.process_time() - start
     told = idata["sample_stats"]
-    if "plate_acceptance" not in told:
-        raise ValueError(f"No plate was found for the case {name!r}.")
+    if "effects_acceptance" not in told:
+        raise ValueError(f"No field was found for the case {name!r}.")
     found = quantities(idata["posterior"], case.size)
     return Result(
         chains,
         draws,
         {key: moments_of(values) for key, values in found.items()},
-        *(float(told[key].mean()) for key in ("acceptance_rate", "plate_acceptance", "n_used")),
+        *(float(told[key].mean()) for key in ("acceptance_rate", "effects_acceptance", "n_used")),
         cost=seconds / chains / (draws + TUNE),
     )
 
@@ -213,7 +213,7 @@ def from_text(text: str) -> dict[str, Result]:
 def told(name: str, result: Result, known: Result | None) -> str:
     """A line on a case: what was found, and in brackets what is on file."""
     parts = []
-    for what in ("acceptance", "plate_acceptance", "rows", "cost"):
+    for what in ("acceptance", "effects_acceptance", "rows", "cost"):
         beside = f" ({getattr(known, what):.3g})" if known else ""
         parts.append(f"{what.replace('_', ' ')} {getattr(result, what):.3g}{beside}")
     return f"{name:<14} {', '.join(parts)}"
@@ -239,7 +239,7 @@ def main(given: list[str] | None = None) -> int:
         parser.error(f"{FILE.name} has no {', '.join(sorted(new))}: use --write")
     found: dict[str, Result] = {}
     right, unit = True, 1.0
-    # The plain plate comes first: it is the unit of costs.
+    # The plain model comes first: it is the unit of costs.
     for name in ["plain", *(name for name in names if name != "plain")]:
         # A seed other than that of the file, so that equal draws are not taken for agreement.
         result = run(name, seed=2 if options.compare else 1)

@@ -9,13 +9,12 @@ import pandas as pd
 import pytest
 
 import pymc_austerity as pma
+from pymc_austerity.mode.fields import order
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.model.plates import limits
-from pymc_austerity.model.plates.plate_model import PlateModel
+from pymc_austerity.step_methods.metropolis.field_search import field_of
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
-from pymc_austerity.step_methods.metropolis.plate_search import plate_for
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 
 with warnings.catch_warnings():
@@ -58,47 +57,40 @@ def found(model):
     with interpreted():
         options = checked_options(None, EXACT, control_variate=TAYLOR, model=model.backend.model)
         point = model.backend.model.initial_point()
-        return plate_for(options, factorised(options, point), point)
+        return field_of(options, factorised(options, point), point)
 
 
-COMMON = ("Intercept", "x", "z", "kind")
-LARGEST = {"(1|g)": ["1|g"], "(x|g)": ["1|g", "x|g"], "(1|g) + (1|h)": ["1|g"], "(1|g/part)": ["1|g:part"]}
+NODES = {"(1|g)": G, "(x|g)": G, "(1|g) + (1|h)": G + H, "(1|g/part)": 4 * G}
 
 
 @pytest.mark.parametrize("groups", GROUPS)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.covering(3)
-def test_effects_are_a_plate(family, groups):
-    plate = found(built(family, groups))
-    if groups == "(x|g)" and family in ("negativebinomial", "gamma"):
-        assert isinstance(plate, FieldModel)  # of rows with a dispersion
-        return
-    assert isinstance(plate, PlateModel)
-    assert plate.effects == tuple(f"{name}_offset" for name in LARGEST[groups])
-    assert plate.n_groups == (3 * G if "part" in groups else G)
-    columns = [plate.factorisation.coordinate(k)[0] for k in plate.rows.dense]
-    assert [name for name in columns if name in COMMON] == ["Intercept", "x", "z", "kind", "kind"]
+def test_effects_are_a_field(family, groups, monkeypatch):
+    """Two factors are moved in turns."""
+    monkeypatch.setattr(order, "WIDE", 20)
+    field = found(built(family, groups))
+    assert isinstance(field, FieldModel), field
+    names = {"1|g", *(["x|g"] if "x" in groups else []), *(["1|h"] if "h" in groups else [])}
+    assert {f"{name}_offset" for name in names} <= set(field.effects)
+    assert {"Intercept", "x", "z", "kind"} <= set(field.effects)
+    assert len(field.layouts) == (2 if "h" in groups else 1)
+    assert field.n_nodes == NODES[groups] + len(field.layouts)
+    assert field.is_normal == (family == "gaussian")
 
 
 @pytest.mark.parametrize("options", [{"noncentered": False}, {"center_predictors": False}], ids=str)
 def test_other_ways_that_bambi_writes_them(options):
-    plate = found(built("bernoulli", "(x|g)", **options))
-    assert isinstance(plate, PlateModel)
-    assert plate.is_centered == ("noncentered" in options)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.covering(1)
-def test_large_factors_are_a_field(family, monkeypatch):
-    monkeypatch.setattr(limits, "MOST_SHARED", 20)
-    field = found(built(family, "(1|g) + (1|h)"))
-    assert isinstance(field, FieldModel)
-    assert {"1|g_offset", "1|h_offset"} <= set(field.effects)
+    one, other = (found(built("bernoulli", "(x|g)", **given)) for given in ({}, options))
+    assert isinstance(other, FieldModel), other
+    assert (one.n_effects, one.n_nodes) == (other.n_effects, other.n_nodes)
 
 
 def test_slopes_beside_a_crossed_factor_are_a_field(monkeypatch):
-    monkeypatch.setattr(limits, "MOST_SHARED", 20)
-    assert isinstance(found(built("bernoulli", "(x|g) + (1|h)")), FieldModel)
+    monkeypatch.setattr(order, "WIDE", 20)
+    field = found(built("bernoulli", "(x|g) + (1|h)"))
+    assert isinstance(field, FieldModel), field
+    assert len(field.layouts) == 2
 
 
 SAMPLED = [("bernoulli", "(x|g)"), ("poisson", "(1|g) + (1|h)")]

@@ -33,7 +33,7 @@ def by_field(name, n, *, seed=1, planted=lambda arrays: arrays):
         turns.append(planted(arrays._replace(schedule=schedule)))
     engine = FieldEngine(one.field.values, tuple(turns), point)
     rng, state, draws = np.random.default_rng(seed), engine.new_state(), []
-    q = engine.drawn(rng)
+    q = engine.drawn(rng, point)
     for k in range(n + n // 10):
         engine.run(1, False, rng, q, point, state)
         if k >= n // 10:

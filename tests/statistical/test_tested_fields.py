@@ -7,7 +7,7 @@ import pytest
 from pymc_austerity import AusterityMH, MinibatchBarker, Taylor, TunaMH
 from tests.mode.fields.fields import three_levels
 from tests.sampling import sampled
-from tests.statistical.plates.test_tested import LIMIT, differences
+from tests.statistical.hierarchies.test_tested import LIMIT, differences
 
 N = 20_000
 

@@ -4,17 +4,13 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import TunaMH
 from pymc_austerity.acceptance import TTest
 from pymc_austerity.mode.fields import order
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.model.plates import limits
-from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe
+from pymc_austerity.step_methods.metropolis.field_search import field_of
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
-from pymc_austerity.step_methods.metropolis.plate_search import plate_for
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 
 N, G, H = 800, 60, 40
@@ -26,7 +22,6 @@ THIRD, Y = RNG.integers(35, size=N), RNG.integers(2, size=N)
 @pytest.fixture(autouse=True)
 def _few_are_many(monkeypatch):
     """Factors of 35 levels are large."""
-    monkeypatch.setattr(limits, "MOST_SHARED", 20)
     monkeypatch.setattr(order, "WIDE", 20)
 
 
@@ -138,7 +133,7 @@ def found(model, rule=EXACT):
     with interpreted():
         options = checked_options(None, rule, control_variate=TAYLOR, model=model, threshold=100)
         point = model.initial_point()
-        return plate_for(options, factorised(options, point), point)
+        return field_of(options, factorised(options, point), point)
 
 
 @pytest.mark.parametrize("effects", TURNS, ids=lambda effects: effects.__name__)
@@ -154,17 +149,6 @@ def test_a_free_dispersion():
         eta = X @ pm.Normal("beta", 0.0, 2.0, shape=2) + centered()
         pm.NegativeBinomial("y", mu=pm.math.exp(eta), alpha=pm.Gamma("alpha", 2.0, 0.5), observed=Y)
     assert len(found(model).layouts) == 2
-
-
-@pytest.mark.slow("compiles a field")
-def test_a_factor_that_a_plate_could_have(monkeypatch):
-    """Forty levels among the shared variables: turns mix better."""
-    monkeypatch.setattr(limits, "MOST_SHARED", 200)
-    step = TunaMH(model=model_of(centered), threshold=100)
-    assert len(step.engine.turns) == 2
-    other = TunaMH(model=model_of(u), threshold=100)
-    assert isinstance(other.recipe, PlateRecipe)
-    assert not isinstance(other.recipe, FieldRecipe)
 
 
 def test_tested_moves():

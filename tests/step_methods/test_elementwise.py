@@ -101,7 +101,7 @@ REFUSED = [
         pma.MetropolisHastings,
         {"control_variate": pma.Taylor()},
         ValueError,
-        "moved faster by TunaMH, as a plate",
+        "moved faster by TunaMH, as a field",
     ),
     (
         pma.MetropolisHastings,

@@ -19,7 +19,7 @@ from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.step_methods.metropolis import field_plan, plate_pilot
+from pymc_austerity.step_methods.metropolis import field_pilot, field_plan
 from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
 from pymc_austerity.testing.steps import check_points, check_state, move
 from tests.model.features import (
@@ -199,7 +199,7 @@ def test_a_scale_besides():
 
 def test_many_rows_are_told(monkeypatch):
     """Few rows for each of the groups."""
-    for module in field_plan, plate_pilot:
+    for module in field_plan, field_pilot:
         monkeypatch.setattr(module, "_SETTLE", 5)
         monkeypatch.setattr(module, "_COUNTED", 12)
     model = model_of(non_centred, 1100)

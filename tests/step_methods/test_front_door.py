@@ -249,7 +249,7 @@ def test_a_covariate_that_is_missing_is_named_where_nothing_is_fitted(wrong):
 
 
 @pytest.mark.slow("builds a step several times")
-def test_data_that_separate_the_responses_of_a_plate():
+def test_data_that_separate_the_responses_of_a_field():
     rng = np.random.default_rng(3)
     x, group = rng.normal(size=1500), rng.integers(0, 40, 1500)
     with pm.Model():

@@ -82,7 +82,7 @@ def test_a_block_that_mixes_badly_is_kept_where_nuts_has_no_gradient(monkeypatch
     assert isinstance(step, TunaMH)
 
 
-@pytest.mark.slow("steps are compiled: for moves of the block, and for sweeps over a plate")
+@pytest.mark.slow("steps are compiled: for moves of the block, and for sweeps over a field")
 class TestGroups:
     @pytest.fixture(scope="class")
     @staticmethod
@@ -98,14 +98,14 @@ class TestGroups:
     def test_recommend_chooses_what_mixes(self):
         with nine_groups(0.0):
             step = recommend()
-        assert step.plate is not None
+        assert step.field is not None
         assert "independent ones of tau" in step.recommendation.reason
         assert "mixing" in str(step.recommendation)
         idata = sampled(2000, step, tune=100, chains=4, model=nine_groups(0.0), random_seed=1)
         again = cloudpickle.loads(cloudpickle.dumps(step))  # as in a worker process
         assert not again.is_built
         point, _ = again.step(nine_groups(0.0).initial_point())
-        assert again.plate.prediction.n_groups == 9
+        assert again.field.prediction.n_effects == 10
         assert np.all(np.isfinite(point["u"]))
         tau = idata.posterior["tau"].values
         found = mixing_of(np.log(tau)[:, :, None])
@@ -118,7 +118,7 @@ class TestGroups:
             with nine_groups(0.3):
                 step = recommend()
         assert step.recommendation.step == "TunaMH()"
-        assert step.plate is None
+        assert step.field is None
         assert step.mixing.efficiency > 0.5
 
     def test_a_wrong_announcement_is_noticed(self, poor, monkeypatch):

@@ -324,7 +324,7 @@ def test_nuts(define, told):
 
 
 @as_model
-def plate(column):
+def groups_and(column):
     """Effects of 40 groups, and a coefficient without a proper prior."""
     rng = np.random.default_rng(102)
     u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=40)
@@ -333,22 +333,22 @@ def plate(column):
 
 
 @pytest.mark.slow("a planted fault, in steps of its own")
-def test_a_plate_without_a_mode():
+def test_a_field_without_a_mode():
     """No row depends on the coefficient."""
-    step = pma.recommend(plate(np.zeros(1200)))
+    step = pma.recommend(groups_and(np.zeros(1200)))
     assert isinstance(step, pm.NUTS)
     assert step.recommendation.reason.startswith("The shared variables of the groups of 'y' have no mode: ")
-    assert "no plate" not in step.recommendation.reason
+    assert "no field" not in step.recommendation.reason
 
 
-@pytest.mark.slow("compiles a plate, with a pilot")
-def test_a_plate_that_mixes_slowly(monkeypatch):
+@pytest.mark.slow("compiles a field, with a pilot")
+def test_a_field_that_mixes_slowly(monkeypatch):
     """NUTS promises more."""
     monkeypatch.setattr(choice, "_WELL", 2.0)
     monkeypatch.setattr(choice, "_OF_NUTS", 1e-9)
-    step = pma.recommend(plate(ROWS[:1200]))
+    step = pma.recommend(groups_and(ROWS[:1200]))
     assert isinstance(step, pm.NUTS)
-    assert "moves of what the 40 groups share would be accepted at a rate" in step.recommendation.reason
+    assert "moves of what 40 effects share would be accepted at a rate" in step.recommendation.reason
 
 
 def test_nothing_to_subsample():
@@ -675,7 +675,7 @@ def test_a_whole_story(draw, tuna, compiled):
 
 
 @pytest.mark.slow("compiles kernels of two steps")
-def test_effects_that_are_no_plate_can_be_moved_one_at_a_time(told):
+def test_effects_that_are_no_field_can_be_moved_one_at_a_time(told):
     rng = np.random.default_rng(1)
     group = np.repeat(np.arange(600), 4)
 

@@ -38,7 +38,7 @@ def logistic(n_dim=4):
 @cache
 @as_model
 def media(n_rows, n_areas):
-    """Sales of areas by what was spent on four channels, each of which saturates: no plate, no design."""
+    """Sales of areas by what was spent on four channels, each of which saturates: no field, no design."""
     rng = np.random.default_rng(3)
     spend, area = rng.gamma(2.0, size=(n_rows, 4)), rng.integers(n_areas, size=n_rows)
     effects = (1.0 - np.exp(-np.array([0.3, 0.6, 1.0, 1.5]) * spend)) @ [1.0, 0.5, 0.8, 0.2]
@@ -115,14 +115,14 @@ def test_it_is_recommended_what_is_cheaper(strict):
     assert "the search for the mode of 2,000 rows in 51 dimensions would take at least" in why.reason
     assert "the budget for the set-up is 0.001" in why.reason
     assert "set_up_budget=" in why.otherwise
-    assert "so that they are a plate." in why.otherwise
+    assert "so that they are a field." in why.otherwise
 
 
-def test_a_plate_has_the_same_budget(strict):
+def test_a_field_has_the_same_budget(strict):
     why = pma.recommend(groups(), set_up_budget=1e-3).recommendation
     assert why.step == "pm.NUTS()"
-    assert "of a plate of 2,000 rows in 41 dimensions would take more than 0.001 billion" in why.reason
-    with pytest.raises(SetUpBudgetError, match="^The fit of a plate of 2,000 rows"):
+    assert "of a field of 2,000 rows in 41 dimensions would take more than 0.001 billion" in why.reason
+    with pytest.raises(SetUpBudgetError, match="^The fit of a field of 2,000 rows"):
         pma.TunaMH(model=groups(), set_up_budget=1e-3)
 
 

@@ -221,7 +221,7 @@ class TestRefused:
         with pytest.raises(RowsOnDiskError, match="'X' is on disk"):
             build(["beta"], model=model)
 
-    def test_a_plate(self, interpreted, store):
+    def test_a_field(self, interpreted, store):
         with pm.Model() as model:
             tau = pm.HalfNormal("tau")
             effect = pm.Normal("effect", 0, tau, shape=40)

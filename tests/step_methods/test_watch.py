@@ -21,7 +21,7 @@ SMALL = RandomWalk(scale=0.002)
 EXPECTED = Expected(
     ModeReport(3, 1e-9, 1.0, 0.1, 8, 1, acceptance=0.8, remainder_sd=0.1),
     independent_moves=0.9, reads_all=False, needs_range=False, n_others=1000, n_transitions=1, efficiency=0.9,
-    is_plate=False, value_name=str, name=str,
+    is_field=False, value_name=str, name=str,
 )  # fmt: skip
 # Of a draw that is as predicted.
 GOOD = Outcome(np.zeros(1), 1, 10, 1, 0, 0, True, 0.0, 0.0, 0.0)
@@ -174,7 +174,7 @@ class TestMixing:
             ),
             # Its coordinates are the same, however effects are written.
             (
-                {"is_plate": True},
+                {"is_field": True},
                 r"NUTS\. If the chain began far outside .*, another start mends that\.$",
             ),
             ({"efficiency": 0.005}, "^$"),

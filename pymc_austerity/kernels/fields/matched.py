@@ -1,11 +1,12 @@
-"""Effects that are normal only nearly: gamma, inverse gamma and beta ones, on the scale that PyMC samples.
+"""Effects that are normal only nearly: gamma, inverse gamma, beta and logistic ones, on the scale of PyMC.
 
-v = log u, or logit u, has a mean m and a standard deviation s that are functions of theta. With v = m + s z,
+v = log u, logit u, or a standard logistic number, has a mean m and a standard deviation s that are functions
+of theta. With v = m + s z,
 
     log p(z | theta) = -z^2 / 2 + excess(z, theta) + a function of theta,
     excess = z^2 / 2 + a (v - m) - b (K(v) - K(m)),
 
-where K(v) is exp(v) for gamma, exp(-v) for inverse gamma and log(1 + exp(v)) for beta variables. The tree has
+where K(v) is exp(v) for gamma, exp(-v) for inverse gamma and log(1 + exp(v)) for others. The tree has
 N(0, 1), and a quadratic V_z of each excess, which is averaged as that of the rows is. By how much the excess
 changes more than V_z is weighed in each decision: that of all such effects with theta, and of those that move
 with a node. No row is read for that.

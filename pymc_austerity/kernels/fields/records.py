@@ -87,7 +87,7 @@ class HeavyTails(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """Effects that are normal only nearly: of gamma, inverse gamma and beta distributions; see `matched`."""
+    """Effects that are normal only nearly: of gamma, beta and logistic distributions; see `matched`."""
 
     coordinates: Index  # (k,): in the order of the tree
     places: Index  # (k,): where the tree has the diagonal element of each

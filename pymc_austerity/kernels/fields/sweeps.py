@@ -23,7 +23,6 @@ from pymc_austerity.kernels.fields.row_tests import FieldTests, nodes_by_tests, 
 from pymc_austerity.kernels.fields.state import log_marginal, write_displacements, write_eps
 from pymc_austerity.kernels.metropolis import Rule
 from pymc_austerity.kernels.packed import unpacked
-from pymc_austerity.kernels.plates.sweeps import SweepOutcome
 from pymc_austerity.target import Target, Vector
 
 
@@ -35,6 +34,25 @@ class FieldMemory(NamedTuple):
     z: Vector  # Of all effects
     eps: Vector  # Of the only turn, for z and theta; NaN where it is not known yet, or there are others
     features: Vector  # At theta, after a draw
+
+
+class SweepOutcome(NamedTuple):
+    """Outcome of several sweeps in a row; up to `psi` as in `kernels.metropolis.Outcome`."""
+
+    q: Vector
+    n_accepted: int
+    n_used: int
+    n_stages: int
+    n_exhausted: int
+    n_clipped: int
+    accepted: bool
+    log_ratio_mean: float
+    log_ratio_se: float
+    psi: float
+    shared_n_used: int
+    effects_n_used: int
+    effects_accepted: float
+    whole_groups: int
 
 
 @jitable

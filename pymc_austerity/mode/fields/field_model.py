@@ -4,9 +4,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from pymc.distributions.transforms import CholeskyCovPacked
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import NormalRV
 
 from pymc_austerity.bounds.jets.tape import tape_of
 from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, Schedule
@@ -27,11 +29,15 @@ from pymc_austerity.mode.fields.layout import Layout, layouts_of
 from pymc_austerity.mode.fields.values import FieldValues, values_of
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.field.find import Field, find_field
-from pymc_austerity.model.field.priors import NoField
-from pymc_austerity.model.plates.effects_prior import is_positive
-from pymc_austerity.model.plates.plate_model import normal_precision
+from pymc_austerity.model.field.priors import NoField, Step
+from pymc_austerity.model.graph.functions import function_of
+from pymc_austerity.model.graph.log_density import LogDensityGraph
+from pymc_austerity.model.graph.random_variables import in_values
+from pymc_austerity.model.self_check import jittered
 from pymc_austerity.target import Index, Mask, Vector
 
+# Points at which the sign of a number is looked at: draws for each distance from zero.
+_DISTANCES, _DRAWN, _SEED = (1.0, 10.0, 100.0), 20, 2022
 # Standard deviations of proposals for eps of small nodes, which are skewed; others are drawn as they are.
 _WIDE, _SMALL = 1.05, 4
 # Rows that are drawn, beside what bounds need, for nodes between the root and the last ones, and for groups
@@ -140,20 +146,20 @@ def field_model(
         If there is none, or none that is moved: why.
     """
     found = find_field(model, fact) if found is None else found
-    if set(fact.var_names) != set(fact.graph.values):
-        raise NoField("other steps move some of the variables")
     own = [table.innovation for table in found.tables if table.innovation is not None]
     sizes = {one.name: int(np.prod(one.value.type.shape)) for one in own}
-    for one in own:
-        for step in one.steps:
-            if step.kind == "scale" and step.graph is not None and not is_positive(fact, step.graph):
-                raise NoField(f"the scale of {one.name!r} may be negative")
+    for table in found.tables:
+        one = table.innovation
+        every = [] if one is None else [*one.steps, *(step for step in table.steps if _is_number(step))]
+        for step in every:
+            if step.kind == "scale" and step.graph is not None and not _is_positive(fact.graph, step.graph):
+                raise NoField(f"the scale of {table.variable} may be negative")
     names = sorted(fact.var_names, key=lambda name: sizes.get(name, 0))
     fact = replace(fact, var_names=tuple(names))
     names_of_rows = [one.term.name for one in found.likelihoods]
     precision = None
     if len(names_of_rows) == 1 and not is_tempered:
-        precision = normal_precision(model, fact, names_of_rows[0])
+        precision = _normal_precision(model, fact, names_of_rows[0])
     why: NoField | None = None
     for layouts in layouts_of(found, fact.graph, is_normal=precision is not None):
         try:
@@ -162,6 +168,45 @@ def field_model(
             why = why or reason
     assert why is not None
     raise why
+
+
+def _is_number(step: Step) -> bool:
+    """Is it a product with one number?"""
+    return step.graph is not None and int(np.prod(step.graph.type.shape)) == 1
+
+
+def _is_positive(graph: LogDensityGraph, number: Variable) -> bool:
+    """Is a number positive near the initial point, and nowhere negative, as far as one can see?
+
+    A scale that may change its sign has two modes, and a density only for one of them.
+    """
+    function = function_of([*graph.values.values(), *graph.data], number)
+    data = graph.data_values()
+    near = (list(graph.point.values()), jittered(graph))
+    rng = np.random.default_rng(_SEED)
+    far = [
+        [
+            distance * rng.standard_normal(value.shape) if value.dtype.kind == "f" else value
+            for value in near[0]
+        ]
+        for distance in _DISTANCES
+        for _ in range(_DRAWN)
+    ]
+    with np.errstate(all="ignore"):
+        return all(np.all(function(*values, *data) > 0.0) for values in near) and not any(
+            np.any(function(*values, *data) < 0.0) for values in far
+        )
+
+
+def _normal_precision(model: pm.Model, fact: Factorisation, name: str) -> Variable | None:
+    """Logarithm of the one precision of normal rows, a function of numbers; None for other likelihoods."""
+    node = model[name].owner
+    if node is None or not isinstance(node.op, NormalRV):
+        return None
+    _, scale = in_values(model, fact.graph, node.op.dist_params(node))
+    if scale.type.ndim and int(np.prod([k or 0 for k in scale.type.shape])) != 1:
+        return None
+    return -2.0 * pt.log(scale.flatten()[0] if scale.type.ndim else scale)
 
 
 def _of_layouts(

@@ -12,6 +12,8 @@ from pymc_austerity.target import Index, Matrix, Vector
 
 # How far tables of scores look, in standard deviations; at how many places, and where the density is known.
 _FAR, _GRID, _KNOWN = 14.0, 281, 29
+# Beyond these places a density falls by so many nats, in steps, unless it is nearly flat.
+_FALL, _STEPS, _FLAT = 30.0, 120, 0.01
 
 
 def no_law() -> Law:
@@ -62,11 +64,16 @@ def law_of(
 
 
 def _table(grid: Vector, log_density: Vector, scores: Vector) -> Vector | None:
-    """Places at which a density has the distribution function of normal scores, increasing; None without."""
-    density = np.exp(log_density)
-    mass = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]))])
+    """Places at which a density has the distribution function of normal scores, increasing; None without.
+
+    Beyond its ends the logarithm of the density goes on as a straight line, as that of a scale near zero does.
+    """
+    grid, log_density = _with_tails(grid, log_density)
+    density, widths = np.exp(log_density), np.diff(grid)
+    mass = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]) * widths)])
     below = mass / mass[-1]
-    above = (mass[-1] - mass) / mass[-1]
+    above = np.concatenate([np.cumsum((0.5 * (density[1:] + density[:-1]) * widths)[::-1])[::-1], [0.0]])
+    above /= mass[-1]
     own = np.where(
         below < 0.5, stats.norm.ppf(np.clip(below, 1e-300, 1)), stats.norm.isf(np.clip(above, 1e-300, 1))
     )
@@ -78,3 +85,15 @@ def _table(grid: Vector, log_density: Vector, scores: Vector) -> Vector | None:
     slope = np.maximum(np.diff(found), 0.02)
     middle = len(scores) // 2
     return found[middle] + np.concatenate([[0.0], np.cumsum(slope)]) - slope[:middle].sum()
+
+
+def _with_tails(grid: Vector, log_density: Vector) -> tuple[Vector, Vector]:
+    """A log density on a longer grid: where it ends above nothing, it falls on as it does there."""
+    steps = np.linspace(0.0, _FALL, _STEPS + 1)[1:]
+    for _ in range(2):  # one end, then the other
+        fall = (log_density[1] - log_density[0]) / (grid[1] - grid[0])
+        if log_density[0] > log_density.max() - _FALL and fall > _FLAT:
+            grid = np.concatenate([grid[0] - steps[::-1] / fall, grid])
+            log_density = np.concatenate([log_density[0] - steps[::-1], log_density])
+        grid, log_density = -grid[::-1], log_density[::-1]
+    return grid, log_density

@@ -322,8 +322,6 @@ def _tails(one: Innovation, features: Features) -> tuple[float, int] | None:
         return None
     if one.family.name == "Laplace":
         return 0.0, 0
-    if one.family.name not in ("StudentT", "Cauchy"):
-        raise NoField(f"the prior of {one.name!r} is not normal, nor Student's or Laplace's")
     assert one.shape is not None
     constants, numbers = features(one.shape)
     if np.ptp(constants) > 0.0 or np.ptp(numbers) > 0:

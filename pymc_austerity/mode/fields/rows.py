@@ -14,12 +14,13 @@ from pymc_austerity.bounds.expressions.node import data as data_column
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.expressions.selects import select
 from pymc_austerity.mode.row_tables import RowTables, occurring, parts
+from pymc_austerity.model.factorisation import FEWEST_GROUPS
 from pymc_austerity.model.field.find import Field, Likelihood
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.field.rows import Form, added
-from pymc_austerity.model.plates.plate_model import by_powers
 from pymc_austerity.model.structure.affine_expressions import AffineParts, affine_nodes, leaves, renumbered
 from pymc_austerity.model.structure.case_predictors import case_predictors
+from pymc_austerity.model.structure.quadratic_expressions import by_powers
 from pymc_austerity.model.structure.row_functions import MOST_PREDICTORS
 from pymc_austerity.target import Index, Matrix, RowNumbers, Vector
 
@@ -84,7 +85,7 @@ def columns_of(found: Field, *, is_normal: bool) -> Columns:
     stored = found.rows.rows_on_disk
     tables = RowTables(stored[0].scratch_folder() if stored else None)
     every = [_read(one, first, of_numbers, tables, is_normal=is_normal) for one in found.likelihoods]
-    read = _joined(every, first, tables)
+    read = _with_lookups(_joined(every, first, tables))
     columns, values, n = read.columns, read.values, read.columns.shape[1]
     of_slots = np.array([number for number, _, _ in read.slots], np.int64)
     is_dense = np.array([all(np.all(own[p] == own[0]) for p in parts(n)) for own in columns], dtype=np.bool_)
@@ -151,6 +152,27 @@ def _read(
             raise NoField(f"some rows of {likelihood.term.name!r} have a number that is not finite")
     support = _support(likelihood, of_numbers)
     return _Read(slots, columns, values, offsets, kept, renumbered(expression, data), scale, support)
+
+
+def _with_lookups(read: _Read) -> _Read:
+    """The rows with a look-up in the place of many columns of which each row has one, as of indicators."""
+    slots, kept = list(range(len(read.slots))), []
+    for key in dict.fromkeys((number, table) for number, table, _ in read.slots):
+        own = [k for k in slots if read.slots[k][:2] == key]
+        counts = [np.count_nonzero(read.values[own, p], axis=0) for p in parts(read.values.shape[1])]
+        if len(own) < FEWEST_GROUPS or max(int(one.max(initial=0)) for one in counts) > 1:
+            kept += own
+            continue
+        for p in parts(read.values.shape[1]):
+            which, rows = np.argmax(read.values[own, p] != 0.0, axis=0), np.arange(p.start, p.stop)
+            read.columns[own[0], p] = read.columns[own, p][which, rows - p.start]
+            read.values[own[0], p] = read.values[own, p][which, rows - p.start]
+        kept.append(own[0])
+    if len(kept) == len(slots):
+        return read
+    return read._replace(
+        slots=[read.slots[k] for k in kept], columns=read.columns[kept], values=read.values[kept]
+    )
 
 
 def _joined(every: list[_Read], first: dict[Variable, int], tables: RowTables) -> _Read:

@@ -1,7 +1,7 @@
 """Between the values of the model and the coordinates theta and z of a field."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -69,20 +69,38 @@ class FieldValues:
         return np.concatenate([np.zeros(0, np.int64), *every])
 
     @cached_property
+    def _others(self) -> list[str]:
+        """Variables that other steps move."""
+        names = self.factorisation.var_names
+        return [name for name in self.factorisation.graph.values if name not in names]
+
+    def others(self, point: Mapping[str, Any] | None = None) -> list[np.ndarray]:
+        """Values of the variables that other steps move, at a point; without one where the model starts."""
+        values = self.factorisation.graph.point if point is None else point
+        return [np.array(values[name]) for name in self._others]
+
+    @cached_property
     def _features(self) -> Any:
+        graph = self.factorisation.graph
         block = [self.shared.graph.values[name] for name in self.shared.var_names]
         theta = pt.vector("theta", shape=(len(self._numbers),))
         prior = sum((graph.sum() for _, graph in self.shared.globals), pt.zeros(()))
         outputs = rebuild([self.shared.features, prior], parts_of(theta, block))
-        return function_of([theta, *self.shared.graph.data], outputs, None)
+        return function_of(
+            [theta, *(graph.values[name] for name in self._others), *graph.data], outputs, None
+        )
 
-    def features(self, theta: Vector) -> Vector:
-        """Features of the maps."""
-        return np.asarray(self._features(theta, *self.shared.graph.data_values())[0])
+    def features(self, theta: Vector, others: list[np.ndarray] | None = None) -> Vector:
+        """Features of the maps; `others` are values of variables that other steps move."""
+        return np.asarray(self._at(theta, others)[0])
 
-    def log_prior(self, theta: Vector) -> float:
+    def log_prior(self, theta: Vector, others: list[np.ndarray] | None = None) -> float:
         """Log density of theta, but for what effects add."""
-        return float(self._features(theta, *self.shared.graph.data_values())[1])
+        return float(self._at(theta, others)[1])
+
+    def _at(self, theta: Vector, others: list[np.ndarray] | None) -> Any:
+        others = self.others() if others is None else others
+        return self._features(theta, *others, *self.factorisation.graph.data_values())
 
     @cached_property
     def _located(self) -> tuple[Any, Any] | None:
@@ -107,7 +125,7 @@ class FieldValues:
                     value = value + location
                 known[one.value] = value
                 left.remove(one)
-        numbers = [graph.values[name] for name in self.shared.var_names]
+        numbers = [graph.values[name] for name in (*self.shared.var_names, *self._others)]
         every = [*numbers, *inputs.values(), *graph.data]
         forth = function_of(every, [known[one.value] for one in innovations], None, trust_input=True)
         nothing = pt.zeros(())
@@ -132,9 +150,15 @@ class FieldValues:
             np.concatenate([np.zeros((0, width), np.int64), *factors]),
         )
 
-    def __call__(self, theta: Vector, z: Vector, features: Vector | None = None) -> Vector:
+    def __call__(
+        self,
+        theta: Vector,
+        z: Vector,
+        features: Vector | None = None,
+        others: list[np.ndarray] | None = None,
+    ) -> Vector:
         """The vector of the block; `z` are in the order of the maps, and `features` those at theta."""
-        features = self.features(theta) if features is None else features
+        features = self.features(theta, others) if features is None else features
         result, every, effects = np.empty(self.n_dim), z, np.zeros(len(z))
         result[self._numbers] = theta
         if self.left is not None:
@@ -152,7 +176,8 @@ class FieldValues:
             innovations = [w.reshape(shape) for w, shape in zip(found, shapes, strict=True)]
             data = self.factorisation.graph.data_values()
             numbers = [theta[part].reshape(shape) for part, shape in self._parts]
-            found = self._located[0](*numbers, *innovations, *data)
+            others = self.others() if others is None else others
+            found = self._located[0](*numbers, *others, *innovations, *data)
         for one, w in zip(self.maps.coordinates, found, strict=True):
             result[self._places[one.innovation.name]] = w.ravel()
         return result
@@ -167,15 +192,19 @@ class FieldValues:
             for end, shape in zip(ends, shapes, strict=True)
         ]
 
-    def coordinates(self, q: Vector) -> tuple[Vector, Vector]:
+    def coordinates(self, q: Vector, others: list[np.ndarray] | None = None) -> tuple[Vector, Vector]:
         """Theta and z of the vector of the block; z is 0 where a scale is so small that it cannot be told."""
         graph, theta = self.factorisation.graph, q[self._numbers]
-        features = self.features(theta)
+        others = self.others() if others is None else others
+        features = self.features(theta, others)
         locations: Sequence[np.ndarray | float] = [0.0] * len(self.maps.coordinates)
         if self._located is not None:
+            known = dict(zip(self._others, others, strict=True))
             values = [
-                q[self._places[name]].reshape([int(k) for k in graph.values[name].type.shape])
-                for name in graph.values
+                q[self._places[name]].reshape([int(k) for k in var.type.shape])
+                if name in self._places
+                else known[name]
+                for name, var in graph.values.items()
             ]
             locations = self._located[1](*values, *graph.data_values())
         every = np.empty(self.maps.n_coordinates)
@@ -260,14 +289,12 @@ def values_of(
         number = int(numbers[0])
     effects = {one.innovation.name for one in maps.coordinates}
     names = tuple(name for name in fact.var_names if name not in effects)
-    if not names:
-        raise NoField("no scale of effects is sampled")
     own = {graph.variables[name] for name in effects} | {one.term.name for one in found.likelihoods}
     terms = [(name, term) for name, term in graph.terms.items() if name not in own]
     terms += [(one.innovation.name, one.log_volume) for one in maps.coordinates if one.log_volume is not None]
     terms += [(_SUPPORT, _within(one, found, maps)) for one in layout.columns.support]
-    values = {name: graph.values[name] for name in names}
-    point = {name: graph.point[name] for name in names}
+    values = {name: var for name, var in graph.values.items() if name not in effects}
+    point = {name: graph.point[name] for name in values}
     shared = replace(
         fact,
         graph=replace(graph, values=values, point=point),

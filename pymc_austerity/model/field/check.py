@@ -69,14 +69,15 @@ def _log_density(factorisation: Factorisation, one: Innovation, point: list[np.n
 
 
 def _nearly_normal(factorisation: Factorisation, one: Innovation, point: list[np.ndarray]) -> float:
-    """Log p of v by the rule a v - b K(v) + c."""
+    """Log p of l + t v by the rule a v - b K(v) + c."""
     assert one.matched is not None
     own, graph = one.matched, factorisation.graph
-    outputs = [one.value, own.slope, own.amount, own.log_normaliser]
+    outputs = [one.value, own.slope, own.amount, own.log_normaliser, own.location, own.unit]
     found = function_of([*graph.values.values(), *graph.data], outputs)(*point, *graph.data_values())
-    v, slope, amount, constant = np.broadcast_arrays(*found)
+    w, slope, amount, constant, location, unit = np.broadcast_arrays(*found)
+    v = (w - location) / unit
     curve = (np.exp(v), np.exp(-v), np.logaddexp(0.0, v))[own.kind]
-    return float(np.sum(slope * v - amount * curve + constant))
+    return float(np.sum(slope * v - amount * curve + constant - np.log(unit)))
 
 
 def _at_location(factorisation: Factorisation, one: Innovation, point: list[np.ndarray]) -> float:

@@ -10,7 +10,6 @@ from pytensor.graph.basic import Variable, equal_computations
 
 from pymc_austerity import work
 from pymc_austerity.bounds.expressions.evaluate import evaluate
-from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.factorisation import (
     FEWEST_SCALED,
     Factorisation,
@@ -18,7 +17,7 @@ from pymc_austerity.model.factorisation import (
     pass_operations,
     some_rows,
 )
-from pymc_austerity.model.factorise import build, taken_apart
+from pymc_austerity.model.factorise import taken_apart
 from pymc_austerity.model.field.check import require_same
 from pymc_austerity.model.field.priors import GivenUp, NoField, Priors
 from pymc_austerity.model.field.rows import Form, FormsOfRows
@@ -122,42 +121,27 @@ def _listed(words: Iterable[str]) -> str:
 
 
 def find_field(model: pm.Model, factorisation: Factorisation) -> Field:
-    """The field of a model.
+    """The field of the block of a factorisation: variables that are not in it are numbers.
 
     Raises
     ------
     NoField
         With the operation and the variable that have no rule.
     """
-    factorisation = _whole(model, factorisation)
     priors, field = in_tables(model, factorisation)
     tables, names = field.tables, [one.term.name for one in field.likelihoods]
     _require_one_factor(priors, field)
-    _require_few_numbers(priors, tables)
+    _require_few_numbers(priors, tables, factorisation.var_names)
     field = replace(field, others=_others(priors, tables, names))
     work.spend(_COMPARISONS * pass_operations(field.rows), _SEARCH)
     require_same(factorisation, field)
     return field
 
 
-def _whole(model: pm.Model, factorisation: Factorisation) -> Factorisation:
-    """The factorisation by all variables, if one has only the terms of some of them."""
-    graph = factorisation.graph
-    if set(graph.terms).issuperset(graph.variables.values()):
-        return factorisation
-    try:
-        return build(model, None, threshold=factorisation.threshold, initial_point=graph.point, check=False)
-    except FactorisationError as error:
-        raise NoField(str(error)) from None
-
-
-def in_tables(
-    model: pm.Model, factorisation: Factorisation, *, innovations: bool = True
-) -> tuple[Priors, Field]:
+def in_tables(model: pm.Model, factorisation: Factorisation) -> tuple[Priors, Field]:
     """Rewrite the likelihood of a model in tables, without comparing it with the model.
 
-    Returns the rules of the priors, and the field. Its tables are of `innovations`, or of the variables as
-    the model has them.
+    Returns the rules of the priors, and the field.
 
     Raises
     ------
@@ -168,10 +152,10 @@ def in_tables(
     names = [name for name, n_rows in graph.likelihood.items() if n_rows >= _FEWEST_ROWS]
     if not names:
         raise NoField(f"the model has no likelihood of {_FEWEST_ROWS} rows or more")
-    given_up: frozenset[str] = frozenset()
+    given_up = frozenset(graph.values) - frozenset(factorisation.var_names)
     while True:
         priors = Priors(model, factorisation, given_up)
-        visitor = Visitor(priors, innovations)
+        visitor = Visitor(priors)
         try:
             terms = {name: visitor.rewritten(priors.terms[name]) for name in names}
             tables = tuple(visitor.tables)
@@ -277,7 +261,7 @@ def _moving(table: Table) -> list[Variable]:
     return [step.graph for step in table.steps if step.graph is not None and step.kind != "placed"]
 
 
-def _require_few_numbers(priors: Priors, tables: tuple[Table, ...]) -> None:
+def _require_few_numbers(priors: Priors, tables: tuple[Table, ...], block: tuple[str, ...]) -> None:
     """What has no rule is short, or has one element for each effect, as local scales have."""
     for table in tables:
         if table.innovation is None:
@@ -290,9 +274,9 @@ def _require_few_numbers(priors: Priors, tables: tuple[Table, ...]) -> None:
         for value in priors.numbers_in(graphs):
             size = int(np.prod(value.type.shape))
             if size > longest:
-                raise NoField(
-                    f"the prior of {priors.named([value])} has no rule, and it has {size:,} elements"
-                )
+                name = priors.named([value])
+                why = f"the prior of {name} has no rule" if value.name in block else f"others move {name}"
+                raise NoField(f"{why}, and it has {size:,} elements")
 
 
 def _require_numbers(priors: Priors, tables: tuple[Table, ...]) -> None:

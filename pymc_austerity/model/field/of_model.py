@@ -8,6 +8,7 @@ import pymc as pm
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
+from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import build, model_of
 from pymc_austerity.model.field.find import Field, find_field
@@ -83,7 +84,14 @@ def factorise(
 
 
 def _field_of(model: pm.Model, factorisation: Factorisation) -> Field | NoField:
+    graph = factorisation.graph
     try:
+        if not set(graph.terms).issuperset(graph.variables.values()):  # it has the terms of some variables
+            factorisation = build(
+                model, None, threshold=factorisation.threshold, initial_point=graph.point, check=False
+            )
         return find_field(model, factorisation)
     except NoField as reason:
         return reason
+    except FactorisationError as error:
+        return NoField(str(error))

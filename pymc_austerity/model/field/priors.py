@@ -21,30 +21,33 @@ from pymc.distributions.multivariate import CARRV, ICARRV, ZeroSumNormalRV
 from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
 from pymc.distributions.transforms import ZeroSumTransform
 from pymc.logprob.transforms import LogOddsTransform, LogTransform
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.basic import (
     BetaRV,
+    CauchyRV,
     ExponentialRV,
     GammaRV,
     InvGammaRV,
+    LaplaceRV,
+    LogisticRV,
     LogNormalRV,
     MvNormalRV,
     NormalRV,
+    StudentTRV,
 )
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.xtensor.shape import Transpose
 from pytensor.xtensor.type import XTensorType
 from pytensor.xtensor.vectorization import XRV
-from scipy import sparse
+from scipy import sparse, stats
 
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation
+from pymc_austerity.model.graph.random_variables import in_values
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, merged, narrowed, rebuild
-from pymc_austerity.model.plates.effects_family import FAMILIES, Family
 
 
 class NoField(Exception):  # noqa: N818 - it is caught, and said
@@ -93,8 +96,27 @@ def applied(var: Variable, steps: Iterable[Step]) -> Variable:
     return var
 
 
+class Family(NamedTuple):
+    """A standard distribution, of location 0 and scale 1."""
+
+    name: str  # As PyMC calls it
+    distribution: Callable[[float], Any]  # callable: ``(shape) -> ``, as SciPy has it
+    degrees: float = 0.0  # Degrees of freedom that the name fixes; 0 for none
+
+
+FAMILIES: dict[type, Family] = {
+    NormalRV: Family("Normal", lambda shape: stats.norm()),
+    StudentTRV: Family("StudentT", lambda shape: stats.t(shape)),
+    CauchyRV: Family("Cauchy", lambda shape: stats.t(1.0), 1.0),
+    LaplaceRV: Family("Laplace", lambda shape: stats.laplace()),
+}
+
+
 class NearlyNormal(NamedTuple):
-    """The log density a v - b K(v) + c of v = m + s z; K is exp(v), exp(-v) or log(1 + exp(v))."""
+    """The log density a v - b K(v) + c of v = m + s z; K is exp(v), exp(-v) or log(1 + exp(v)).
+
+    The variable is w = v, or l + t v.
+    """
 
     kind: int  # Which K: 0, 1 or 2
     slope: Variable  # a
@@ -102,6 +124,8 @@ class NearlyNormal(NamedTuple):
     log_normaliser: Variable  # c
     mean: Variable  # m
     variance: Variable  # s^2
+    location: Variable = pt.constant(0.0)  # l
+    unit: Variable = pt.constant(1.0)  # t
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,10 +167,10 @@ class Drawn(NamedTuple):
 
 
 def _elements(drawn: Drawn) -> Innovation:
-    """``w = m + s z``, element by element: normal, Student's t, Cauchy, Laplace, logistic."""
+    """``w = m + s z``, element by element: normal, Student's t, Cauchy, Laplace."""
     family = FAMILIES[type(drawn.op)]
     *shapes, location, scale = drawn.parameters
-    shape = shapes[0] if shapes else family.fixed_shape()
+    shape = shapes[0] if shapes else pt.constant(family.degrees, dtype="float64")
     return Innovation(drawn.value, location, (Step("scale", scale),), family, shape)
 
 
@@ -195,6 +219,15 @@ def _trigamma(a: Variable) -> Variable:
     """Trigamma, the derivative of this, to four digits."""
     x = a + 2.0
     return a**-2.0 + (a + 1.0) ** -2.0 + 1.0 / x + 0.5 * x**-2.0 + x**-3.0 / 6.0 - x**-5.0 / 30.0
+
+
+def _logistic(drawn: Drawn) -> Innovation:
+    """``w = l + t v`` with the log density v - 2 log(1 + exp(v)) of v, whose variance is pi^2 / 3."""
+    location, scale = drawn.parameters
+    one, zero, variance = (pt.constant(x) for x in (1.0, 0.0, np.pi**2 / 3.0))
+    own = NearlyNormal(2, one, 2.0 * one, zero, zero, variance, location, scale)
+    step = Step("scale", scale * np.sqrt(np.pi**2 / 3.0))
+    return Innovation(drawn.value, location, (step,), matched=own)
 
 
 def _matched(drawn: Drawn, kind: int, *graphs: Variable) -> Innovation:
@@ -430,6 +463,7 @@ RULES: dict[type, Callable[[Drawn], Innovation]] = {
     ExponentialRV: _log_exponential,
     InvGammaRV: _log_inverse_gamma,
     BetaRV: _logit_beta,
+    LogisticRV: _logistic,
     ZeroSumNormalRV: _zero_sum,
 }
 # What these are sampled as; all others as they are. Short ones of those that are nearly normal are numbers.
@@ -442,7 +476,7 @@ _TRANSFORMS: dict[type, tuple[type, ...]] = {
     BetaRV: (LogOddsTransform, labelled.LogOddsTransform),
     ZeroSumNormalRV: (ZeroSumTransform, labelled.ZeroSumTransform),
 }
-_NEARLY_NORMAL = (GammaRV, ExponentialRV, InvGammaRV, BetaRV)
+_NEARLY_NORMAL = (GammaRV, ExponentialRV, InvGammaRV, BetaRV, LogisticRV)
 
 
 @dataclass(eq=False)
@@ -561,17 +595,7 @@ class Priors:
 
     def _typed(self, graphs: Any) -> list[Variable]:
         """Parameters of a distribution, in the value variables of the factorisation."""
-        graphs = _unlabelled(self.model.replace_rvs_by_values(list(graphs)))
-        graph = self.factorisation.graph
-        memo: dict[Variable, Variable] = {
-            var: graph.values[var.name] for var in self.model.value_vars if var.name in graph.values
-        }
-        typed = {shared: var for var, shared in graph.data.items()}
-        for shared in graph_inputs(graphs):
-            if isinstance(shared, SharedVariable):
-                known = typed.get(shared)
-                memo[shared] = pt.constant(shared.get_value(borrow=True)) if known is None else known
-        return _without_fills(rebuild(graphs, memo))
+        return _without_fills(in_values(self.model, self.factorisation.graph, graphs, _unlabelled))
 
     def give_up_shortest(self, variables: list[Variable]) -> None:
         """Take the shorter of two variables that multiply each other for a number, not for an effect."""

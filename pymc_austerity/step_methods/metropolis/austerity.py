@@ -53,7 +53,7 @@ class AusterityMH(SubsampledStep):
     categories, outliers, heavy tails); likelihoods whose support depends on the parameters. It saves little
     near the mode of a small data set: deciding between two equally good points needs most of the rows. With
     ``control_variate=Taylor()`` it needs some 50, and errs far less; see there. Effects of 30 groups or more
-    are then moved as a plate, and other hierarchies as a field: each group is tested on its own rows, and
+    are then moved as a field: each group is tested on its own rows, and
     reads all of them if it has fewer than two batches. Where `TunaMH` has bounds for the likelihood it reads
     far less, and is exact.
 

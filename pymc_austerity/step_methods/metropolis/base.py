@@ -49,7 +49,7 @@ from pymc_austerity.step_methods.recommendation import Recommendation
 from pymc_austerity.work import budgeted
 
 if TYPE_CHECKING:
-    from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
+    from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe
 
 # `accepted` is a float, as in pm.Metropolis: equal names must have equal types. PyMC's traces show
 # `mean_tree_accept` as `acceptance_rate`, of NUTS too: equal names stack.
@@ -71,7 +71,7 @@ class SubsampledStep(RebuiltStep):
     """A step that updates a block of continuous variables by subsampled Metropolis-Hastings.
 
     It is a plan with a compiled engine. A subclass sets `name`, and hands a decision rule to `__init__`. What
-    differs between a block and a plate of effects is answered by the recipe of the plan.
+    differs between a block and a field of effects is answered by the recipe of the plan.
     """
 
     # What a pilot run said of the draws of the step, if there was one.
@@ -173,8 +173,8 @@ class SubsampledStep(RebuiltStep):
 
     def _compile(self, plan: Plan, point: PointType) -> None:
         recipe = plan.recipe
-        if "_recipe" in self.__dict__ and recipe.is_plate != self._recipe.is_plate:
-            now = "has a plate of groups" if recipe.is_plate else "has no plate of groups any more"
+        if "_recipe" in self.__dict__ and recipe.is_field != self._recipe.is_field:
+            now = "has a field of effects" if recipe.is_field else "has no field of effects any more"
             raise ValueError(
                 f"With the data that replaced those of before the model {now}, and this step was made for "
                 f"the other kind. Make {type(self).__name__} anew."
@@ -185,8 +185,8 @@ class SubsampledStep(RebuiltStep):
         # that the step is built, also after an interrupt.
         self._options, self._factorisation, self._recipe = plan.options, plan.factorisation, recipe
         self._data_seen = [recipe.data]
-        if self.plate is not None:
-            self.mixing = self.plate.prediction.mixing
+        if self.field is not None:
+            self.mixing = self.field.prediction.mixing
         self._engine = engine
         if recipe.columns:
             self._also_report(recipe.columns)
@@ -218,9 +218,9 @@ class SubsampledStep(RebuiltStep):
         return self._recipe
 
     @property
-    def plate(self) -> PlateRecipe | None:
-        """What is known of the plate, if the step sweeps over one."""
-        return cast("PlateRecipe", self._recipe) if self._recipe.is_plate else None
+    def field(self) -> FieldRecipe | None:
+        """What is known of the field, if the step sweeps over one."""
+        return cast("FieldRecipe", self._recipe) if self._recipe.is_field else None
 
     @property
     def n_moves(self) -> int:
@@ -295,7 +295,7 @@ class SubsampledStep(RebuiltStep):
         self.watches += later
 
     def _begin_chain(self, n_tune: int) -> None:
-        if self._recipe.is_plate:  # all is fitted before a chain begins
+        if self._recipe.is_field:  # all is fitted before a chain begins
             n_tune = 0
         self.proposal_state: Any = deepcopy(self._recipe.proposal_state)
         self.watches: list[Watch] = []
@@ -353,7 +353,7 @@ class SubsampledStep(RebuiltStep):
             n_others=engine.n_others,
             n_transitions=self.steps_per_draw,
             efficiency=self._efficiency or 0.0,
-            is_plate=self._recipe.is_plate,
+            is_field=self._recipe.is_field,
             value_name=lambda k: fact.coordinate(k)[0],
             name=self.name_of,
         )
@@ -361,7 +361,7 @@ class SubsampledStep(RebuiltStep):
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         """Means over n transitions; from `log_ratio_mean` to `psi` those of the last transition.
 
-        `fraction_used` is `n_used` / N: passes over the data. A sweep over a plate may need more than one, as
+        `fraction_used` is `n_used` / N: passes over the data. A sweep over a field may need more than one, as
         each of its moves is decided on up to N rows. Of moves of single elements it is a share of the rows
         that contain them, and `scale` the mean over the elements.
         """

@@ -132,7 +132,7 @@ def _refuse(options: MetropolisOptions) -> None:
     if options.control_variate is not None:
         raise ValueError(
             "control_variate=Taylor() is for a block that is moved together; with elementwise=True leave it "
-            "out. Effects of groups that have a mode are moved faster by TunaMH, as a plate."
+            "out. Effects of groups that have a mode are moved faster by TunaMH, as a field."
         )
     given = options.proposal
     fits = given is None or isinstance(given, AdaptiveRandomWalk)

@@ -1,16 +1,19 @@
 """The plan of a step on a field: expansion, bounds and proposals, tried out on a short pilot run."""
 
+import logging
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity import work
-from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
-from pymc_austerity.exceptions import SelfCheckError
+from pymc_austerity.acceptance.base import AcceptanceRule, Exact, with_batch_size
+from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
-from pymc_austerity.kernels.plates.sweeps import SweepOutcome
+from pymc_austerity.kernels.fields.sweeps import SweepOutcome
 from pymc_austerity.mode.fields.field_model import MANY_WALKS, FieldModel, field_model, schedule_of
 from pymc_austerity.mode.fields.fit import FieldFit, FittedField
 from pymc_austerity.mode.fields.order import work_of
@@ -18,34 +21,39 @@ from pymc_austerity.model.factorisation import (
     FEWEST_GROUPS,
     FEWEST_IF_SLOW,
     Factorisation,
+    point_of,
     row_operations,
     vector_of,
 )
-from pymc_austerity.model.field.find import Field
-from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
+from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.fields import FieldEngine, FieldProposalState
-from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
-from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised
-from pymc_austerity.step_methods.metropolis.plate_pilot import (
-    KAPPAS,
+from pymc_austerity.step_methods.metropolis.field_pilot import (
     OF_READ,
-    PlatePrediction,
+    FieldPrediction,
     announced,
     starting_at,
 )
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe, PlateSweeps, rule_of_remainders
+from pymc_austerity.step_methods.metropolis.mixing_pilot import warn_of_poor_mixing
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
+from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised
 from pymc_austerity.target import Vector
 
+logger = logging.getLogger(__name__)
+
+# States that are further out than all but very few draws of the fitted distribution.
+_FAR = 5.0
+# Below this acceptance rate chains mix badly.
+_SELDOM = 0.2
 # Sweeps of a pilot run before it counts, and those that count.
 _SEED, _SETTLE, _COUNTED = 2041, 30, 40
 # Nanoseconds for a number and a node of the tree, and for a sweep beside its moves.
 _OF_NUMBER, _OF_NODE, _OF_SWEEP = 2.0, 40.0, 1e5
 # So many times rows are drawn for moves of theta: what is tried out.
-_KAPPAS = (1.0, *KAPPAS)
+_KAPPAS = (1.0, 5.0, 20.0, 80.0)
 # What is tried out must gain so much: acceptance in a pilot run is not known better.
 _GAIN = 0.95
 # Moves of theta in a sweep, at most.
@@ -56,24 +64,107 @@ _FEW_WALKS = 0.05
 _POOR, _MORE, _MOST_MORE = 0.7, 5.0, 3
 
 
+@dataclass(frozen=True)
+class FieldSweeps:
+    """How a field is moved, as the configuration says it."""
+
+    effects: str  # The value variables of the effects
+    n_nodes: int
+    kappa: float  # So many times the rows are drawn for moves of theta, which makes decisions less noisy
+
+
 @dataclass(frozen=True, kw_only=True)
-class FieldRecipe(PlateRecipe):
+class FieldRecipe(Recipe):
     """A fitted field with its pilot, as other processes are handed it: it has the size of the effects."""
 
-    fit: tuple[FittedField, ...]  # type: ignore[assignment]
-    schedules: tuple[Schedule, ...]
+    is_field: ClassVar[bool] = True
+    columns: ClassVar[dict[str, tuple[type, list[int]]]] = floats(
+        "shared_n_used", "effects_n_used", "effects_acceptance"
+    )
 
-    def distance(self, engine: CompiledKernel, q: Vector, point: PointType) -> tuple[float, int]:
-        """How many standard deviations theta is from its fitted distribution in a state, and its length."""
-        assert isinstance(engine, FieldEngine)
-        return engine.distance(q), len(self.fit[0].theta)
+    proposal: FieldSweeps
+    fit: tuple[FittedField, ...]
+    schedules: tuple[Schedule, ...]
+    prediction: FieldPrediction
+    reads_all: bool
+    certificate: str
+
+    @property
+    def n_watched(self) -> int:
+        """Coordinates that tell how well a chain mixes: long effects are drawn anew at almost every sweep."""
+        return self.prediction.n_shared
+
+    def tell(self, plan: Plan) -> None:
+        """Warn if the shared variables will mix badly, or if all rows are read where few were asked for."""
+        found, mixing, fact = self.prediction, self.prediction.mixing, plan.factorisation
+        if found.shared_acceptance < _SELDOM:
+            warn(
+                f"Moves of what {found.n_effects:,} effects share are accepted at a rate of about "
+                f"{found.shared_acceptance:.2f}: {found.why_few(self.n_local)}. The chain is exact, and "
+                "mixes slowly. pm.NUTS may suit the model better."
+            )
+        elif mixing is not None and mixing.is_poor:
+            name = fact.graph.variables[fact.coordinate(mixing.dimension)[0]]
+            warn_of_poor_mixing(mixing, name, is_field=True)
+        if self.reads_all and plan.options.switch_above > 0.0:
+            warn(
+                f"TunaMH would draw many of {self.n_local:,} rows for a sweep over {found.n_effects:,} "
+                "effects: all are read instead."
+            )
 
     def fitted_draw(
         self, fact: Factorisation, engine: CompiledKernel, point: PointType, rng: np.random.Generator
     ) -> Vector:
         """A draw of the distribution that is fitted to the field."""
         assert isinstance(engine, FieldEngine)
-        return engine.drawn(rng)
+        return engine.drawn(rng, point)
+
+    def start(
+        self,
+        fact: Factorisation,
+        engine: CompiledKernel,
+        point: PointType,
+        default: Callable[[], PointType],
+        rng: np.random.Generator,
+        names: str,
+    ) -> PointType:
+        """A draw of the fitted distribution, or `point` if somebody has chosen it; see `Recipe.start`."""
+        q = vector_of(fact, point)
+        if np.allclose(q, vector_of(fact, default())):
+            logger.info("%s: the chain starts from a draw of the fitted distribution.", names)
+            return point_of(fact, self.fitted_draw(fact, engine, point, rng), point)
+        found, n = self.distance(engine, q, point)
+        if found**2 > n + _FAR * math.sqrt(2.0 * n):
+            warn(
+                f"The chain starts {found:.3g} standard deviations from the distribution that was fitted to "
+                f"the shared variables of {names}, at a point that is not the model's initial point and was "
+                "therefore kept. Proposals may be rejected there for long. Without initvals the chain starts "
+                "from a draw of the fitted distribution."
+            )
+        return point
+
+    def distance(self, engine: CompiledKernel, q: Vector, point: PointType) -> tuple[float, int]:
+        """How many standard deviations theta is from its fitted distribution in a state, and its length."""
+        assert isinstance(engine, FieldEngine)
+        return engine.distance(q, point), len(self.fit[0].theta)
+
+    def statistics(self, found: dict[str, float], outcome: Any, n: int, engine: CompiledKernel) -> None:
+        """Add rows and acceptance of either move to the sample statistics `found` of n sweeps."""
+        if "clipped" in found:  # a share of the decisions of a sweep
+            found["clipped"] /= 1 + self.prediction.n_nodes
+        found |= {
+            "exhausted": outcome.whole_groups / n / engine.n_readings,  # share of what was read whole
+            "shared_n_used": outcome.shared_n_used / n,
+            "effects_n_used": outcome.effects_n_used / n,
+            "effects_acceptance": outcome.effects_accepted / n,
+        }
+
+    @property
+    def rate(self) -> float:
+        """Effective draws of the shared variables in a second of CPU time, roughly."""
+        mixing = self.prediction.mixing
+        assert mixing is not None
+        return 1e9 * mixing.efficiency / self.prediction.sweep
 
 
 @dataclass(frozen=True)
@@ -89,16 +180,9 @@ class FieldPlan(Plan):
         return self.engine
 
 
-def field_for(
-    options: MetropolisOptions, fact: Factorisation, found: Field | None = None
-) -> FieldModel | NoField:
-    """The field of a model, if its effects can be moved so; else why not. It is looked for unless `found`."""
-    try:
-        return field_model(options.model, fact, found, is_tempered=options.temperature != 1.0)
-    except NoField as reason:
-        return reason
-    except SelfCheckError as reason:  # it says that the field is not that of the model
-        return NoField(str(reason))
+def rule_of_remainders(options: MetropolisOptions) -> AcceptanceRule | None:
+    """The rule that decides the moves of a field on a subsample of remainders; None for exact decisions."""
+    return None if isinstance(options.acceptance, Exact) else options.acceptance
 
 
 def plan_field(
@@ -110,9 +194,8 @@ def plan_field(
     """Fit the field and try it out; with a recipe nothing is fitted or tried out."""
     if recipe is not None:
         assert isinstance(recipe, FieldRecipe)
-        field = field_for(options, factorised(options, point, recipe))
-        if isinstance(field, NoField):
-            raise field
+        fact = factorised(options, point, recipe)
+        field = field_model(options.model, fact, is_tempered=options.temperature != 1.0)
         rule = None if rule_of_remainders(options) is None else recipe.rule
         reads_all = rule is not None or recipe.reads_all
         arrays = field.arrays(field.fit_again(recipe.fit), reads_all=reads_all, debug=options.debug)
@@ -157,17 +240,17 @@ def _planned(
     found: FieldModel,
     fit: tuple[FieldFit, ...],
     engine: FieldEngine,
-    best: tuple[PlatePrediction, Vector],
+    best: tuple[FieldPrediction, Vector],
     rule: AcceptanceRule | None = None,
 ) -> FieldPlan:
     fact, (prediction, last) = found.factorisation, best
-    prediction = announced(engine, prediction, starting_at(last, engine.drawn), point)
+    prediction = announced(engine, prediction, starting_at(last, lambda rng: engine.drawn(rng, point)), point)
     recipe = FieldRecipe(
         data=fingerprint(fact.graph),
         n_local=fact.n_rows,
         n_dim=len(vector_of(fact, point)),
         rule=options.acceptance if rule is None else rule,
-        proposal=PlateSweeps(", ".join(found.effects), found.n_nodes, float(engine.schedules[0].kappas[0])),
+        proposal=FieldSweeps(", ".join(found.effects), found.n_nodes, float(engine.schedules[0].kappas[0])),
         proposal_state=engine.new_state(),
         mode_fit=None,
         fit=tuple(one.fitted for one in fit),
@@ -179,7 +262,7 @@ def _planned(
     return FieldPlan(replace(options, fewest_groups=FEWEST_IF_SLOW), fact, recipe, found, engine)
 
 
-def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> tuple[PlatePrediction, Vector]:
+def _best(engine: FieldEngine, found: FieldModel, point: PointType) -> tuple[FieldPrediction, Vector]:
     """Try out what a sweep moves together, and leave the engine with the best; the last state."""
     schedules = _schedules(engine.turns, 1, _KAPPAS[0])
     engine.take(schedules)
@@ -250,7 +333,7 @@ def _fastest(tried: "_Tried", found: FieldModel) -> tuple[float, int]:
     )
 
 
-def _with_roots(one: PlatePrediction, found: FieldModel, n: int) -> PlatePrediction:
+def _with_roots(one: FieldPrediction, found: FieldModel, n: int) -> FieldPrediction:
     """What is expected of sweeps with n moves of theta, from one with one."""
     of_root, _ = tree_nanoseconds(found)
     return one._replace(shared_rows=n * one.shared_rows, of_tree=one.of_tree + (n - 1) * of_root)
@@ -259,7 +342,7 @@ def _with_roots(one: PlatePrediction, found: FieldModel, n: int) -> PlatePredict
 class _Tried(NamedTuple):
     """A pilot run: what it predicts, and the acceptance of each group of depths, by turns."""
 
-    prediction: PlatePrediction
+    prediction: FieldPrediction
     of_groups: list[Vector]
 
 
@@ -274,7 +357,7 @@ class _Chain(NamedTuple):
 def _settled(engine: FieldEngine, found: FieldModel, point: PointType) -> _Chain:
     """A chain that has left the fitted distribution for the posterior."""
     rng = np.random.default_rng(_SEED)
-    chain = _Chain(rng, engine.new_state(), engine.drawn(rng))
+    chain = _Chain(rng, engine.new_state(), engine.drawn(rng, point))
     stage("pilot run")
     for _ in range(_SETTLE):
         _sweep(engine, found, point, chain)
@@ -284,7 +367,7 @@ def _settled(engine: FieldEngine, found: FieldModel, point: PointType) -> _Chain
 def _sweep(engine: FieldEngine, found: FieldModel, point: PointType, chain: _Chain) -> SweepOutcome:
     """One sweep of a pilot run."""
     outcome: SweepOutcome = engine.run(1, False, chain.rng, chain.q, point, chain.state)
-    rows = outcome.shared_n_used + outcome.plate_n_used
+    rows = outcome.shared_n_used + outcome.effects_n_used
     work.spend(OF_READ * rows + _of_tree(engine, found), "Pilot runs on a field")
     return outcome
 
@@ -305,20 +388,20 @@ def _tried(engine: FieldEngine, found: FieldModel, point: PointType, chain: _Cha
     of_tree = _of_tree(engine, found)
     for _ in range(_COUNTED):
         outcome = _sweep(engine, found, point, chain)
-        counts += [outcome.shared_n_used, outcome.plate_n_used]
+        counts += [outcome.shared_n_used, outcome.effects_n_used]
         for tally, one in zip(tallies, engine.turns, strict=True):
             tally += one.room.tally
-    shared_rows, plate_rows = (counts / _COUNTED).tolist()
+    shared_rows, effects_rows = (counts / _COUNTED).tolist()
     of_shared, of_groups = 1.0, []
     for (proposed, taken), schedule in zip(tallies, engine.schedules, strict=True):
         if schedule.n_roots:
             of_shared = min(of_shared, float(taken[-1] / max(proposed[-1], 1.0)))
         n = len(schedule.depths) - 1
         of_groups.append(taken[:n] / proposed[:n])
-    of_plate = min(float(own.min(initial=1.0)) for own in of_groups)
-    prediction = PlatePrediction(
-        found.n_nodes, _n_watched(found), shared_rows, plate_rows, of_shared, of_plate,
-        reads_all=engine.reads_all, of_tree=of_tree,
+    of_effects = min(float(own.min(initial=1.0)) for own in of_groups)
+    prediction = FieldPrediction(
+        found.n_effects, found.n_nodes, _n_watched(found), shared_rows, effects_rows, of_shared, of_effects,
+        of_tree, reads_all=engine.reads_all,
     )  # fmt: skip
     return _Tried(prediction, of_groups)
 

@@ -40,7 +40,7 @@ class MetropolisHastings(SubsampledStep):
     control_variate : Taylor, optional
         Decide on Taylor remainders of the local terms, which takes some 50 rows at any N where the
         posterior is not far from normal. Default: on the terms themselves. With it and the default proposal,
-        effects of 30 groups or more are moved as a plate, as by `TunaMH`: the variables that groups share
+        effects of 30 groups or more are moved as a field, as by `TunaMH`: the variables that groups share
         are decided from all rows, a group from its own, by the exact rule or by any that needs no range.
     subsample : "gather" or "block", optional
         Read single rows at random, or blocks of up to 32 neighbours of once-shuffled rows. Default: blocks

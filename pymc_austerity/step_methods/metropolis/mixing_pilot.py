@@ -33,8 +33,8 @@ SLOW_ADVICE = (
     "A posterior far from normal does this, as of rare events, or of a scale near 0 where groups hardly "
     "differ: write their effects non-centred. Or let recommend() choose a step that mixes."
 )
-# However the effects of a plate are written, its coordinates are the same.
-PLATE_ADVICE = (
+# However the effects of a field are written, its coordinates are the same.
+FIELD_ADVICE = (
     "A posterior far from normal does this, as of rare events, or of groups with few rows. Let recommend() "
     "choose a step that mixes."
 )
@@ -66,12 +66,12 @@ class Mixing(NamedTuple):
         return f"one effective draw in {1.0 / self.efficiency:.3g}, by a pilot run of {self.n_draws:,}"
 
 
-def warn_of_poor_mixing(mixing: Mixing, name: str, *, is_plate: bool) -> None:
+def warn_of_poor_mixing(mixing: Mixing, name: str, *, is_field: bool) -> None:
     """Tell that chains would hardly mix; `name` is the variable that mixes worst."""
     warn(
         f"The step mixes badly: {mixing.n_draws:,} draws of a pilot run were worth about "
         f"{few_digits(mixing.effective)} independent ones of {name}. "
-        f"{PLATE_ADVICE if is_plate else SLOW_ADVICE}"
+        f"{FIELD_ADVICE if is_field else SLOW_ADVICE}"
     )
 
 

@@ -138,13 +138,13 @@ class MetropolisOptions:
     tune: bool = True
     elementwise: bool = False
     set_up_budget: float = DEFAULT_BUDGET
-    # chi, switch_above, curvature, debug: as of `TunaMH`. Other steps have `switch_above` 0: a plate is
+    # chi, switch_above, curvature, debug: as of `TunaMH`. Other steps have `switch_above` 0: a field is
     # decided on all rows, or by `acceptance`.
     chi: float = 0.0
     switch_above: float = 0.0
     curvature: Mapping[str, Curvature] = field(default_factory=dict)
     debug: bool = False
-    fewest_groups: int = FEWEST_GROUPS  # Effects of so many groups or more are moved as a plate
+    fewest_groups: int = FEWEST_GROUPS  # Effects of so many groups or more are moved as a field
 
 
 def checked_options(

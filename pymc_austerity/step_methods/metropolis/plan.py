@@ -5,7 +5,7 @@ posterior mode and the expansion there. A plan adds the decision rule, the propo
 Only a `Recipe` of it travels to other processes.
 
 Every kind of plan is made by one function of options, a point and a recipe: `plan_metropolis` here, and
-`plan_tuna`, `plan_elements`, `plan_jumps`, `plan_plates`, `plan_field` elsewhere. What a recipe knows is
+`plan_tuna`, `plan_elements`, `plan_jumps`, `plan_field` elsewhere. What a recipe knows is
 not searched for. Where the data are others than those of the recipe, they raise `OtherDataError`.
 """
 
@@ -76,11 +76,11 @@ class Survey:
 class Recipe:
     """What of a plan travels to other processes: what took passes over the data to find out.
 
-    It also answers what differs between steps that move a block and those that move a plate.
+    It also answers what differs between steps that move a block and those that move a field.
     """
 
-    # Whether effects of groups are moved as a plate.
-    is_plate: ClassVar[bool] = False
+    # Whether effects of groups are moved as a field.
+    is_field: ClassVar[bool] = False
     # Sample statistics that steps of this kind have besides those of all steps.
     columns: ClassVar[dict[str, tuple[type, list[int]]]] = {}
 

@@ -15,8 +15,8 @@ from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.mode.mode_fit import ModeFit
 from pymc_austerity.model.factorisation import point_of, vector_of
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.log_density import fingerprint
-from pymc_austerity.model.plates.effects_prior import evaluate
 from pymc_austerity.model.selection.selection import Selection, find_selection
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, proposed_move
@@ -270,7 +270,9 @@ def _expansion(selection: Selection, mode_fit: ModeFit, point: PointType) -> Sub
     full, family, p = selection.full, selection.family, selection.n_coefficients
     mode, precision = mode_fit.proxy.mode, mode_fit.proxy.precision
     values = full.point_values(point_of(full, mode, point))
-    parameters = evaluate(full, selection.factorisation.slab, values)
+    graph = full.graph
+    slab = function_of([*graph.values.values(), *graph.data], selection.factorisation.slab)
+    parameters = slab(*values, *graph.data_values())
     own = np.zeros(len(mode))
     own[:p] = [slab_precision(family, parameters, j) for j in range(p)]
     linear = precision @ mode - own * np.concatenate([parameters[:p], np.zeros(len(mode) - p)])

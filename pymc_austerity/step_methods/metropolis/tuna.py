@@ -29,8 +29,8 @@ from pymc_austerity.step_methods.metropolis.tuna_plan import (
 )
 
 if TYPE_CHECKING:
-    from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction
-    from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
+    from pymc_austerity.step_methods.metropolis.field_pilot import FieldPrediction
+    from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe
 
 
 class TunaMH(SubsampledStep):
@@ -63,7 +63,7 @@ class TunaMH(SubsampledStep):
     client : distributed.Client, optional
         Of a Dask cluster. Sums over all rows, which the search for the mode needs, are computed by its
         workers. The mode is the same to the bit on processors of one type with the same libraries. Bounds of
-        rows are computed here. A plate of effects is set up here, and a warning says so.
+        rows are computed here. A field of effects is set up here, and a warning says so.
     **options
         Those of every subsampled step but `subsample`: see `MetropolisHastings`; the `set_up_budget` is one
         of them. The default proposal is
@@ -126,20 +126,16 @@ class TunaMH(SubsampledStep):
     expects more than `switch_above` of the rows, as with a few thousand rows, it uses all of them. For a
     posterior that is far from normal acceptance rates are low.
 
-    *Hierarchies*: effects of 30 groups or more, ``u[group]`` with a prior whose scale is sampled (normal,
-    Student's t, Cauchy, Laplace or logistic), are found on the graph of the model, written centred or not.
-    They are moved as a plate: in coordinates in which they and all other variables of the block are
-    independent but for the remainders. A draw moves the others together with all effects, then every effect
-    by a decision on its own rows. The sample statistics `shared_n_used`, `plate_n_used` and
-    `plate_acceptance` tell the two apart. The likelihood needs one linear predictor. It
-    may have a free dispersion, or another number that all rows share; with more of these all rows are read.
-    Normal residuals may have a free scale, and then no row is read. `chi`, `curvature`, another
-    `proposal` and another `control_variate` are for blocks without a plate.
-    `docs/explanation/plates.md` has the proof. Hierarchies of normal effects that are no plate, as with
-    slopes, more levels, random walks, areas or several factors, are moved on a tree
-    (`docs/explanation/fields.md`): a draw moves scales and coefficients of all rows together, then the
-    effects of each depth, every node by a decision on its own rows. Large factors that are crossed are moved
-    in turn, each given the others.
+    *Hierarchies*: effects of 30 groups or more whose prior has sampled numbers, as ``u[group]`` with a free
+    scale, are found on the graph of the model, however they are written: slopes, several factors, nested or
+    crossed ones, random walks, areas, effects that are not normal. They are moved as a field, in coordinates
+    in which they and all other variables of the block are independent but for the remainders. A draw moves
+    scales, and coefficients of all rows, together with all effects, then the effects of each depth, every
+    group by a decision on its own rows. Large factors that are crossed are moved in turn, each given the
+    others. The sample statistics `shared_n_used`, `effects_n_used` and `effects_acceptance` tell the moves
+    apart. Normal residuals may have a free scale, and then no row is read. `chi`, `curvature`, another
+    `proposal` and another `control_variate` are for blocks without a field.
+    `docs/explanation/fields.md` has the proof.
 
     References
     ----------
@@ -168,7 +164,7 @@ class TunaMH(SubsampledStep):
 
     name = "tuna_mh"
     stats_dtypes_shapes = DTYPES_SHAPES | floats("bound_violations")
-    _recipe: TunaRecipe | PlateRecipe
+    _recipe: TunaRecipe | FieldRecipe
     # Of a cluster, while the step is set up.
     _client: Any = None
 
@@ -205,14 +201,14 @@ class TunaMH(SubsampledStep):
     def _build(self, point: PointType) -> None:
         super()._build(point)
         mixing = self.try_out(point)
-        if mixing is not None and mixing.is_poor and not self._recipe.is_plate:  # of a plate it has been told
-            warn_of_poor_mixing(mixing, self.name_of(mixing.dimension), is_plate=False)
+        if mixing is not None and mixing.is_poor and not self._recipe.is_field:  # of a field it has been told
+            warn_of_poor_mixing(mixing, self.name_of(mixing.dimension), is_field=False)
 
     def _planned(self, point: PointType, recipe: Recipe | None = None) -> Plan:
         return plan_exact(self._options, point, recipe, self._client)
 
     @property
-    def prediction(self) -> Prediction | PlatePrediction:
+    def prediction(self) -> Prediction | FieldPrediction:
         """Rows that are expected for a transition."""
         return self._recipe.prediction
 

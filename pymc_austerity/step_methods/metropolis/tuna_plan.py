@@ -1,4 +1,4 @@
-"""The plan of `TunaMH`: sweeps over a plate of effects, if the model has one; else moves of the whole block.
+"""The plan of `TunaMH`: sweeps over a field of effects, if the model has one; else moves of the whole block.
 
 For a block: bounds on Taylor remainders, and how many rows they make it draw, told before it starts.
 """
@@ -56,7 +56,7 @@ from pymc_austerity.step_methods.metropolis.plan import (
     factorised,
     survey,
 )
-from pymc_austerity.step_methods.metropolis.which_plan import find_plate, plan_sweeps
+from pymc_austerity.step_methods.metropolis.which_plan import find_field, plan_sweeps
 from pymc_austerity.target import Vector
 from pymc_austerity.validation import is_real
 
@@ -238,18 +238,18 @@ class TunaRecipe(Recipe):
 def plan_exact(
     options: MetropolisOptions, point: PointType, recipe: Recipe | None = None, client: object = None
 ) -> Plan:
-    """The plan of `TunaMH`: sweeps over a plate, if the model has one; else moves of the whole block."""
+    """The plan of `TunaMH`: sweeps over a field, if the model has one; else moves of the whole block."""
     if isinstance(recipe, TunaRecipe):
         return plan_tuna(options, point, recipe)
     if recipe is not None:
         return plan_sweeps(options, point, recipe)
     fact = factorised(options, point)
     scratch_folder(fact)  # an error before a long search
-    plate, why_not = (None, "") if options.chi or options.curvature else find_plate(options, fact, point)
-    if plate is not None:
+    field, why_not = (None, "") if options.chi or options.curvature else find_field(options, fact, point)
+    if field is not None:
         if client is not None:
-            warn("The set-up of a plate of effects is not distributed: client= has had no effect.")
-        return plan_sweeps(options, point, found=plate)
+            warn("The set-up of a field of effects is not distributed: client= has had no effect.")
+        return plan_sweeps(options, point, found=field)
     elsewhere = None
     if client is not None:
         # The cluster is imported where there is one.
@@ -261,13 +261,15 @@ def plan_exact(
         plan = plan_tuna(options, point, surveyed=surveyed)
     except UnsuitableError as error:
         if why_not:
-            error.add_note(f"The model has effects of many groups, which are no plate: {why_not}.")
+            error.add_note(
+                f"The model has effects of many groups, which are not moved as a field: {why_not}."
+            )
         raise
     finally:
         if elsewhere is not None:
             elsewhere.close()
     if why_not and plan.recipe.reads_all:
-        warn(f"The model has effects of many groups, which could not be moved as a plate: {why_not}.")
+        warn(f"Effects of many groups are not moved as a field: {why_not}.")
     return plan
 
 

@@ -35,7 +35,7 @@ class Expected(NamedTuple):
     n_others: int  # rows that are sampled from
     n_transitions: int  # of a draw
     efficiency: float  # effective draws for each draw, as they were announced
-    is_plate: bool  # whether effects of groups are moved as a plate
+    is_field: bool  # whether effects of groups are moved as a field
     value_name: Callable[[int], str]  # from a coordinate to the name of its value variable
     name: Callable[[int], str]  # from a coordinate to the name of its variable in the model
 
@@ -243,12 +243,12 @@ _SLOW = (
     "Its decisions are what they were, but the posterior is not explored yet: make many more draws, or use "
     "pm.NUTS."
 )
-# The coordinates of a plate are the same, however its effects are written.
+# The coordinates of a field are the same, however its effects are written.
 _OF_A_BLOCK = (
     " If a scale is near 0, as where groups do not differ, the model mixes better with effects that are "
     "written non-centred; if the chain began far outside of the posterior, with another start."
 )
-_OF_A_PLATE = " If the chain began far outside of the posterior, another start mends that."
+_OF_A_FIELD = " If the chain began far outside of the posterior, another start mends that."
 _UNTUNED = (
     "It had no tuning draws (tune=0), so it started from PyMC's initial point or from initvals, and may "
     "still be on its way. Without initvals tune=100 lets it start near the mode."
@@ -310,7 +310,7 @@ class MixingWatch(Watch):
         worst = int(np.argmin(seen))
         if not seen[worst] < _SHARE * expected.efficiency:
             return ""
-        slow = _SLOW + (_OF_A_PLATE if expected.is_plate else _OF_A_BLOCK)
+        slow = _SLOW + (_OF_A_FIELD if expected.is_field else _OF_A_BLOCK)
         return (
             f"The chain mixes far worse than was announced: its {n:,} draws are worth about "
             f"{seen[worst] * n:,.0f} independent ones of {expected.name(worst)}, and "

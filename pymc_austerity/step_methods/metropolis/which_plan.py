@@ -1,6 +1,6 @@
-"""Which plan a step with a decision rule has: of single elements, of a plate of effects, or of a block.
+"""Which plan a step with a decision rule has: of single elements, of a field of effects, or of a block.
 
-Rooms of single elements and of plates are imported where they are needed. Most steps need neither.
+Rooms of single elements and of fields are imported where they are needed. Most steps need neither.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised
 
 if TYPE_CHECKING:
     from pymc_austerity.mode.fields.field_model import FieldModel
-    from pymc_austerity.model.plates.plate_model import PlateModel
 
 
 def plan(options: MetropolisOptions, point: PointType, recipe: Recipe | None = None) -> Plan:
@@ -28,39 +27,39 @@ def plan(options: MetropolisOptions, point: PointType, recipe: Recipe | None = N
     if recipe is not None:
         return (
             plan_sweeps(options, point, recipe)
-            if recipe.is_plate
+            if recipe.is_field
             else plan_metropolis(options, point, recipe)
         )
     if options.control_variate is None or getattr(options.acceptance, "needs_range", False):
         return plan_metropolis(options, point)
     fact = factorised(options, point)
-    plate, _ = find_plate(options, fact, point)
-    if plate is not None:
-        return plan_sweeps(options, point, found=plate)
+    field, _ = find_field(options, fact, point)
+    if field is not None:
+        return plan_sweeps(options, point, found=field)
     return plan_metropolis(options, point, surveyed=survey(options, point, factorisation=fact))
 
 
-def find_plate(
+def find_field(
     options: MetropolisOptions, fact: Factorisation, point: PointType
-) -> tuple[PlateModel | FieldModel | None, str]:
-    """The plate or field of effects that a model has, if any; and why effects of many groups are none."""
+) -> tuple[FieldModel | None, str]:
+    """The field of effects that a model has, if any; and why effects of many groups are none."""
     sizes = [math.prod(fact.graph.values[name].type.shape) for name in fact.var_names]
     if max(sizes, default=0) < min(options.fewest_groups - 1, FEWEST_SCALED):  # sums to zero have one fewer
         return None, ""
-    from pymc_austerity.model.plates.gathers import NoPlate
-    from pymc_austerity.step_methods.metropolis.plate_search import plate_for
+    from pymc_austerity.model.field.priors import NoField
+    from pymc_austerity.step_methods.metropolis.field_search import field_of
 
-    found = plate_for(options, fact, point)
-    return (None, str(found)) if isinstance(found, NoPlate) else (found, "")
+    found = field_of(options, fact, point)
+    return (None, str(found)) if isinstance(found, NoField) else (found, "")
 
 
 def plan_sweeps(
     options: MetropolisOptions,
     point: PointType,
     recipe: Recipe | None = None,
-    found: PlateModel | FieldModel | None = None,
+    found: FieldModel | None = None,
 ) -> Plan:
-    """The plan of sweeps over a plate or field that was found, or that a recipe was made for."""
-    from pymc_austerity.step_methods.metropolis.plate_search import plan_groups
+    """The plan of sweeps over a field that was found, or that a recipe was made for."""
+    from pymc_austerity.step_methods.metropolis.field_plan import plan_field
 
-    return plan_groups(options, point, recipe, found)
+    return plan_field(options, point, recipe, found)

@@ -1,14 +1,16 @@
-"""Proposals of theta, with a target whose moments are known."""
+"""Proposals of theta, with a target whose moments are known; and tables of scores, by quantiles."""
 
 import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.fields import law as laws
 from pymc_austerity.kernels.fields.law import LAST, N_KNOTS
 from pymc_austerity.kernels.fields.records import Law
+from pymc_austerity.mode.fields import law as tables
 
 
 def law_of(q, units):
@@ -58,3 +60,40 @@ def test_a_chain_has_the_target(q):
 def test_a_planted_fault_of_units_is_found():
     """Without the determinant of the units their scale has another law."""
     assert largest_z(3, fault=1.0) > 20.0
+
+
+# Log densities on a grid that ends where they are not small, and their quantiles.
+TAILED = {
+    "of a scale near zero": (stats.loggamma(1.0), (-6.0, 4.0)),
+    "its mirror": (stats.gumbel_r(), (-4.0, 6.0)),
+    "both": (stats.logistic(), (-5.0, 5.0)),
+    "longer on one side": (stats.exponnorm(4.0), (-6.0, 8.0)),
+    "normal": (stats.norm(), (-14.0, 14.0)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_planted"),
+    [
+        ("of a scale near zero", False),
+        ("its mirror", False),
+        ("both", False),
+        ("longer on one side", False),
+        ("normal", False),
+        ("of a scale near zero", True),
+        ("its mirror", True),
+        ("both", True),
+        ("longer on one side", True),
+    ],
+)
+def test_tables_go_on_beyond_what_was_looked_at(monkeypatch, name, is_planted):
+    """Planted fault: nothing is beyond the grid, so that a chain which gets there stays for long."""
+    if is_planted:
+        monkeypatch.setattr(tables, "_with_tails", lambda *given: given)
+    law, ends = TAILED[name]
+    grid, scores = np.linspace(*ends, 281), np.linspace(-LAST, LAST, N_KNOTS)
+    found = tables._table(grid, law.logpdf(grid), scores)
+    low = scores < 0.0
+    expected = np.where(low, law.ppf(stats.norm.cdf(scores)), law.isf(stats.norm.sf(scores)))
+    errors = np.abs(found - expected) / law.std()
+    assert (np.max(errors[np.abs(scores) <= 5.0]) > 0.5) == is_planted

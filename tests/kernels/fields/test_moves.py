@@ -96,9 +96,21 @@ def _half_of_third_order(arrays):
     return _reading_all(arrays)._replace(bounds=arrays.bounds._replace(cubic=cubic))
 
 
-def test_planted_third_order_is_found():
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        ("nested_slopes", 0),
+        ("nested_slopes", 1),
+        ("three_levels", 0),
+        ("three_levels", 1),
+        ("bym2", 0),
+        ("own_scales", 0),
+        ("own_scales", 1),
+    ],
+)
+def test_planted_third_order_is_found(name, level):
     """A planted fault: what cells have in third-order terms is not what rows leave out."""
-    (found,), heights, _, _ = log_ratios("nested_slopes", 1, reads_all=False, planted=_half_of_third_order)
+    (found,), heights, _, _ = log_ratios(name, level, reads_all=False, planted=_half_of_third_order)
     assert abs(found.sum() - (heights[1] - heights[0])) > 1e-4
 
 
@@ -127,10 +139,14 @@ def test_what_is_tested_is_the_change_of_the_density(name, turn, level):
     np.testing.assert_allclose(result.sum(), heights[1] - heights[0], rtol=1e-9, atol=1e-8)
 
 
-def test_planted_rows_of_other_nodes_are_found():
+@pytest.mark.parametrize(
+    "name",
+    ["three_levels", "nested_slopes", "one_factor", "survey", "dispersions", "zero_inflated", "choices"],
+)
+def test_planted_rows_of_other_nodes_are_found(name):
     """A planted fault: nodes are tested on the rows of the next ones."""
-    _, heights, _, arrays = log_ratios("three_levels", 1)
-    features = fitted("three_levels").field.values.features(fitted("three_levels").fit.theta)
+    _, heights, _, arrays = log_ratios(name, 1)
+    features = fitted(name).field.values.features(fitted(name).fit.theta)
     tests, result = rows_of_tests(TTest(0.01), arrays)["tests"], np.zeros(len(arrays.tree.depth))
     first_row = np.minimum(np.roll(tests.first_row, 1), tests.n_rows[-1] - tests.n_rows)
     decide_by_tests(arrays, tests._replace(first_row=first_row), features, 1, result)
@@ -250,6 +266,12 @@ def _no_third_order_left(arrays):
         ("football", _flat_bounds),
         ("choices", _flat_bounds),
         ("dispersions", _flat_bounds),
+        ("survey", _small_shares),
+        ("dispersions", _small_shares),
+        ("zero_inflated", _flat_bounds),
+        ("own_scales", _flat_bounds),
+        ("three_levels", _flat_bounds),
+        ("walk", _flat_bounds),
     ],
 )
 def test_planted_bounds_are_found(name, planted):

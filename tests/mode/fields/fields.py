@@ -23,7 +23,7 @@ def _answers(rng, eta):
     return (rng.random(len(eta)) < 1.0 / (1.0 + np.exp(-eta))).astype(float)
 
 
-def plate(n=400, n_groups=40):
+def one_factor(n=400, n_groups=40):
     """Counts of groups."""
     rng, x, g, eta = _rows(n, n_groups)
     y = rng.poisson(np.exp(eta + 0.5 * rng.normal(size=n_groups)[g]))
@@ -498,14 +498,25 @@ def several_answers(n=500, n_groups=30):
     return model
 
 
+def logistic_effects(n=400, n_groups=40):
+    """Counts of groups whose effects are logistic, about a level."""
+    rng, x, g, eta = _rows(n, n_groups)
+    y = rng.poisson(np.exp(eta + 0.3 * rng.logistic(size=n_groups)[g]))
+    with pm.Model() as model:
+        u = pm.Logistic("u", pm.Normal("level"), pm.HalfNormal("tau", 1.0), shape=n_groups)
+        rates = pm.math.exp(x @ pm.Normal("beta", shape=3) + u[g])
+        pm.Poisson("y", rates, observed=pm.Data("answers", y))
+    return model
+
+
 MODELS = {
     one.__name__: one
     for one in (
-        plate, clipped_scales, nested_slopes, three_levels, walk, vector_walk, autoregression, areas,
+        one_factor, clipped_scales, nested_slopes, three_levels, walk, vector_walk, autoregression, areas,
         bym2, intrinsic, smooth, rasch, normal_rows, crossed_slopes, bradley_terry, crossed_normal,
         score_differences, survey, dispersions, crossed_counts, own_scales, ordered, zero_inflated,
         choices, football, heavy_tails, cauchy_effects, gamma_rates, beta_rates, own_variances,
-        zero_sum, mixture, several_answers,
+        zero_sum, mixture, several_answers, logistic_effects,
     )
 }  # fmt: skip
 

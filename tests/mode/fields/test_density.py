@@ -147,6 +147,33 @@ def _other_rates(arrays):
         ("crossed_normal", _held_that_do_not_meet),
         ("bradley_terry", _held_without_a_prior),
         ("gamma_rates", _other_rates),
+        ("beta_rates", _other_rates),
+        ("logistic_effects", _other_rates),
+        ("one_factor", _half_of_the_prior),
+        ("three_levels", _half_of_the_prior),
+        ("walk", _half_of_the_prior),
+        ("vector_walk", _half_of_the_prior),
+        ("autoregression", _half_of_the_prior),
+        ("areas", _half_of_the_prior),
+        ("bym2", _half_of_the_prior),
+        ("smooth", _half_of_the_prior),
+        ("rasch", _half_of_the_prior),
+        ("normal_rows", _half_of_the_prior),
+        ("survey", _half_of_the_prior),
+        ("dispersions", _half_of_the_prior),
+        ("own_scales", _half_of_the_prior),
+        ("ordered", _half_of_the_prior),
+        ("zero_inflated", _half_of_the_prior),
+        ("choices", _half_of_the_prior),
+        ("football", _half_of_the_prior),
+        ("heavy_tails", _half_of_the_prior),
+        ("cauchy_effects", _half_of_the_prior),
+        ("gamma_rates", _half_of_the_prior),
+        ("beta_rates", _half_of_the_prior),
+        ("own_variances", _half_of_the_prior),
+        ("zero_sum", _half_of_the_prior),
+        ("mixture", _half_of_the_prior),
+        ("several_answers", _half_of_the_prior),
     ],
 )
 def test_planted_faults_of_the_density_are_found(name, planted):
@@ -157,7 +184,7 @@ def test_planted_faults_of_the_density_are_found(name, planted):
 
 def test_scales_of_zero_are_ordinary():
     """Nothing is divided by a scale: at tau = 1e-12 the density is what it is without the effects."""
-    one = fitted("plate")
+    one = fitted("one_factor")
     arrays, values = arrays_of(one), one.field.values
     place = list(values.shared.var_names).index("tau_log__")
     heights = []

@@ -11,9 +11,8 @@ from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.kernels.elements import READS_ALL
 from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
 from pymc_austerity.kernels.fields.row_tests import FieldTests
-from pymc_austerity.kernels.fields.sweeps import FieldMemory, field_sweeps, tested_field_sweeps
+from pymc_austerity.kernels.fields.sweeps import FieldMemory, SweepOutcome, field_sweeps, tested_field_sweeps
 from pymc_austerity.kernels.packed import pack
-from pymc_austerity.kernels.plates.sweeps import SweepOutcome
 from pymc_austerity.mode.fields.draws import centered, height_of, hold_at, scores_of_theta, theta_of_scores
 from pymc_austerity.mode.fields.values import FieldValues
 from pymc_austerity.model.compile.protocol import exact_arithmetic
@@ -30,6 +29,7 @@ class FieldProposalState(NamedTuple):
 
     scale: Vector  # (1,): 1; other proposals have a scale that is adapted
     memory: FieldMemory
+    others: list[np.ndarray]  # Values of variables that other steps move, for which the memory is
 
 
 class FieldEngine(CompiledKernel):
@@ -50,6 +50,7 @@ class FieldEngine(CompiledKernel):
         self._packed: dict[int, tuple[FieldArrays, Any]] = {}  # What compiled code is handed, by turns
         self._tests: list[dict[str, Any]] = [{} if rule is None else row_tests(rule, one) for one in turns]
         self._n_features = len(values.features(np.zeros(len(turns[0].room.theta))))
+        self._others = values.others()  # what the rooms of all turns are for
         self.restart()
         self.target = CompiledTarget(values.shared)
         state, q = self.new_state(), np.zeros(values.n_dim)
@@ -107,7 +108,7 @@ class FieldEngine(CompiledKernel):
     def copy(self) -> Self:
         """An engine that shares what is compiled and all that is fixed, with room of its own."""
         clone = super().copy()
-        clone._packed = {}
+        clone._packed, clone._others = {}, deepcopy(self._others)
         clone.turns = tuple(
             one._replace(room=deepcopy(one.room), held=one.held.with_room()) for one in clone.turns
         )
@@ -125,7 +126,7 @@ class FieldEngine(CompiledKernel):
             np.full(self.values.n_dim, np.nan), np.zeros(len(self.turns[0].room.theta)), np.zeros(n),
             np.full(n, np.nan), np.zeros(self._n_features),
         )  # fmt: skip
-        return FieldProposalState(np.ones(1), memory)
+        return FieldProposalState(np.ones(1), memory, [np.full_like(x, -1) for x in self.values.others()])
 
     def run(
         self,
@@ -137,15 +138,18 @@ class FieldEngine(CompiledKernel):
         proposal_state: Any,
     ) -> Any:
         """Make n transitions from q, which is written over; `point` has the other variables."""
-        memory = proposal_state.memory
-        if not np.array_equal(memory.q, q):
+        memory, others = proposal_state.memory, self.values.others(point)
+        if _replaced(self._others, others):
+            for one in self.turns:
+                one.room.kept[0] = -1.0
+        if _replaced(proposal_state.others, others) or not np.array_equal(memory.q, q):
             if not np.isfinite(q).all():
                 raise ValueError("The state of a chain on a field has values that are not finite.")
-            memory.theta[:], memory.z[:] = self.values.coordinates(q)
+            memory.theta[:], memory.z[:] = self.values.coordinates(q, others)
             memory.eps[:] = np.nan
         memory.q[:] = np.nan  # until all of it is written
         outcome = self._swept(n, tune, rng, q, point, proposal_state)
-        q[:] = self.values(memory.theta, memory.z, memory.features)
+        q[:] = self.values(memory.theta, memory.z, memory.features, others)
         memory.q[:] = q
         return outcome._replace(q=q)
 
@@ -166,37 +170,43 @@ class FieldEngine(CompiledKernel):
             n_used=sum(one.n_used for one in outcomes),
             n_stages=n,
             shared_n_used=sum(one.shared_n_used for one in outcomes),
-            plate_n_used=sum(one.plate_n_used for one in outcomes),
-            plate_accepted=sum(one.plate_accepted for one in outcomes) / len(self.turns),
+            effects_n_used=sum(one.effects_n_used for one in outcomes),
+            effects_accepted=sum(one.effects_accepted for one in outcomes) / len(self.turns),
             whole_groups=sum(one.whole_groups for one in outcomes),
         )
 
-    def drawn(self, rng: np.random.Generator) -> Vector:
+    def drawn(self, rng: np.random.Generator, point: PointType) -> Vector:
         """A draw of the fitted distribution, turn by turn: each given the others.
 
-        It is drawn again where it is far less likely than the center.
+        It is drawn again where it is far less likely than the center. `point` has variables of other steps.
         """
         laws = [one.law for one in self.turns]
         theta = np.zeros(len(self.turns[0].room.theta))
         for law in laws:
             theta[law.which] = theta_of_scores(law, np.zeros(len(law.which)))[0]
-        z = centered(self.turns, self.values.features(theta))
+        others = self.values.others(point)
+        z = centered(self.turns, self.values.features(theta, others))
         for arrays in self.turns:
-            theta, z = np.split(self._drawn_in_turn(rng, arrays, theta, z), [len(theta)])
-        return self.values(theta, z)
+            theta, z = np.split(self._drawn_in_turn(rng, arrays, theta, z, others), [len(theta)])
+        return self.values(theta, z, others=others)
 
     def _drawn_in_turn(
-        self, rng: np.random.Generator, arrays: FieldArrays, theta: Vector, z: Vector
+        self,
+        rng: np.random.Generator,
+        arrays: FieldArrays,
+        theta: Vector,
+        z: Vector,
+        others: list[np.ndarray],
     ) -> Vector:
         """Theta and z, of which what a turn moves is drawn."""
         law, n = arrays.law, len(arrays.coordinates)
-        hold_at(arrays, self.values.features(theta), z)
+        hold_at(arrays, self.values.features(theta, others), z)
 
         def draw(of_scores: np.ndarray, eps: np.ndarray) -> tuple[Vector, float]:
             new, all_z = theta.copy(), z.copy()
             new[law.which], log_slope = theta_of_scores(law, of_scores)
-            features = self.values.features(new)
-            height = self.values.log_prior(new) + log_slope + height_of(arrays, features, eps)
+            features = self.values.features(new, others)
+            height = self.values.log_prior(new, others) + log_slope + height_of(arrays, features, eps)
             arrays.room.kept[0] = -1.0  # its sides are written over
             all_z[arrays.coordinates] = arrays.room.z[0]
             if arrays.held.is_bound:
@@ -211,9 +221,9 @@ class FieldEngine(CompiledKernel):
             f"{n:,} effects",
         )
 
-    def distance(self, q: Vector) -> float:
+    def distance(self, q: Vector, point: PointType) -> float:
         """How many standard deviations theta of a state of the model is from its fitted distribution."""
-        theta, _ = self.values.coordinates(q)
+        theta, _ = self.values.coordinates(q, self.values.others(point))
         squares, seen = 0.0, np.zeros(len(theta), bool)
         for law in [one.law for one in self.turns]:
             if not seen[law.which].all():  # others move in several turns
@@ -229,6 +239,15 @@ class FieldEngine(CompiledKernel):
             self._packed[self._number] = turn, field
             self._seen_state = None  # compiled code trusts a pointer: its type is looked at once
         return {"field": field, "memory": proposal_state.memory, **tests}
+
+
+def _replaced(kept: list[np.ndarray], values: list[np.ndarray]) -> bool:
+    """Put values in the place of others; were they different?"""
+    is_new = False
+    for own, now in zip(kept, values, strict=True):
+        is_new = is_new or not np.array_equal(own, now)
+        own[...] = now
+    return is_new
 
 
 def row_tests(rule: AcceptanceRule, turn: FieldArrays) -> dict[str, Any]:

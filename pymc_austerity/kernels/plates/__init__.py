@@ -1,1 +1,0 @@
-"""Exact sweeps over a plate: many effects of groups of rows, and the variables that they share."""

@@ -1,1 +1,0 @@
-"""Where a plate is expanded, and what its shared variables are proposed from."""

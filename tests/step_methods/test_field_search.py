@@ -1,0 +1,387 @@
+"""Which fields steps move: spellings that are one model, what is refused and why, and variables of others."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor.tensor.random.basic import NormalRV
+
+from pymc_austerity import TunaMH
+from pymc_austerity.mode.fields.field_model import FieldModel
+from pymc_austerity.model.compile.backend import interpreted
+from pymc_austerity.model.field import priors
+from pymc_austerity.step_methods.metropolis.field_search import field_of
+from pymc_austerity.step_methods.metropolis.options import checked_options
+from pymc_austerity.step_methods.metropolis.plan import factorised
+from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
+
+N, G = 1200, 32
+RNG = np.random.default_rng(31)
+X = RNG.normal(size=(N, 2))
+GROUPS = RNG.integers(0, G, N)
+U = RNG.normal(0.0, 0.5, G)
+ETA = X @ [0.5, -0.3] + U[GROUPS]
+Y = (RNG.random(N) < 1 / (1 + np.exp(-ETA))).astype(int)
+COUNTS = RNG.poisson(np.exp(ETA))
+REALS = ETA + RNG.normal(size=N)
+
+
+def built(define: Callable[[], Any]) -> pm.Model:
+    """The model that a function defines."""
+    with pm.Model() as model:
+        define()
+    return model
+
+
+def found(define: Callable[[], Any], names: list[str] | None = None) -> Any:
+    """The field of a model, for a step that moves the variables of these names, or all; or why none."""
+    model = built(define)
+    with interpreted():
+        vars = None if names is None else [model[name] for name in names]
+        options = checked_options(vars, EXACT, control_variate=TAYLOR, model=model)
+        point = model.initial_point()
+        return field_of(options, factorised(options, point), point)
+
+
+def beta() -> Any:
+    return pm.Normal("beta", 0.0, 2.0, shape=2)
+
+
+def scale() -> Any:
+    return pm.HalfNormal("tau", 1.0)
+
+
+def bernoulli(eta: Any) -> Any:
+    return pm.Bernoulli("y", logit_p=eta, observed=Y)
+
+
+# Two spellings of each model ----------------------------------------------------------------------
+
+DAYS, BLOCKS = np.arange(N) % 7, GROUPS % 8
+ONES = (GROUPS[:, None] == np.arange(G)).astype(float)
+# So many groups that a matrix of their effects is as long as data.
+MANY = 500
+OF_MANY = np.arange(N) % MANY
+KEPT = np.arange(G + 8) % 5 < 4  # so many as there are groups
+W = np.c_[np.ones(N), X[:, 0]]
+
+
+def normal(**kwargs):
+    return pm.Normal("u", 0.0, scale(), **kwargs)
+
+
+def scaled(**kwargs):
+    return scale() * pm.Normal("u", **kwargs)
+
+
+def factor():
+    return pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(2, shape=2))[0]
+
+
+def correlated(n_groups=G):
+    """An intercept and a slope, not centred."""
+    return pt.dot(factor(), pm.Normal("z", shape=(2, n_groups))).T
+
+
+def with_slopes(effects):
+    """The spelling that plates know, beside means of both."""
+
+    def define():
+        u = effects()
+        a, b = pm.Normal("a"), pm.Normal("b")
+        bernoulli(a + b * X[:, 0] + u[GROUPS, 0] + u[GROUPS, 1] * X[:, 0])
+
+    return define
+
+
+def with_rows_of(effects):
+    """All effects of a group at once."""
+
+    def define():
+        u = effects()
+        a, b = pm.Normal("a"), pm.Normal("b")
+        bernoulli(a + b * X[:, 0] + (u[GROUPS] * W).sum(axis=-1))
+
+    return define
+
+
+def mean_inside():
+    u = correlated()
+    bernoulli(pm.Normal("a") + u[GROUPS, 0] + (pm.Normal("b") + u[GROUPS, 1]) * X[:, 0])
+
+
+def columns_first():
+    u = correlated()
+    intercepts, slopes = u[:, 0], u[:, 1]
+    bernoulli(pm.Normal("a") + pm.Normal("b") * X[:, 0] + intercepts[GROUPS] + slopes[GROUPS] * X[:, 0])
+
+
+def predictor(effects):
+    """The effects of rows beside coefficients of data."""
+    return lambda: bernoulli(X @ beta() + effects())
+
+
+def of_many_groups():
+    u = correlated(MANY)
+    bernoulli(X @ beta() + u[OF_MANY, 0] + u[OF_MANY, 1] * X[:, 0])
+
+
+def of_many_groups_by_right_product():
+    u = pm.Normal("z", shape=(MANY, 2)) @ factor().T
+    bernoulli(X @ beta() + u[OF_MANY, 0] + u[OF_MANY, 1] * X[:, 0])
+
+
+def independent():
+    return pm.Normal("u", 0.0, pm.HalfNormal("tau", shape=2), shape=(G, 2))
+
+
+def independent_scaled():
+    return pm.HalfNormal("tau", shape=2) * pm.Normal("u", shape=(G, 2))
+
+
+def two_vectors():
+    tau = pm.HalfNormal("tau", shape=2)
+    u, v = (pm.Normal(name, 0.0, tau[k], shape=G) for k, name in enumerate("uv"))
+    a, b = pm.Normal("a"), pm.Normal("b")
+    bernoulli(a + b * X[:, 0] + u[GROUPS] + v[GROUPS] * X[:, 0])
+
+
+def two_indices_of_location():
+    mean = pm.Normal("mean", shape=8)
+    bernoulli(X @ beta() + pm.Normal("u", mean[:, None], scale(), shape=(8, 7))[BLOCKS, DAYS])
+
+
+def one_index_of_location():
+    mean = pm.Normal("mean", shape=8)
+    u = pm.Normal("u", mean[np.arange(56) // 7], scale(), shape=56)
+    bernoulli(X @ beta() + u[BLOCKS * 7 + DAYS])
+
+
+def around(mean, shape):
+    return pm.Normal("u", mean, scale(), shape=shape)
+
+
+def beside_one(cells):
+    """Cells of two short factors beside many groups."""
+
+    def define():
+        v = pm.Normal("v", 0.0, pm.HalfNormal("tau_v"), shape=G)
+        bernoulli(X @ beta() + v[GROUPS] + cells())
+
+    return define
+
+
+SPELLINGS = {
+    "two indices": (
+        predictor(lambda: normal(shape=(G, 7))[GROUPS, DAYS]),
+        predictor(lambda: normal(shape=G * 7)[GROUPS * 7 + DAYS]),
+    ),
+    "two indices, scaled": (
+        predictor(lambda: scaled(shape=(G, 7))[GROUPS, DAYS]),
+        predictor(lambda: scaled(shape=G * 7)[GROUPS * 7 + DAYS]),
+    ),
+    "two indices, nested": (two_indices_of_location, one_index_of_location),
+    "cells beside groups": (
+        beside_one(lambda: normal(shape=(3, 7))[BLOCKS % 3, DAYS]),
+        beside_one(lambda: normal(shape=21)[BLOCKS % 3 * 7 + DAYS]),
+    ),
+    "cells beside groups, scaled": (
+        beside_one(lambda: scaled(shape=(3, 7))[BLOCKS % 3, DAYS]),
+        beside_one(lambda: scaled(shape=21)[BLOCKS % 3 * 7 + DAYS]),
+    ),
+    "cells with a location": (
+        beside_one(lambda: around(pm.Normal("mean", shape=(3, 1)), (3, 7))[BLOCKS % 3, DAYS]),
+        beside_one(lambda: around(pm.Normal("mean", shape=(3, 1)).repeat(7), 21)[BLOCKS % 3 * 7 + DAYS]),
+    ),
+    "less an effect": (
+        predictor(lambda: -normal(shape=(G, 7))[GROUPS, DAYS]),
+        predictor(lambda: -normal(shape=G * 7)[GROUPS * 7 + DAYS]),
+    ),
+    "a mask": (
+        predictor(lambda: normal(shape=G + 8)[KEPT][GROUPS]),
+        predictor(lambda: normal(shape=G + 8)[np.flatnonzero(KEPT)[GROUPS]]),
+    ),
+    "one column": (
+        predictor(lambda: normal(shape=(G, 1))[GROUPS, 0]),
+        predictor(lambda: normal(shape=G)[GROUPS]),
+    ),
+    "indicators": (
+        predictor(lambda: pm.math.dot(ONES, normal(shape=G))),
+        predictor(lambda: normal(shape=G)[GROUPS]),
+    ),
+    "indicators, scaled": (
+        predictor(lambda: ONES @ scaled(shape=G)),
+        predictor(lambda: scaled(shape=G)[GROUPS]),
+    ),
+    "sum over columns": (with_rows_of(correlated), with_slopes(correlated)),
+    "mean inside": (mean_inside, with_slopes(correlated)),
+    "columns first": (columns_first, with_slopes(correlated)),
+    "many groups": (of_many_groups, of_many_groups_by_right_product),
+    "independent": (with_slopes(independent), two_vectors),
+    "independent, all at once": (with_rows_of(independent), two_vectors),
+    "independent, scaled": (with_rows_of(independent_scaled), with_slopes(independent_scaled)),
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+@pytest.mark.covering(6)
+def test_spellings_are_one_field(name):
+    one, other = (found(define) for define in SPELLINGS[name])
+    assert isinstance(one, FieldModel), one
+    assert isinstance(other, FieldModel), other
+    assert (one.n_effects, one.n_nodes) == (other.n_effects, other.n_nodes)
+    assert one.n_nodes > G  # groups are nodes
+
+
+def test_indicators_of_two_groups_are_no_look_up():
+    """A planted fault: the first of two columns in which a row has a number is all that it has."""
+
+    def define():
+        other = np.eye(G)[[(GROUPS[-1] + 1) % G]]
+        bernoulli(X @ beta() + pm.math.dot(np.r_[ONES[:-1], ONES[-1:] + other], normal(shape=G)))
+
+    assert found(define).n_nodes == 1
+
+
+@pytest.mark.slow("pilots of two steps, interpreted")
+def test_one_spelling_draws_as_another():
+    """Effects of cells in a matrix, and in a vector."""
+    paths = []
+    for define in SPELLINGS["two indices"]:
+        model = built(define)
+        with interpreted():
+            step = TunaMH(model=model, switch_above=np.inf, progressbar=False)
+            step.setup_chain(np.random.default_rng(4), 5, 25)
+            point, drawn = model.initial_point(), []
+            for _ in range(10):
+                point, _ = step.step(point)
+                drawn.append(point["beta"])
+        paths.append(np.array(drawn))
+    np.testing.assert_allclose(*paths, rtol=1e-9)
+    assert np.ptp(paths[0]) > 0.0
+
+
+# What is no field, and why ------------------------------------------------------------------------
+
+NEAR = (np.abs(np.arange(G)[:, None] - np.arange(G)) == 1).astype(int)
+
+
+def in_a_potential():
+    u = normal(shape=G)
+    pm.Potential("p", -(u.sum() ** 2))
+    bernoulli(X @ beta() + u[GROUPS])
+
+
+def scale_of_either_sign():
+    bernoulli(X @ beta() + pm.Normal("tau", 0.7, 1.0) * pm.Normal("z", shape=G)[GROUPS])
+
+
+def neighbours():
+    bernoulli(X @ beta() + (scale() * pm.ICAR("u", W=NEAR))[GROUPS])
+
+
+def location_that_is_a_curve_of_effects():
+    means = pm.Normal("v", 0.0, pm.HalfNormal("tau_v"), shape=8)
+    bernoulli(X @ beta() + pm.Normal("u", pm.math.exp(means)[np.arange(G) % 8], scale(), shape=G)[GROUPS])
+
+
+REASONS = {
+    in_a_potential: "'u' (32, Normal), which are not moved together: effects enter the terms 'p', too",
+    scale_of_either_sign: "the scale of 'z' may be negative",
+    neighbours: "the rows have no intercept with a normal prior of a fixed scale",
+}
+
+
+@pytest.mark.parametrize("define", list(REASONS), ids=lambda define: define.__name__)
+def test_reason(define):
+    said = str(found(define))
+    assert REASONS[define] in said
+    assert "__" not in said  # names are those of the model
+
+
+def few_groups():
+    bernoulli(X @ beta() + pm.Normal("u", 0.0, scale(), shape=29)[GROUPS % 29])
+
+
+def no_groups():
+    bernoulli(X @ beta())
+
+
+def effects_alone():
+    bernoulli(pm.Normal("u", shape=G)[GROUPS])
+
+
+def outer_product():
+    discrimination, ability = pm.HalfNormal("a", shape=(1, 6)), pm.Normal("t", shape=(N, 1))
+    pm.Bernoulli("y", logit_p=discrimination * ability, observed=np.tile(GROUPS[:, None] % 2, 6))
+
+
+def scales_of_columns():
+    mean = pm.Normal("mu", shape=(2, 1))
+    pm.Normal("y", mean, pm.HalfNormal("s", shape=3), observed=np.resize(X, (1331, 2, 3)))
+
+
+def skewed():
+    shape = pm.Normal("alpha", 0.0, 2.0, initval=1.0)
+    pm.SkewNormal("y", mu=X @ beta(), sigma=scale(), alpha=shape, observed=X[:, 0])
+
+
+@pytest.mark.parametrize(
+    "define",
+    [few_groups, no_groups, effects_alone, outer_product, scales_of_columns, skewed],
+    ids=lambda define: define.__name__,
+)
+@pytest.mark.covering(2)
+def test_where_nothing_is_like_a_field_nothing_is_said(define):
+    assert found(define) is None
+
+
+def test_a_field_that_differs_from_its_model_is_not_described(monkeypatch):
+    """A planted fault: a rule that doubles scales is said to differ, and nothing else is."""
+
+    def doubled(drawn, rule=priors.RULES[NormalRV]):
+        own = rule(drawn)
+        return priors.replace(own, steps=(*own.steps, priors.Step("scale", pt.constant(2.0))))
+
+    monkeypatch.setitem(priors.RULES, NormalRV, doubled)
+    assert str(found(SPELLINGS["one column"][1])).startswith("the prior of 'beta' differs from its rule")
+
+
+def test_index_out_of_range():
+    def define(group):
+        groups = GROUPS.copy()
+        groups[N // 2] = group
+        bernoulli(X @ beta() + normal(shape=G)[groups])
+
+    for group in (G, -G - 1):
+        with pytest.raises(IndexError, match=str(group)):
+            found(lambda group=group: define(group))
+
+
+# Variables that other steps move ------------------------------------------------------------------
+
+
+def around_mu():
+    bernoulli(X @ beta() + pm.Normal("u", pm.Normal("mu"), scale(), shape=G)[GROUPS])
+
+
+@pytest.mark.parametrize(
+    ("names", "effects", "n_theta"),
+    [
+        (["tau", "u", "mu"], ("u", "mu"), 1),
+        (["beta", "tau", "u"], ("beta", "u"), 1),
+        (["beta", "mu", "u"], ("beta", "u", "mu"), 0),
+    ],
+)
+def test_others_are_numbers(names, effects, n_theta):
+    field = found(around_mu, names)
+    assert isinstance(field, FieldModel), field
+    assert (field.effects, len(field.parameters.which[0])) == (effects, n_theta)
+
+
+def test_effects_whose_prior_is_fixed_are_coefficients():
+    """No number of their prior is in the block, and there are few."""
+    assert found(around_mu, ["u"]) is None
