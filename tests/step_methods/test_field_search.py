@@ -87,7 +87,7 @@ def correlated(n_groups=G):
 
 
 def with_slopes(effects):
-    """The spelling that plates know, beside means of both."""
+    """The usual spelling, beside means of both."""
 
     def define():
         u = effects()
@@ -331,12 +331,17 @@ def skewed():
 
 @pytest.mark.parametrize(
     "define",
-    [few_groups, no_groups, effects_alone, outer_product, scales_of_columns, skewed],
+    [few_groups, no_groups, effects_alone, scales_of_columns, skewed],
     ids=lambda define: define.__name__,
 )
 @pytest.mark.covering(2)
 def test_where_nothing_is_like_a_field_nothing_is_said(define):
     assert found(define) is None
+
+
+def test_rows_that_have_effects_of_their_own_are_a_field():
+    """Abilities in a table of answers, times numbers."""
+    assert found(outer_product).n_effects == N
 
 
 def test_a_field_that_differs_from_its_model_is_not_described(monkeypatch):

@@ -66,7 +66,7 @@ def law_of(
 def _table(grid: Vector, log_density: Vector, scores: Vector) -> Vector | None:
     """Places at which a density has the distribution function of normal scores, increasing; None without.
 
-    Beyond its ends the logarithm of the density goes on as a straight line, as that of a scale near zero does.
+    Beyond its ends the log density goes on as a straight line, as that of a scale near zero does.
     """
     grid, log_density = _with_tails(grid, log_density)
     density, widths = np.exp(log_density), np.diff(grid)
