@@ -390,7 +390,7 @@ def _misfit(report: ModeReport | None, is_surrogate: bool) -> str:
 def fewest_groups(steps: Iterable[BlockedStep]) -> int:
     """Effects that make a field: fewer than usual, if one of the steps sweeps over so few."""
     fields = [step.field for step in steps if isinstance(step, SubsampledStep)]
-    few = any(field is not None and field.prediction.n_effects < FEWEST_GROUPS for field in fields)
+    few = any(field is not None and field.prediction.n_nodes <= FEWEST_GROUPS for field in fields)
     return FEWEST_IF_SLOW if few else FEWEST_GROUPS
 
 

@@ -13,6 +13,7 @@ from pymc_austerity import TunaMH
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.field import priors
+from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe
 from pymc_austerity.step_methods.metropolis.field_search import field_of
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
@@ -290,7 +291,7 @@ def location_that_is_a_curve_of_effects():
 
 REASONS = {
     in_a_potential: "'u' (32, Normal), which are not moved together: effects enter the terms 'p', too",
-    scale_of_either_sign: "the scale of 'z' may be negative",
+    scale_of_either_sign: "multiplied by a number that may be negative",
     neighbours: "the rows have no intercept with a normal prior of a fixed scale",
 }
 
@@ -339,9 +340,40 @@ def test_where_nothing_is_like_a_field_nothing_is_said(define):
     assert found(define) is None
 
 
-def test_rows_that_have_effects_of_their_own_are_a_field():
-    """Abilities in a table of answers, times numbers."""
-    assert found(outer_product).n_effects == N
+TABLE = np.resize(Y, (G, 40))
+
+
+def repeated():
+    pm.Bernoulli("y", logit_p=pt.repeat(normal(shape=G), 40) + pm.Normal("a"), observed=TABLE.ravel())
+
+
+def tiled():
+    pm.Bernoulli("y", logit_p=pt.tile(normal(shape=G), 40) + pm.Normal("a"), observed=TABLE.ravel())
+
+
+def table_of_answers():
+    pm.Bernoulli("y", logit_p=normal(shape=G)[:, None] + pm.Normal("a"), observed=TABLE)
+
+
+@pytest.mark.parametrize(
+    ("define", "n_groups"),
+    [(repeated, G), (tiled, G), (table_of_answers, G), (outer_product, N)],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_effects_that_are_not_looked_up_by_an_index(define, n_groups):
+    """The last ones are abilities in a table of answers, times numbers."""
+    field = found(define)
+    assert isinstance(field, FieldModel), field
+    assert field.n_nodes == n_groups + 1
+    assert field.layouts[0].columns.n_predictors == 1
+
+
+def without_a_rule():
+    bernoulli(X @ beta() + pm.Gumbel("u", 0.0, scale(), shape=G)[GROUPS])
+
+
+def test_effects_without_a_rule_are_told():
+    assert str(found(without_a_rule)) == "the prior of 'u' has no rule"
 
 
 def test_a_field_that_differs_from_its_model_is_not_described(monkeypatch):
@@ -385,6 +417,22 @@ def test_others_are_numbers(names, effects, n_theta):
     field = found(around_mu, names)
     assert isinstance(field, FieldModel), field
     assert (field.effects, len(field.parameters.which[0])) == (effects, n_theta)
+
+
+@pytest.mark.slow("interpreted pilots")
+@pytest.mark.parametrize("names", [["beta", "mu", "u"], ["mu", "u"]])
+def test_a_step_that_moves_no_number(names, monkeypatch):
+    """Its root has no theta, or nothing at all."""
+    model = built(around_mu)
+    with interpreted():
+        step = TunaMH([model[name] for name in names], model=model, switch_above=np.inf, progressbar=False)
+        step.setup_chain(np.random.default_rng(4), 5, 25)
+        point, drawn = model.initial_point(), []
+        for _ in range(10):
+            point, _ = step.step(point)
+            drawn.append(point["u"])
+    assert isinstance(step.recipe, FieldRecipe)
+    assert np.ptp(drawn, axis=0).min() > 0.0
 
 
 def test_effects_whose_prior_is_fixed_are_coefficients():

@@ -153,7 +153,10 @@ def field_model(
         every = [] if one is None else [*one.steps, *(step for step in table.steps if _is_number(step))]
         for step in every:
             if step.kind == "scale" and step.graph is not None and not _is_positive(fact.graph, step.graph):
-                raise NoField(f"the scale of {table.variable} may be negative")
+                raise NoField(
+                    f"{table.variable} is multiplied by a number that may be negative, so that there are two "
+                    "modes: give that a positive prior"
+                )
     names = sorted(fact.var_names, key=lambda name: sizes.get(name, 0))
     fact = replace(fact, var_names=tuple(names))
     names_of_rows = [one.term.name for one in found.likelihoods]

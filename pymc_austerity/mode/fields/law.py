@@ -50,7 +50,8 @@ def law_of(
         known = np.linspace(-_FAR, _FAR, _KNOWN)
         heights = np.array([log_density(mode + t * line) for t in known])
         beside_normal = np.maximum(heights - heights.max(), -700.0) + 0.5 * known**2
-        found = _table(grid, np.interp(grid, known, beside_normal) - 0.5 * grid**2, scores)
+        falls = (heights[[1, -2]] - heights[[0, -1]]) / (known[1] - known[0])
+        found = _table(grid, np.interp(grid, known, beside_normal) - 0.5 * grid**2, scores, falls)
         if found is None:
             raise NoNormalApproximationError(
                 f"{names[j]!r}, which effects share, has a density at its mode that no normal distribution "
@@ -63,12 +64,12 @@ def law_of(
     return Law(which, mode, sds, knots, factor, np.linalg.inv(factor), units)
 
 
-def _table(grid: Vector, log_density: Vector, scores: Vector) -> Vector | None:
+def _table(grid: Vector, log_density: Vector, scores: Vector, falls: Vector) -> Vector | None:
     """Places at which a density has the distribution function of normal scores, increasing; None without.
 
-    Beyond its ends the log density goes on as a straight line, as that of a scale near zero does.
+    Beyond its ends the log density `falls` on as a straight line, as that of a scale near zero does.
     """
-    grid, log_density = _with_tails(grid, log_density)
+    grid, log_density = _with_tails(grid, log_density, falls)
     density, widths = np.exp(log_density), np.diff(grid)
     mass = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]) * widths)])
     below = mass / mass[-1]
@@ -87,11 +88,10 @@ def _table(grid: Vector, log_density: Vector, scores: Vector) -> Vector | None:
     return found[middle] + np.concatenate([[0.0], np.cumsum(slope)]) - slope[:middle].sum()
 
 
-def _with_tails(grid: Vector, log_density: Vector) -> tuple[Vector, Vector]:
-    """A log density on a longer grid: where it ends above nothing, it falls on as it does there."""
+def _with_tails(grid: Vector, log_density: Vector, falls: Vector) -> tuple[Vector, Vector]:
+    """A log density on a longer grid: where it ends above nothing, it falls on, at either end by so much."""
     steps = np.linspace(0.0, _FALL, _STEPS + 1)[1:]
-    for _ in range(2):  # one end, then the other
-        fall = (log_density[1] - log_density[0]) / (grid[1] - grid[0])
+    for fall in falls:  # one end, then the other
         if log_density[0] > log_density.max() - _FALL and fall > _FLAT:
             grid = np.concatenate([grid[0] - steps[::-1] / fall, grid])
             log_density = np.concatenate([log_density[0] - steps[::-1], log_density])

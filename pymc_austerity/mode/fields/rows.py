@@ -85,7 +85,7 @@ def columns_of(found: Field, *, is_normal: bool) -> Columns:
     stored = found.rows.rows_on_disk
     tables = RowTables(stored[0].scratch_folder() if stored else None)
     every = [_read(one, first, of_numbers, tables, is_normal=is_normal) for one in found.likelihoods]
-    read = _with_lookups(_joined(every, first, tables))
+    read = _with_lookups(_joined(every, first, tables), tables)
     columns, values, n = read.columns, read.values, read.columns.shape[1]
     of_slots = np.array([number for number, _, _ in read.slots], np.int64)
     is_dense = np.array([all(np.all(own[p] == own[0]) for p in parts(n)) for own in columns], dtype=np.bool_)
@@ -154,7 +154,7 @@ def _read(
     return _Read(slots, columns, values, offsets, kept, renumbered(expression, data), scale, support)
 
 
-def _with_lookups(read: _Read) -> _Read:
+def _with_lookups(read: _Read, tables: RowTables) -> _Read:
     """The rows with a look-up in the place of many columns of which each row has one, as of indicators."""
     slots, kept = list(range(len(read.slots))), []
     for key in dict.fromkeys((number, table) for number, table, _ in read.slots):
@@ -170,9 +170,11 @@ def _with_lookups(read: _Read) -> _Read:
         kept.append(own[0])
     if len(kept) == len(slots):
         return read
-    return read._replace(
-        slots=[read.slots[k] for k in kept], columns=read.columns[kept], values=read.values[kept]
-    )
+    n = read.values.shape[1]
+    columns, values = tables.zeros(len(kept), n, dtype=np.int32), tables.zeros(len(kept), n)
+    for at, k in enumerate(kept):
+        columns[at], values[at] = read.columns[k], read.values[k]
+    return read._replace(slots=[read.slots[k] for k in kept], columns=columns, values=values)
 
 
 def _joined(every: list[_Read], first: dict[Variable, int], tables: RowTables) -> _Read:

@@ -151,7 +151,7 @@ class CompiledTarget:
         fact = self.factorisation
         block = [self.values[n] for n in fact.var_names]
         n_dim = sum(int(np.prod(value.type.shape)) for value in block)
-        is_discrete = all(np.dtype(value.type.dtype).kind in "iub" for value in block)
+        is_discrete = bool(block) and all(np.dtype(value.type.dtype).kind in "iub" for value in block)
         kind = "int64" if is_discrete else "float64"
         self._q_new, self._q = (pt.vector(name, shape=(n_dim,), dtype=kind) for name in ("q_new", "q"))
         self._index = pt.vector("index", dtype="int64")

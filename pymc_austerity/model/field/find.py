@@ -1,6 +1,7 @@
 """`find_field`: the hierarchy of a model as rows and priors."""
 
 import itertools
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,7 @@ from pytensor.graph.basic import Variable, equal_computations
 
 from pymc_austerity import work
 from pymc_austerity.bounds.expressions.evaluate import evaluate
+from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.factorisation import (
     FEWEST_SCALED,
     Factorisation,
@@ -23,6 +25,7 @@ from pymc_austerity.model.field.priors import GivenUp, NoField, Priors
 from pymc_austerity.model.field.rows import Form, FormsOfRows
 from pymc_austerity.model.field.tables import Table, Visitor
 from pymc_austerity.model.graph.functions import function_of
+from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.structure.affine_expressions import leaves
 from pymc_austerity.model.structure.scalar_graph import Obstacle, ScalarGraph, scalar_graph
 from pymc_austerity.target import Index
@@ -176,13 +179,28 @@ def in_tables(model: pm.Model, factorisation: Factorisation) -> tuple[Priors, Fi
         terms=terms,
         variables={},
     )
-    threshold = max(3, min(factorisation.threshold, *(graph.likelihood[name] for name in names)))
-    rows, _ = taken_apart(own, None, threshold, False)
+    rows = _rows(own, factorisation.threshold)
     work.spend(_PASSES * pass_operations(rows), _SEARCH)
     if rows.globals:
         raise NoField(f"the rows of {rows.global_terms[0]!r} cannot be had one by one")
     likelihoods = tuple(_likelihood(rows, term, tables) for term in rows.locals)
     return priors, Field(tables, rows, likelihoods, ())
+
+
+def _rows(graph: LogDensityGraph, threshold: int) -> Factorisation:
+    """The rows of a likelihood in tables; of a likelihood that is a table its cells, if these can be had."""
+    shapes = [tuple(int(k) for k in term.type.shape) for term in graph.terms.values()]
+    shapes = [shape for shape in shapes if shape]
+    longest = max((max(shape) for shape in shapes if len(shape) > 1), default=0)
+    most = min([threshold, *(graph.likelihood[name] for name in graph.terms)])
+    if longest and longest < min(math.prod(shape) for shape in shapes):
+        try:
+            found, _ = taken_apart(graph, None, longest + 1, False)
+        except FactorisationError:
+            found = None
+        if found is not None and not found.globals:
+            return found
+    return taken_apart(graph, None, max(3, most), False)[0]
 
 
 def _no_table(priors: Priors, terms: list[Variable]) -> str:

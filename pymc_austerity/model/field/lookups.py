@@ -18,8 +18,8 @@ from pymc_austerity.model.structure.affine import core_of
 def looked_up(factorisation: Factorisation, fewest: int, *, times: bool = False) -> list[Variable]:
     """Values of `fewest` elements or more that rows of the likelihood look up, or multiply by data.
 
-    Also variables of which each row has an element of its own. With `times` those values that are a product
-    of unknown numbers.
+    These are variables, and what is looked up or multiplied though it is put together of several. With
+    `times` those values that are a product of unknown numbers.
     """
     graph, block = factorisation.graph, block_of(factorisation)
     terms = [graph.terms[name] for name in graph.likelihood]
@@ -28,14 +28,12 @@ def looked_up(factorisation: Factorisation, fewest: int, *, times: bool = False)
         var
         for node in toposort(terms)
         if isinstance(core_of(node.op), AdvancedSubtensor | Dot)
-        or isinstance(node.inputs[0].type, SparseTensorType)
+        or any(isinstance(var.type, SparseTensorType) for var in node.inputs)
         for var in node.inputs
     ]
-    lengths = set(graph.likelihood.values())
-    inputs += [var for var in block if math.prod(var.type.shape) in lengths]
     return [
         var
-        for var in dict.fromkeys(inputs)
+        for var in dict.fromkeys([*block, *inputs])
         if moving.get(var, False)
         and math.prod(var.type.shape) >= fewest
         and (not times or _is_product(var, moving))

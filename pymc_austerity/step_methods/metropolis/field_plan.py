@@ -407,10 +407,10 @@ def _tried(engine: FieldEngine, found: FieldModel, point: PointType, chain: _Cha
 
 
 def _n_watched(found: FieldModel) -> int:
-    """Numbers, and vectors of few effects: they come first."""
+    """Numbers, and vectors of few effects: they come first. Without any, the first effects."""
     fact = found.factorisation
     sizes = [int(np.prod(fact.graph.values[name].type.shape)) for name in fact.var_names]
-    return sum(size for size in sizes if size < FEWEST_GROUPS)
+    return sum(size for size in sizes if size < FEWEST_GROUPS) or min(FEWEST_GROUPS, sum(sizes))
 
 
 def tree_nanoseconds(found: FieldModel) -> tuple[float, float]:

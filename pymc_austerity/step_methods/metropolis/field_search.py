@@ -51,11 +51,16 @@ def field_of(
     tables = [t for one in found.likelihoods for t in one.looked_up(found.tables, fewest, scaled=True)]
     if not tables:
         return None
+    if all(table.innovation is None for table in tables):
+        names = " and ".join(dict.fromkeys(table.variable for table in tables))
+        return NoField(f"the prior of {names} has no rule") if is_long else None
     if n_dim <= _FEW_DIMENSIONS and not any(_has_numbers(table, fact) for table in tables):
         return None
     try:
         return field_model(options.model, fact, found, is_tempered=options.temperature != 1.0)
     except NoField as reason:
+        if not is_long:
+            return None
         names = " and ".join(dict.fromkeys(map(_said, tables)))
         return NoField(f"rows are linear in {names}, which are not moved together: {reason}")
     except RowsOnDiskError as error:  # short effects are coefficients, whatever the order of the rows
@@ -67,7 +72,7 @@ def field_of(
 def _has_numbers(table: Table, fact: Factorisation) -> bool:
     """Is the location or scale of effects sampled?"""
     one = table.innovation
-    if one is None:
+    if one is None:  # it is one itself, beside others
         return False
     graphs = [step.graph for step in (*table.steps, *one.steps)]
     graphs += [one.location, one.shape, *(phi for phi, _ in one.precision)]
@@ -77,8 +82,7 @@ def _has_numbers(table: Table, fact: Factorisation) -> bool:
 
 def _said(table: Table) -> str:
     """A table, its size and its prior in words."""
-    what = table.variable if table.innovation else f"a function of {table.variable}"
-    return f"{what} ({table.size:,}, {table.said})"
+    return f"{table.variable} ({table.size:,}, {table.said})"
 
 
 def tried_longer(plan: FieldPlan, point: PointType, rate: float) -> FieldPlan:

@@ -126,7 +126,7 @@ class FieldEngine(CompiledKernel):
             np.full(self.values.n_dim, np.nan), np.zeros(len(self.turns[0].room.theta)), np.zeros(n),
             np.full(n, np.nan), np.zeros(self._n_features),
         )  # fmt: skip
-        return FieldProposalState(np.ones(1), memory, [np.full_like(x, -1) for x in self.values.others()])
+        return FieldProposalState(np.ones(1), memory, self.values.others())
 
     def run(
         self,
