@@ -43,6 +43,7 @@ from pymc_austerity.kernels.fields.records import (
     Sums,
 )
 from pymc_austerity.kernels.fields.tree import write_positions
+from pymc_austerity.mode.fields import search
 from pymc_austerity.mode.fields.heavy_tails import expected_precisions, mean_log_prior
 from pymc_austerity.mode.fields.held import with_elements
 from pymc_austerity.mode.fields.law import law_of, no_law
@@ -63,7 +64,6 @@ from pymc_austerity.mode.fields.passes import (
     varying,
 )
 from pymc_austerity.mode.fields.prior import write_covariances
-from pymc_austerity.mode.fields.search import EXACTLY, ROUGHLY, maximum, require_curvature
 from pymc_austerity.mode.row_tables import parts
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.structure.quadratic_expressions import by_powers
@@ -242,7 +242,7 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
             if is_due and moves[-1].length == 1.0:
                 _draw_held(fits, fit)
                 before, zeta = fit.theta, fit.zeta
-                _maximise(fit, ROUGHLY, most=1 if has_numbers else None)
+                _maximise(fit, search.ROUGHLY, most=1 if has_numbers else None)
                 moves.append(_center(fit, is_guarded=not is_normal))
                 fit.theta = before + moves[-1].length * (fit.theta - before)
                 is_far |= has_numbers and _moved(fit, zeta, _NEAR_MODE) > 1.0
@@ -563,7 +563,7 @@ def _center(fit: FieldFit, *, is_guarded: bool = False) -> _Move:
     plan, room = fit.plan.quadratic, fit.plan.room
     features = fit.features(fit.theta)
     if not np.isfinite(log_marginal(plan, features, 0)):
-        raise NoNormalApproximationError("The expansion of a field has no maximum at its scales.")
+        raise search.without_maximum(fit.layout.maps.coordinates)
     room.eps[0] = 0.0
     write_state(plan, features, 0)
     d, own = room.d[0], fit.layout.elements
@@ -650,21 +650,23 @@ def _expect_of_priors(fit: FieldFit, inverse: Vector) -> None:
         fit.plan = fit.plan._replace(sums=sums)
 
 
-def _maximise(fit: FieldFit, near: float = EXACTLY, *, afresh: bool = False, most: int | None = None) -> None:
+def _maximise(
+    fit: FieldFit, near: float = search.EXACTLY, *, afresh: bool = False, most: int | None = None
+) -> None:
     """Move theta to the maximum of log p^, as far as the turn moves it, or `near` so many deviations of it.
 
     `afresh` asks for second derivatives of the present expansion, `most` bounds Newton steps.
     """
     if len(fit.which):
         known = None if afresh or fit.is_stale else fit.covariance
-        zeta, fit.covariance, is_good = maximum(fit.at_zeta, fit.zeta, known, near, most)
+        zeta, fit.covariance, is_good = search.maximum(fit.at_zeta, fit.zeta, known, near, most)
         fit.is_stale = most is not None and not is_good
         fit.theta = fit.theta_of(zeta)
 
 
 def _require_told(fit: FieldFit) -> None:
     """Refuse effects without a proper prior of which rows tell nothing."""
-    flat = [one for one in fit.layout.maps.coordinates if not np.any(one.precision.coefficients)]
+    flat = search.without_prior(fit.layout.maps.coordinates)
     if not flat:
         return
     plan, tree, features = fit.plan, fit.layout.tree, fit.features(fit.theta)
@@ -686,7 +688,7 @@ def _require_told(fit: FieldFit) -> None:
 def _finished(fits: tuple[FieldFit, ...], names: tuple[str, ...]) -> tuple[FieldFit, ...]:
     for fit in fits:
         law, own = no_law(), [names[k] for k in fit.which]
-        require_curvature(fit.at_zeta, fit.zeta, own)
+        search.require_curvature(fit.at_zeta, fit.zeta, own)
         if fit.covariance is not None:
             law = law_of(fit.at_zeta, fit.zeta, fit.covariance, fit.which, fit.units, own)
         fit.plan = fit.plan._replace(law=law)

@@ -1,11 +1,12 @@
 """The search for the maximum of log p^ by theta."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from pymc_austerity.exceptions import NoNormalApproximationError
+from pymc_austerity.mode.fields.maps import Coordinates
 from pymc_austerity.target import Matrix, Vector
 
 # Differences for derivatives of log p^.
@@ -81,3 +82,20 @@ def require_curvature(log_density: Callable[[Vector], float], zeta: Vector, name
             raise NoNormalApproximationError(
                 f"{name!r} has no proper prior, and the rows do not depend on it. Give it a prior."
             )
+
+
+def without_prior(coordinates: Iterable[Coordinates]) -> list[Coordinates]:
+    """Effects without a proper prior."""
+    return [one for one in coordinates if not np.any(one.precision.coefficients)]
+
+
+def without_maximum(coordinates: Iterable[Coordinates]) -> NoNormalApproximationError:
+    """The error that there is no mode."""
+    names = [one.innovation.variable for one in without_prior(coordinates)]
+    why = "The expansion of a field has no maximum at its scales."
+    if names:
+        why = (
+            f"There is no mode along {' and '.join(map(repr, names))}, without a proper prior: the rows "
+            "separate the responses perfectly, or tell it from no other variable. Give it a proper prior."
+        )
+    return NoNormalApproximationError(why, along=names)

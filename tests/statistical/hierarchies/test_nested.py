@@ -46,7 +46,7 @@ def draws_of(data, spelling, n, seed=3):
     """(1, n, d), in the order of the reference."""
     with model_of(data, spelling):
         step = TunaMH(switch_above=np.inf)
-        assert "field of 123 effects" in str(step.prediction)
+        assert "field of 156 effects" in str(step.prediction)
         idata = sampled(n, step, tune=200, chains=1, random_seed=seed)
     found = {name: np.asarray(idata["posterior"][name])[0] for name in idata["posterior"].data_vars}
     shared = np.c_[found["beta"], found["mu"], np.log(found["tau"]), np.log(found["tau_v"])]

@@ -115,18 +115,14 @@ def near_zero(nested, shape):
 
 
 @pytest.mark.filterwarnings("ignore:The step mixes badly")  # of a scale with so long a tail that may be so
-@pytest.mark.parametrize(
-    ("nested", "shape", "forgets"), [(False, 0.05, False), (False, 0.05, True), (True, 0.1, False)]
-)
-def test_centred_effects_whose_scale_is_nearly_zero(nested, shape, forgets):
+@pytest.mark.parametrize(("nested", "shape"), [(False, 0.05), (True, 0.1)])
+def test_centred_effects_whose_scale_is_nearly_zero(nested, shape):
     model, cdf = near_zero(nested, shape)
     with model:
         step = TunaMH(threshold=100, steps_per_draw=3, rng=5)
         step.setup_chain(5, 20, DRAWS)
         point, found, stored, again, largest = model.initial_point(), [], None, [], 0.0
         for k in range(DRAWS + 20):
-            if forgets:  # the planted fault: z is taken from the effects again
-                step.proposal_state.memory.q[:] = np.nan
             point, _ = step.step(point)
             found.append(float(point["scale_log__"]))
             largest = max(largest, np.abs(point["u"]).max())
@@ -139,5 +135,6 @@ def test_centred_effects_whose_scale_is_nearly_zero(nested, shape, forgets):
             again.append(float(point["scale_log__"]))
     thinned = np.array(found[20::THIN])
     right = stats.kstest(np.interp(thinned, NEAR_ZERO, cdf), "uniform").pvalue > LEVEL
-    assert (right and largest < 10.0) != forgets  # noise over a scale of 1e-30 gives effects of any size
-    assert forgets or again == found[k + 1 : k + 21]  # a chain that is resumed goes on with the same draws
+    assert right
+    assert largest < 10.0  # noise over a scale of 1e-30 would give effects of any size
+    assert again == found[k + 1 : k + 21]  # a chain that is resumed goes on with the same draws
