@@ -31,13 +31,13 @@ BUDGETS = {
     "kernels": 1_760,
     "kernels/fields": 2_780,
     "mode": 1_870,
-    "mode/fields": 5_260,
+    "mode/fields": 5_270,
     "model": 2_290,
     "model/chains": 940,
     "model/compile": 1_490,
     "model/conjugacy": 1_150,
     "model/field": 2_100,
-    "model/graph": 1_530,
+    "model/graph": 1_540,
     "model/lift": 1_380,
     "model/selection": 330,
     "model/structure": 4_970,
@@ -52,7 +52,7 @@ BUDGETS = {
     "testing": 1_520,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 59_000
+WHOLE = 59_010
 MOST_FILES = 314
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700

@@ -75,6 +75,7 @@ def test_products(name):
     ("slab", "parameters"),
     [
         (lambda: pm.Normal("beta", 0.5, [1.0, 2.0, 3.0], shape=P), [0.5] * 3 + [1.0, 2.0, 3.0] + [0.0] * 3),
+        (lambda: pm.Normal("beta", 0, pm.Data("s", 2.0), shape=P), [0.0] * 3 + [2.0] * 3 + [0.0] * 3),
         (lambda: pm.Laplace("beta", 0, 2, shape=P), [0.0] * 3 + [2.0] * 3 + [0.0] * 3),
         (lambda: pm.StudentT("beta", nu=4, mu=1, sigma=2, shape=P), [1.0] * 3 + [2.0] * 3 + [4.0] * 3),
     ],

@@ -238,7 +238,7 @@ def test_spellings_are_one_field(name):
 
 
 def test_indicators_of_two_groups_are_no_look_up():
-    """A planted fault: the first of two columns in which a row has a number is all that it has."""
+    """One row has numbers in two columns, and all columns stay a matrix."""
 
     def define():
         other = np.eye(G)[[(GROUPS[-1] + 1) % G]]
@@ -282,11 +282,6 @@ def scale_of_either_sign():
 
 def neighbours():
     bernoulli(X @ beta() + (scale() * pm.ICAR("u", W=NEAR))[GROUPS])
-
-
-def location_that_is_a_curve_of_effects():
-    means = pm.Normal("v", 0.0, pm.HalfNormal("tau_v"), shape=8)
-    bernoulli(X @ beta() + pm.Normal("u", pm.math.exp(means)[np.arange(G) % 8], scale(), shape=G)[GROUPS])
 
 
 REASONS = {

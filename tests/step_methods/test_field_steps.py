@@ -194,7 +194,7 @@ def test_statistics(built):
     assert "effects_acceptance" not in TunaMH.stats_dtypes_shapes
 
 
-def test_a_pilot_counts_what_groups_cost(built):
+def test_a_pilot_counts_what_groups_cost():
     """Else the pilot of a field of 10,000 groups takes longer than the chain."""
     assert draws_of_pilot(8.0 * 1000, 10, 1, is_surrogate=False) >= 100
     assert draws_of_pilot(8.0 * 10_000, 10, 1, is_surrogate=False) == 0

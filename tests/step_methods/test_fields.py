@@ -95,6 +95,28 @@ def test_other_steps_may_move_what_is_not_of_the_block(monkeypatch, is_planted):
     assert np.allclose(*paths, rtol=1e-8, atol=1e-10) != is_planted
 
 
+@pytest.mark.parametrize("likelihood", ["bernoulli", "normal"])
+def test_data_in_priors_and_scales(likelihood):
+    """Draws are those with numbers in the place of the data."""
+    rng, paths = np.random.default_rng(6), []
+    g, y = rng.integers(40, size=600), rng.integers(2, size=600).astype(float)
+    for is_data in (True, False):
+        with pm.Model() as model:
+            k, most = (pm.Data("k", 2.0), pm.Data("most", 1.5)) if is_data else (2.0, 1.5)
+            u = pm.Normal("u", k * pm.Normal("level"), k * pm.HalfNormal("tau", most), shape=40)[g]
+            if likelihood == "normal":
+                pm.Normal("y", u, k * pm.HalfNormal("sigma", most), observed=y)
+            else:
+                pm.Bernoulli("y", logit_p=u, observed=y)
+        with interpreted():
+            field = field_model(model, factorise(model, threshold=100))
+            engine, point = _engine(field, reads_all=True, point=model.initial_point()), model.initial_point()
+            rng = np.random.default_rng(4)
+            q, state = engine.drawn(rng, point), engine.new_state()
+            paths.append([engine.run(1, False, rng, q, point, state).q.copy() for _ in range(3)])
+    np.testing.assert_allclose(*paths, rtol=1e-8, atol=1e-10)
+
+
 @pytest.mark.parametrize("check", [check_interface, check_points, check_state])
 def test_the_contract_of_steps(step, model, check):
     check(step, model.initial_point())

@@ -21,6 +21,7 @@ from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.field.rows import Form
 from pymc_austerity.model.graph.functions import function_of
+from pymc_austerity.model.graph.random_variables import with_constants
 from pymc_austerity.model.graph.rewrite import parts_of, rebuild
 from pymc_austerity.target import Index, Vector
 
@@ -295,13 +296,15 @@ def values_of(
     terms += [(_SUPPORT, _within(one, found, maps)) for one in layout.columns.support]
     values = {name: var for name, var in graph.values.items() if name not in effects}
     point = {name: graph.point[name] for name in values}
+    terms_of_theta = with_constants(graph, [pt.sum(term) for _, term in terms])
+    (features,) = with_constants(graph, [maps.features.stacked()])
     shared = replace(
         fact,
         graph=replace(graph, values=values, point=point),
         var_names=names,
         locals=(),
-        globals=tuple((name, pt.sum(term)) for name, term in terms),
-        features=maps.features.stacked(),
+        globals=tuple((name, term) for (name, _), term in zip(terms, terms_of_theta, strict=True)),
+        features=features,
         is_expanded=False,
     )
     return FieldValues(fact, maps, shared, layout.left), number

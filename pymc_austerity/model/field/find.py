@@ -293,7 +293,9 @@ def _require_few_numbers(priors: Priors, tables: tuple[Table, ...], block: tuple
             size = int(np.prod(value.type.shape))
             if size > longest:
                 name = priors.named([value])
-                why = f"the prior of {name} has no rule" if value.name in block else f"others move {name}"
+                why = (
+                    f"the prior of {name} has no rule" if value.name in block else f"other steps move {name}"
+                )
                 raise NoField(f"{why}, and it has {size:,} elements")
 
 

@@ -6,7 +6,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import graph_inputs
+from pytensor.graph.traversal import ancestors, graph_inputs
 
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.rewrite import rebuild
@@ -32,3 +32,11 @@ def in_values(
             known = typed.get(shared)
             memo[shared] = pt.constant(shared.get_value(borrow=True)) if known is None else known
     return rebuild(found, memo)
+
+
+def with_constants(graph: LogDensityGraph, graphs: Iterable[Variable]) -> list[Variable]:
+    """Graphs with the present values of data in the place of the data that they contain."""
+    graphs = list(graphs)
+    used = set(ancestors(graphs))
+    known = {var: shared for var, shared in graph.data.items() if var in used}
+    return rebuild(graphs, {var: pt.constant(shared.get_value(borrow=True)) for var, shared in known.items()})

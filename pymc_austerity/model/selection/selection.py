@@ -27,7 +27,7 @@ from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.checks import is_elemwise
 from pymc_austerity.model.graph.functions import function_of
-from pymc_austerity.model.graph.random_variables import in_values
+from pymc_austerity.model.graph.random_variables import in_values, with_constants
 from pymc_austerity.model.graph.rewrite import rebuild
 from pymc_austerity.model.self_check import jittered
 from pymc_austerity.proposals.jumps import LAPLACE, NORMAL, STUDENT_T, log_slab
@@ -233,7 +233,8 @@ def _slab_of(model: pm.Model, fact: Factorisation, beta: str, gamma: str) -> tup
             f"The coefficients {rv.name!r} have a transform, so that they are not distributed as their prior "
             f"in the coordinates of the chain. Write {rv.name!r} without transform=."
         )
-    *shapes, location, scale = in_values(model, fact.graph, op.dist_params(rv.owner))
+    own = in_values(model, fact.graph, op.dist_params(rv.owner))
+    *shapes, location, scale = with_constants(fact.graph, own)
     degrees = shapes[0] if shapes else pt.constant(0.0)
     p = int(value.type.shape[0])
     parts = [pt.broadcast_to(part.astype("float64"), (p,)) for part in (location, scale, degrees)]
@@ -255,9 +256,7 @@ def _check_slab(fact: Factorisation, beta: str, name: str, family: int, slab: Va
     values = jittered(fact.graph)
     function = function_of([*fact.graph.values.values(), *fact.graph.data], fact.graph.terms[name].sum())
     expected = float(function(*values, *fact.graph.data_values()))
-    parameters = function_of([*fact.graph.values.values(), *fact.graph.data], slab)(
-        *values, *fact.graph.data_values()
-    )
+    parameters = function_of(list(fact.graph.values.values()), slab)(*values)
     x = values[list(fact.graph.values).index(beta)]
     found = sum(log_slab(family, parameters, j, float(x[j])) for j in range(len(x)))
     if not np.allclose(found, expected, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True):

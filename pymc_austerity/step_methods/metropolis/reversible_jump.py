@@ -270,9 +270,8 @@ def _expansion(selection: Selection, mode_fit: ModeFit, point: PointType) -> Sub
     full, family, p = selection.full, selection.family, selection.n_coefficients
     mode, precision = mode_fit.proxy.mode, mode_fit.proxy.precision
     values = full.point_values(point_of(full, mode, point))
-    graph = full.graph
-    slab = function_of([*graph.values.values(), *graph.data], selection.factorisation.slab)
-    parameters = slab(*values, *graph.data_values())
+    slab = function_of(list(full.graph.values.values()), selection.factorisation.slab)
+    parameters = slab(*values)
     own = np.zeros(len(mode))
     own[:p] = [slab_precision(family, parameters, j) for j in range(p)]
     linear = precision @ mode - own * np.concatenate([parameters[:p], np.zeros(len(mode) - p)])

@@ -135,7 +135,7 @@ class TunaMH(SubsampledStep):
     others. The sample statistics `shared_n_used`, `effects_n_used` and `effects_acceptance` tell the moves
     apart. Normal residuals may have a free scale, and then no row is read. `chi`, `curvature`, another
     `proposal` and another `control_variate` are for blocks without a field.
-    `docs/explanation/fields.md` has the proof.
+    `docs/explanation/fields_proof.md` has the proof.
 
     References
     ----------

@@ -56,7 +56,7 @@ from pymc_austerity.step_methods.metropolis.plan import (
     factorised,
     survey,
 )
-from pymc_austerity.step_methods.metropolis.which_plan import find_field, plan_sweeps
+from pymc_austerity.step_methods.metropolis.which_plan import field_or_reason, plan_sweeps
 from pymc_austerity.target import Vector
 from pymc_austerity.validation import is_real
 
@@ -245,7 +245,7 @@ def plan_exact(
         return plan_sweeps(options, point, recipe)
     fact = factorised(options, point)
     scratch_folder(fact)  # an error before a long search
-    field, why_not = (None, "") if options.chi or options.curvature else find_field(options, fact, point)
+    field, why_not = (None, "") if options.chi or options.curvature else field_or_reason(options, fact, point)
     if field is not None:
         if client is not None:
             warn("The set-up of a field of effects is not distributed: client= has had no effect.")

@@ -33,13 +33,13 @@ def plan(options: MetropolisOptions, point: PointType, recipe: Recipe | None = N
     if options.control_variate is None or getattr(options.acceptance, "needs_range", False):
         return plan_metropolis(options, point)
     fact = factorised(options, point)
-    field, _ = find_field(options, fact, point)
+    field, _ = field_or_reason(options, fact, point)
     if field is not None:
         return plan_sweeps(options, point, found=field)
     return plan_metropolis(options, point, surveyed=survey(options, point, factorisation=fact))
 
 
-def find_field(
+def field_or_reason(
     options: MetropolisOptions, fact: Factorisation, point: PointType
 ) -> tuple[FieldModel | None, str]:
     """The field of effects that a model has, if any; and why effects of many groups are none."""
