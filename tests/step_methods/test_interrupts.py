@@ -137,6 +137,8 @@ def names(idata):
     return set(idata["sample_stats"].data_vars)
 
 
+# Where the signal meets a callback of the garbage collector, Python prints it and goes on sampling.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.covering(1)
