@@ -88,13 +88,12 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
     # Rows to be read, their nodes and lowest blocks, and their bounds.
     index, limits = np.empty((3, BLOCK), np.int64), np.empty(BLOCK)
     n = 0
-    clock = rng.standard_exponential()
-    for u in range(of_cells.shape[0]):
+    clock, u = rng.standard_exponential(), -1
+    while True:
+        u, clock = _next_cell(rates, tiers, n_tiers, u + 1, clock)
+        if u == tiers.shape[0]:
+            break
         tier = tiers[u]
-        if tier < n_tiers:
-            clock -= rates[u]
-            if clock >= 0.0:
-                continue
         g, begin, end = own[of_cells[u]], cells[u], cells[u + 1]
         lowest = paths[u, 0] if places[u + 1] > places[u] else -1
         if base[g] == -math.inf:
@@ -158,6 +157,17 @@ def add_rows(rng: np.random.Generator, plan: FieldArrays, now: int, kappa: float
                 n = 0
     if n > 0:
         _add(rng, plan, now, index, limits, n)
+
+
+@jitable
+def _next_cell(rates: Vector, tiers: Index, n_tiers: int, u: int, clock: float) -> tuple[int, float]:
+    """The next cell, from u on, that is read as a whole or of which the clock finds a row; how late it is."""
+    while u < tiers.shape[0] and tiers[u] < n_tiers:
+        clock -= rates[u]
+        if clock < 0.0:
+            break
+        u += 1
+    return u, clock
 
 
 @jitable

@@ -112,6 +112,22 @@ def _propose(rng: np.random.Generator, is_walk: bool, width: float, old: Vector,
 
 
 @jitable
+def _propose_run(
+    rng: np.random.Generator, is_walk: bool, widths: Vector, old: Vector, new: Vector, ratios: Vector
+) -> None:
+    """New eps of nodes of one variable, as `_propose` does; their log ratios."""
+    rest = math.sqrt(1.0 - _CORRELATION * _CORRELATION)
+    for k in range(old.shape[0]):
+        new[k] = rng.standard_normal()
+    for k in range(old.shape[0]):
+        if is_walk:
+            new[k], ratios[k] = _CORRELATION * old[k] + rest * new[k], 0.0
+        else:
+            new[k] *= widths[k]
+            ratios[k] = (0.5 - 0.5 / (widths[k] * widths[k])) * (old[k] * old[k] - new[k] * new[k])
+
+
+@jitable
 def move_group(
     rng: np.random.Generator,
     plan: FieldArrays,
@@ -155,9 +171,13 @@ def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, stop: int
         r = 0 if g == v else starts[v + 1] - start  # what is above does not move
         old, eps = room.eps[now, f:last], room.eps[new, f:last]
         if depth[v] < stop:
-            for k in range(n):  # nodes of a run decide each for itself, or with one that is above all of them
-                some = slice(k * q, (k + 1) * q)
-                base[g + k if g == v else g] += _propose(rng, is_walk, widths[v + k], old[some], eps[some])
+            if n == 1:
+                base[g] += _propose(rng, is_walk, widths[v], old, eps)
+            elif g == v:  # nodes of a run decide each for itself, or with one that is above all of them
+                _propose_run(rng, is_walk, widths[v : v + n], old, eps, base[v : v + n])
+            else:
+                _propose_run(rng, is_walk, widths[v : v + n], old, eps, change)
+                base[g] += change.sum()
             for j in range(n * q):
                 change[j] = eps[j] - old[j]
         else:
