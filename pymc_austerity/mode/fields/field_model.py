@@ -11,7 +11,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import NormalRV
 
 from pymc_austerity.bounds.jets.tape import tape_of
-from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, Schedule
+from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, Held, Schedule
 from pymc_austerity.kernels.fields.tree import Tree
 from pymc_austerity.mode.fields.bounds import DRAWS, field_bounds
 from pymc_austerity.mode.fields.draws import centered
@@ -254,12 +254,9 @@ def _moved(layouts: tuple[Layout, ...], shared: Factorisation) -> tuple[tuple[In
         above = set(ancestors([graph]))
         has_part[k + 1] = [shared.graph.values[name] in above for name in names]
     parts = np.zeros((maps.n_coordinates, len(names)), bool)
-    every = [(one.own, one.first) for one in maps.coordinates]
-    every += [(one.precision, one.first) for one in maps.coordinates]
-    every += [(entries, 0) for entries in maps.tables if entries is not None]
-    for entries, first in every:
+    for entries in (maps.innovations, maps.precision, maps.elements):
         for column in entries.factors.T:
-            np.logical_or.at(parts, entries.columns + first, has_part[column])
+            np.logical_or.at(parts, entries.columns, has_part[column])
     for one in maps.coordinates:
         if one.tails is not None:  # degrees of freedom are moved where their effects are
             parts[one.first : one.first + one.size] |= has_part[one.tails[1]]
@@ -273,20 +270,29 @@ def _moved(layouts: tuple[Layout, ...], shared: Factorisation) -> tuple[tuple[In
         own_places = [places for places, is_mine in zip(moved, mine, strict=True) if is_mine]
         which.append(np.concatenate([np.zeros(0, np.int64), *own_places]))
         is_bound.append(bool(np.any(counts_of_held[k] * mine)))
-        if is_bound[k] and not (layout.held.is_square and _is_white(layout, parts[:, mine].any(axis=1))):
+        is_plain = _has_square_blocks(layout.held) and _is_white(layout, parts[:, mine].any(axis=1))
+        if is_bound[k] and not is_plain:
             raise NoField("factors that have to be moved in turns share scales in a way that has no rule")
     return tuple(which), tuple(is_bound)
 
 
+def _has_square_blocks(held: Held) -> bool:
+    """Does every block of what a turn holds have as many coordinates as elements?"""
+    counts = np.diff(held.starts)
+    block, of_coordinates = np.repeat(np.arange(len(counts)), counts), np.zeros_like(held.coordinates)
+    of_coordinates[held.map.columns] = block[held.map.rows]
+    return bool(np.array_equal(np.bincount(of_coordinates, minlength=len(counts)), counts))
+
+
 def _is_white(layout: Layout, some: Mask) -> bool:
     """Are those coordinates that a turn holds independent, with a variance of one?"""
-    is_white = np.zeros(len(some), bool)
+    is_white, own = np.zeros(len(some), bool), layout.maps.precision
+    is_one = (own.rows == own.columns) & (own.coefficients == 1.0) & ~own.factors.any(axis=1)
+    is_white[own.rows[is_one]] = True
+    is_white[own.rows[~is_one]] = is_white[own.columns[~is_one]] = False
     for one in layout.maps.coordinates:
-        own = one.precision
-        is_one = (own.rows == own.columns) & (own.coefficients == 1.0) & ~own.factors.any(axis=1)
-        is_one &= one.tails is None
-        is_white[own.rows[is_one] + one.first] = True
-        is_white[own.rows[~is_one] + one.first] = is_white[own.columns[~is_one] + one.first] = False
+        if one.tails is not None:
+            is_white[one.first : one.first + one.size] = False
     held = layout.held.coordinates
     return bool(is_white[held[some[held]]].all())
 

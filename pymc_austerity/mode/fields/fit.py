@@ -32,10 +32,8 @@ from pymc_austerity.kernels.fields import tree as trees
 from pymc_austerity.kernels.fields.records import (
     Bounds,
     Cubic,
-    Elements,
     FieldArrays,
     FieldRows,
-    Held,
     Law,
     Loose,
     Room,
@@ -48,7 +46,7 @@ from pymc_austerity.mode.fields.heavy_tails import expected_precisions, mean_log
 from pymc_austerity.mode.fields.held import with_elements
 from pymc_austerity.mode.fields.law import law_of, no_law
 from pymc_austerity.mode.fields.layout import Layout
-from pymc_austerity.mode.fields.maps import matrix_of
+from pymc_austerity.mode.fields.maps import Entries, matrix_of
 from pymc_austerity.mode.fields.matched import averaged, mean_excess
 from pymc_austerity.mode.fields.passes import (
     add_products,
@@ -217,7 +215,7 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
     """
     columns = layouts[0].columns
     program = tape_of(columns.expression, columns.n_predictors, 2)
-    x = np.zeros(int(np.sum(layouts[0].elements >= 0)) + len(layouts[0].held.elements))
+    x = np.zeros(int(np.sum(layouts[0].elements >= 0)) + len(layouts[0].held_elements))
     given = layouts[0].prior
     x[layouts[0].elements[given.given]] = given.constants * parameters.features(theta)[given.numbers]
     fits = _begun(layouts, parameters, program, np.array(theta, dtype=np.float64), x)
@@ -382,20 +380,10 @@ def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> 
         nothing, np.zeros((0, 0, 1)), np.zeros((0, n_cells, 0)), 0.0, np.zeros(n_cells, np.int64),
     )  # fmt: skip
     room, unknown = room_for(layout, program, 0, 0), Schedule(1, np.ones(1, np.int64), np.ones(1), 0.0)
+    held = layout.held.with_room()._replace(is_bound=is_bound)
     return FieldArrays(
-        layout.order, tree, rows, sums, layout.prior, _empty_held(layout, is_bound=is_bound), bounds,
+        layout.order, tree, rows, sums, layout.prior, held, bounds,
         no_law(), np.ones(n_v), unknown, True, precision < 0, False, np.zeros(1, np.int64), room,
-    )  # fmt: skip
-
-
-def _empty_held(layout: Layout, *, is_bound: bool) -> Held:
-    """What is held, at a center of zero and without sums or bounds."""
-    own = layout.held
-    n, nothing, none = len(own.elements), np.zeros(0), np.zeros(0, np.int64)
-    return Held(
-        own.coordinates, Elements(*own.map), np.zeros(n), own.columns, own.values, own.of_columns,
-        none, none, nothing, none, none, nothing, nothing, own.starts, is_bound,
-        np.zeros(n), np.zeros((2, len(own.map.rows))), np.zeros((2, len(own.coordinates))),
     )  # fmt: skip
 
 
@@ -421,7 +409,7 @@ def _write_taylor(fit: FieldFit) -> None:
     """Predictors, slopes and curvatures of all rows at fit.x."""
     rows, n = fit.plan.rows, fit.layout.n_rows
     work.spend(_OF_ROW * n, "The fit of a field")
-    of_held = fit.everywhere[fit.layout.held.elements]
+    of_held = fit.everywhere[fit.layout.held_elements]
     for part in parts(n):
         rows.predictors[part] = predictors_at(fit.layout, part, fit.x, of_held)
         slopes, weights = _slopes_and_weights(fit, part)
@@ -498,7 +486,7 @@ def _take(fit: FieldFit, gradient: Vector, hessian: Vector, taylor_gradient: Vec
 def _begin_turn(fit: FieldFit) -> None:
     """Hold what the turn does not move at the center."""
     plan, layout = fit.plan, fit.layout
-    center = fit.everywhere[layout.held.elements]
+    center = fit.everywhere[layout.held_elements]
     fit.plan = plan._replace(held=plan.held._replace(center=center))
     plan.room.right[:], plan.room.squares[0] = plan.sums.right, plan.sums.squares
     held = fit.plan.held
@@ -507,7 +495,7 @@ def _begin_turn(fit: FieldFit) -> None:
 
 def draws_of_held(fits: tuple[FieldFit, ...], fit: FieldFit, n: int) -> Matrix:
     """Draws of x of what a turn holds, less the center (n, n_held)."""
-    features, held = fit.features(fit.theta), fit.layout.held.elements
+    features, held = fit.features(fit.theta), fit.layout.held_elements
     if not len(held):
         return np.zeros((0, 0))
     rng, draws = np.random.default_rng(_SEED), np.zeros((n, len(fit.everywhere)))
@@ -533,7 +521,7 @@ def _draw_held(fits: tuple[FieldFit, ...], fit: FieldFit) -> None:
     if held.is_bound:
         write_elements(held.map, features, held.elements[0])
         n = len(held.coordinates)
-        matrix = sparse.csc_array(matrix_of(fit.layout.held.map, features, (n, n)))
+        matrix = sparse.csc_array(matrix_of(Entries(*held.map), features, (n, n)))
         with np.errstate(all="ignore"):
             z = np.reshape(linalg.spsolve(matrix, (draws + held.center).T), (n, -1)).T
         if not np.isfinite(z).all():
@@ -576,7 +564,7 @@ def _center(fit: FieldFit, *, is_guarded: bool = False) -> _Move:
 def _length(fit: FieldFit, d: Vector) -> float:
     """The share of a move after which the likelihood has gained half of what V promises, or nearly that."""
     rows, layout = fit.plan.rows, fit.layout
-    of_held = fit.everywhere[layout.held.elements]
+    of_held = fit.everywhere[layout.held_elements]
 
     def moved(part: slice) -> tuple[Matrix, Matrix]:
         """Predictors of a part of the rows, and their changes."""

@@ -19,7 +19,7 @@ def with_elements(layout: Layout, plan: FieldArrays) -> Held:
 
     Their weights are Taylor's, so that what these differ by from V has no such elements.
     """
-    held, rows, n = plan.held, plan.rows, len(layout.held.elements)
+    held, rows, n = plan.held, plan.rows, len(plan.held.center)
     if not n:
         return held
 

@@ -41,7 +41,7 @@ def loose_blocks(
     held, design, n_x, n = layout.held, layout.design, len(layout.elements), layout.n_rows
     combos, tables = layout.combos, layout.columns.tables
     own, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    block, n_own = np.zeros(n_x + len(held.elements), np.int32), 0
+    block, n_own = np.zeros(n_x + len(held.center), np.int32), 0
     known = np.zeros(n_x, bool)
     for some in layout.loose:  # effects of one group are a block; those that are looked up twice are alone
         _, at = np.unique(combos[:, some[0]], return_index=True)
@@ -54,7 +54,7 @@ def loose_blocks(
         n_own += len(elements)
     sizes_of_held = np.diff(held.starts)
     block[n_x:] = n_own + np.repeat(np.arange(len(sizes_of_held)), sizes_of_held)
-    elements = np.concatenate([*own, n_x + np.arange(len(held.elements))])
+    elements = np.concatenate([*own, n_x + np.arange(len(held.center))])
     sizes = np.concatenate([*counts, sizes_of_held])
     starts, places = np.concatenate([[0], np.cumsum(sizes)]), np.concatenate([[0], np.cumsum(sizes**2)])
     nodes = np.full(len(sizes), -1)

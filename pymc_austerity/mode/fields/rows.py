@@ -13,6 +13,7 @@ from pymc_austerity.bounds.expressions.node import Expression, constant, predict
 from pymc_austerity.bounds.expressions.node import data as data_column
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.expressions.selects import select
+from pymc_austerity.kernels.fields.records import Design
 from pymc_austerity.mode.row_tables import RowTables, occurring, parts
 from pymc_austerity.model.factorisation import FEWEST_GROUPS
 from pymc_austerity.model.field.find import Field, Likelihood
@@ -36,16 +37,11 @@ _Number = tuple[int, float, float]
 
 
 class Columns(NamedTuple):
-    """Rows of a likelihood, functions of p predictors. Elements are numbered over all tables."""
+    """Rows of a likelihood, functions of p predictors."""
 
+    design: Design
+    elements: Index  # (n_x,): those that rows look up, then those of all rows, by numbers over all tables
     offsets: Matrix  # (N, p): o_i
-    elements: Index  # (D,): those that all rows have
-    x: Matrix  # (N, M): their coefficients
-    of_x: Index  # (M,): which predictor each is a part of
-    at_x: Index  # (M,): which of the D elements each is
-    columns: RowNumbers  # (N, F): elements that rows look up
-    values: Matrix  # (N, F): their coefficients
-    of_columns: Index  # (F,): which predictor each is a part of
     data: Matrix  # (n_data, N)
     expression: Expression  # The rows, a function of predictors and of data
     scale: tuple[int, float, float] | None  # Of normal rows: element, factor and offset of a free number
@@ -56,6 +52,11 @@ class Columns(NamedTuple):
     def n_predictors(self) -> int:
         """How many predictors a row has."""
         return self.offsets.shape[1]
+
+    @property
+    def n_lookups(self) -> int:
+        """How many elements rows look up."""
+        return len(self.elements) - self.design.n_dense
 
 
 class _Read(NamedTuple):
@@ -79,8 +80,8 @@ def columns_of(found: Field, *, is_normal: bool) -> Columns:
     NoField
         If the rows are functions of too many predictors.
     """
-    sizes = [int(np.prod(table.input.type.shape)) for table in found.tables]
-    first = dict(zip((t.input for t in found.tables), np.cumsum([0, *sizes]), strict=False))
+    starts = np.cumsum([0, *(table.size for table in found.tables)])
+    first = dict(zip((t.input for t in found.tables), starts, strict=False))
     of_numbers = {t.input for t in found.tables if t.innovation is None}
     stored = found.rows.rows_on_disk
     tables = RowTables(stored[0].scratch_folder() if stored else None)
@@ -96,15 +97,22 @@ def columns_of(found: Field, *, is_normal: bool) -> Columns:
     x = tables.zeros(n, len(both))
     for k, at in zip(np.flatnonzero(is_dense), np.ravel(place), strict=True):
         x[:, at] += values[k]
-    elements, at_x = np.unique(both[:, 1], return_inverse=True)
+    of_all, at_x = np.unique(both[:, 1], return_inverse=True)
     looked_up = [k for k in np.flatnonzero(~is_dense) if np.any(values[k])]
     own_columns = tables.zeros(n, len(looked_up), dtype=np.int32)
     own_values = tables.zeros(n, len(looked_up))
     for f, k in enumerate(looked_up):
         own_columns[:, f], own_values[:, f] = columns[k], values[k]
+    lookups, place = occurring(own_columns), np.zeros(starts[-1], np.int32)
+    place[lookups] = np.arange(len(lookups))
+    for part in parts(n):
+        own_columns[part] = place[own_columns[part]]
+    design = Design(
+        own_columns, own_values, of_slots[looked_up], x, both[:, 0].copy(), np.ravel(at_x), len(of_all)
+    )
     return Columns(
-        read.offsets, elements, x, both[:, 0].copy(), np.ravel(at_x), own_columns, own_values,
-        of_slots[looked_up], read.data, read.expression, read.scale, read.support, tables,
+        design, np.concatenate([lookups, of_all]), read.offsets, read.data, read.expression, read.scale,
+        read.support, tables,
     )  # fmt: skip
 
 
@@ -365,23 +373,3 @@ def _number(form: Form, of_numbers: set[Variable], first: dict[Variable, int]) -
     if p.shape[-1] != 1 or np.any(p != p.flat[0]) or np.any(c != c.flat[0]):
         return None
     return int(first[t] + p.flat[0]), float(c.flat[0]), float(offset[0])
-
-
-class Used(NamedTuple):
-    """Elements that rows use, in the order of a kernel: those that are looked up, then those of all rows."""
-
-    elements: Index  # (n_x,): numbers over all tables
-    n_lookups: int
-    columns: RowNumbers  # (N, F): in this order
-
-
-def used(columns: Columns) -> Used:
-    """The elements that rows use."""
-    lookups = occurring(columns.columns)
-    elements = np.concatenate([lookups, columns.elements])
-    place = np.zeros(int(elements.max(initial=0)) + 1, np.int32)
-    place[elements] = np.arange(len(elements))
-    own = columns.tables.zeros(*columns.columns.shape, dtype=np.int32)
-    for part in parts(len(own)):
-        own[part] = place[columns.columns[part]]
-    return Used(elements, len(lookups), own)

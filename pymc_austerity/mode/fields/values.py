@@ -137,20 +137,6 @@ class FieldValues:
         back = function_of([*graph.values.values(), *graph.data], locations, None)
         return forth, back
 
-    @cached_property
-    def _own(self) -> Elements:
-        """All innovations less their locations as a matrix times z."""
-        every = [one.own._replace(rows=one.own.rows + one.first, columns=one.own.columns + one.first)
-                 for one in self.maps.coordinates]  # fmt: skip
-        width = max([one.factors.shape[1] for one in every], default=0)
-        factors = [np.pad(one.factors, ((0, 0), (0, width - one.factors.shape[1]))) for one in every]
-        return Elements(
-            np.concatenate([np.zeros(0, np.int64), *(one.rows for one in every)]),
-            np.concatenate([np.zeros(0, np.int64), *(one.columns for one in every)]),
-            np.concatenate([np.zeros(0), *(one.coefficients for one in every)]),
-            np.concatenate([np.zeros((0, width), np.int64), *factors]),
-        )
-
     def __call__(
         self,
         theta: Vector,
@@ -165,7 +151,7 @@ class FieldValues:
         if self.left is not None:
             every = z.copy()
             self._pulled(features, every, -1.0)
-        _add_products(self._own, features, every, effects)
+        _add_products(Elements(*self.maps.innovations), features, every, effects)
         found = []
         for one in self.maps.coordinates:
             own = effects[one.first : one.first + one.size]
@@ -262,12 +248,12 @@ def _solved(matrix: Any, w: Vector) -> Vector:
     return linalg.spsolve(matrix.tocsc(), w)
 
 
-def _within(form: Form, found: Field, maps: Maps) -> Variable:
+def _within(form: Form, found: Field) -> Variable:
     """Zero where a function of numbers is above zero, else minus infinity."""
-    graphs = {t.input: graph for t, graph in zip(found.tables, maps.given, strict=True)}
+    graphs = {table.input: table.graph for table in found.tables}
     total = pt.as_tensor(float(form.offset[0]))
     for table, (c, p) in form.terms.items():
-        total = total + pt.dot(np.ravel(c), graphs[table].flatten()[np.ravel(p)])  # type: ignore[union-attr]
+        total = total + pt.dot(np.ravel(c), graphs[table].flatten()[np.ravel(p)])
     return pt.switch(pt.gt(total, 0.0), 0.0, -np.inf)
 
 
@@ -293,7 +279,7 @@ def values_of(
     own = {graph.variables[name] for name in effects} | {one.term.name for one in found.likelihoods}
     terms = [(name, term) for name, term in graph.terms.items() if name not in own]
     terms += [(one.innovation.name, one.log_volume) for one in maps.coordinates if one.log_volume is not None]
-    terms += [(_SUPPORT, _within(one, found, maps)) for one in layout.columns.support]
+    terms += [(_SUPPORT, _within(one, found)) for one in layout.columns.support]
     values = {name: var for name, var in graph.values.items() if name not in effects}
     point = {name: graph.point[name] for name in values}
     terms_of_theta = with_constants(graph, [pt.sum(term) for _, term in terms])
