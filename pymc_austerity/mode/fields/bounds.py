@@ -29,23 +29,19 @@ from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.efforts import RowBounds, row_bounds
 from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
 from pymc_austerity.compilation import jitable
-from pymc_austerity.kernels.fields import decisions
-from pymc_austerity.kernels.fields import tree as trees
 from pymc_austerity.kernels.fields.cubic import add_products_of_row
 from pymc_austerity.kernels.fields.decisions import loose_level
 from pymc_austerity.kernels.fields.records import Bounds, Cubic, Design, FieldArrays, Loose
 from pymc_austerity.kernels.fields.tree import Tree, tree_of, write_positions
+from pymc_austerity.mode.fields.compiled import factorise, log_marginal, write_levels, write_state
 from pymc_austerity.mode.fields.draws import theta_of_scores
-from pymc_austerity.mode.fields.fit import FieldFit, log_marginal, write_state
+from pymc_austerity.mode.fields.fit import FieldFit
 from pymc_austerity.mode.fields.layout import Layout
 from pymc_austerity.mode.fields.loose_blocks import Weights, loose_blocks
 from pymc_austerity.mode.fields.passes import add_products, part_of, place_of, quadratic_of
 from pymc_austerity.mode.fields.thirds import ThirdDerivatives, weights_of_predictors
 from pymc_austerity.mode.row_tables import parts, reduce_cells
 from pymc_austerity.target import Index, Mask, Matrix, Vector
-
-factorise = entry(trees.factorise)
-write_levels = entry(decisions.write_levels)
 
 # Reaches of the tiers, in typical sizes; draws by which these are found.
 _REACHES, DRAWS = np.array([3.0, 6.0]), 60
@@ -519,9 +515,9 @@ def _typical(fit: FieldFit, bounds: Bounds, of_held: Matrix) -> Vector:
     for k in range(DRAWS):
         theta = fit.theta.copy()
         theta[law.which], _ = theta_of_scores(law, law.factor @ rng.standard_normal(len(law.which)))
-        features = fit.features(theta)
+        features = fit.parameters.features(theta)
         if not np.isfinite(log_marginal(quadratic, features, 0)):  # a scale is far out
-            features = fit.features(fit.theta)
+            features = fit.features
             log_marginal(quadratic, features, 0)
         room.eps[0] = rng.standard_normal(room.eps.shape[1])
         write_state(quadratic, features, 0)

@@ -2,14 +2,16 @@
 
 import numpy as np
 
-from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.kernels.fields import law as laws
-from pymc_austerity.kernels.fields.held import hold
 from pymc_austerity.kernels.fields.records import FieldArrays, Law
 from pymc_austerity.kernels.fields.state import log_prior_change, pull_on_intercept
-from pymc_austerity.mode.fields.fit import (
+from pymc_austerity.mode.fields.compiled import (
+    from_score,
     held_log_density,
+    hold,
     log_marginal,
+    score,
+    to_theta,
+    to_zeta,
     write_right,
     write_state,
 )
@@ -24,9 +26,6 @@ from pymc_austerity.mode.fields.passes import (
 )
 from pymc_austerity.mode.row_tables import parts
 from pymc_austerity.target import Vector
-
-from_score, score = entry(laws.from_score), entry(laws.score)
-to_theta, to_zeta = entry(laws.to_theta), entry(laws.to_zeta)
 
 
 def theta_of_scores(law: Law, scores: Vector) -> tuple[Vector, float]:
@@ -86,9 +85,4 @@ def centered(turns: tuple[FieldArrays, ...], features: Vector) -> Vector:
 def hold_at(arrays: FieldArrays, features: Vector, z: Vector) -> None:
     """Hold what a turn does not move at a state."""
     if len(arrays.held.coordinates):
-        _hold(arrays, features, z)
-
-
-@entry
-def _hold(arrays: FieldArrays, features: Vector, z: Vector) -> None:
-    hold(arrays, features, z)
+        hold(arrays, features, z)

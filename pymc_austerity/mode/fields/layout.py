@@ -66,6 +66,9 @@ class Layout:
     # What the turn does not move, at a center of zero and without sums; which elements of rows these are
     held: Held
     held_elements: Index
+    # which: elements of theta that the turn moves; units: of the proposal of these, see `Law`
+    which: Index
+    units: Index
     # Of normal rows with a free scale, predictor 1: feature, factor and offset
     scale: tuple[int, float, float] | None = None
     # The coordinate of an intercept that shifts of effects are left to, and how much of it these are, by z
@@ -242,11 +245,13 @@ def _layout(read: _Reading, moves: Mask, order: Order, *, is_first: bool) -> Lay
         (np.cumsum(is_dense) - 1)[design.at_dense[own_x]], n_dense,
     )  # fmt: skip
     sorted_columns = columns._replace(design=design, offsets=ordered(columns.offsets, kept), data=data)
+    none = np.zeros(0, np.int64)
     held = held._replace(columns=ordered(held.columns, kept), values=ordered(held.values, kept))
     return Layout(
         maps, tree, order.variables, own, n_lookups, kept, sorted_columns, prior,
         first, second, of_elements, of_pairs,
-        combos, combinations, pairs, cells, of_cells, factors, loose, together, held, held_elements,
+        combos, combinations, pairs, cells, of_cells, factors, loose, together,
+        held, held_elements, none, none,
         read.scale, read.left,
     )  # fmt: skip
 

@@ -5,15 +5,13 @@ from collections.abc import Callable
 import numpy as np
 
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.kernels.fields import tree as trees
 from pymc_austerity.kernels.fields.records import FieldArrays, Loose
 from pymc_austerity.kernels.fields.tree import tree_of
+from pymc_austerity.mode.fields.compiled import factorise
 from pymc_austerity.mode.fields.layout import Layout
 from pymc_austerity.mode.fields.passes import place_of
 from pymc_austerity.mode.row_tables import parts
 from pymc_austerity.target import Index, Matrix
-
-factorise = entry(trees.factorise)
 
 # Weights of rows are at least this share of their mean; what is added to the diagonal of a block.
 _LEAST, _RIDGE = 0.05, 1e-6
