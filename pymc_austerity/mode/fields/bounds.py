@@ -37,7 +37,7 @@ from pymc_austerity.mode.fields.compiled import factorise, log_marginal, write_l
 from pymc_austerity.mode.fields.draws import theta_of_scores
 from pymc_austerity.mode.fields.fit import FieldFit
 from pymc_austerity.mode.fields.layout import Layout
-from pymc_austerity.mode.fields.loose_blocks import Weights, loose_blocks
+from pymc_austerity.mode.fields.loose_blocks import loose_blocks, weights_of_factors
 from pymc_austerity.mode.fields.passes import add_products, part_of, place_of, quadratic_of
 from pymc_austerity.mode.fields.prior import places_of
 from pymc_austerity.mode.fields.thirds import ThirdDerivatives, weights_of_predictors
@@ -90,7 +90,7 @@ def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
     layout, plan, tables = fit.layout, fit.plan, fit.layout.columns.tables
     n, p, cells = layout.n_rows, layout.columns.n_predictors, layout.cells
     work.spend(_OF_ROW * n, "Bounds of a field")
-    weights = Weights(plan)
+    weights = weights_of_factors(plan)
     levels = _levels(layout, plan, weights)
     found, depth = _blocks(levels, plan), levels.longest
     loose, of_rows = loose_blocks(layout, plan, weights)
@@ -164,7 +164,7 @@ def _shares(tau: np.ndarray, weights: Vector) -> tuple[Matrix, Matrix]:
     return found / every[:, None], _INFLATION * total * every[:, None]
 
 
-def _levels(layout: Layout, plan: FieldArrays, weights: Weights) -> _Levels:
+def _levels(layout: Layout, plan: FieldArrays, weights: Callable[[slice], Matrix]) -> _Levels:
     n_x, combos = len(layout.elements), layout.combos
     apart, sizes = [], []
     for own in layout.factors:

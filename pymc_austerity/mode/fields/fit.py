@@ -20,8 +20,6 @@ from scipy.sparse import linalg
 
 from pymc_austerity import work
 from pymc_austerity.bounds.expressions.evaluate import evaluate
-from pymc_austerity.bounds.expressions.node import Expression, constant
-from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.jets.points import BLOCK, points_for
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.exceptions import NoNormalApproximationError
@@ -36,24 +34,11 @@ from pymc_austerity.kernels.fields.records import (
     Schedule,
     Sums,
 )
-from pymc_austerity.mode.fields import search
-from pymc_austerity.mode.fields.compiled import (
-    factorise,
-    held_log_density,
-    log_marginal,
-    mean_log_marginal,
-    selected_inverse,
-    write_elements,
-    write_precision,
-    write_right,
-    write_state,
-)
-from pymc_austerity.mode.fields.heavy_tails import expected_precisions, mean_log_prior
-from pymc_austerity.mode.fields.held import with_elements
-from pymc_austerity.mode.fields.law import law_of, no_law
+from pymc_austerity.mode.fields import compiled
+from pymc_austerity.mode.fields import law as laws
 from pymc_austerity.mode.fields.layout import Layout
 from pymc_austerity.mode.fields.maps import Entries, matrix_of
-from pymc_austerity.mode.fields.matched import averaged, mean_excess
+from pymc_austerity.mode.fields.not_normal import averaged, expected_precisions, mean_excess, mean_log_prior
 from pymc_austerity.mode.fields.passes import (
     add_products,
     derivatives_of,
@@ -66,8 +51,10 @@ from pymc_austerity.mode.fields.passes import (
     slopes_and_weights,
     variances_of,
     varying,
+    with_elements,
 )
 from pymc_austerity.mode.fields.prior import places_of, write_covariances
+from pymc_austerity.mode.fields.rows import with_fixed
 from pymc_austerity.mode.row_tables import parts
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.structure.quadratic_expressions import by_powers
@@ -182,12 +169,12 @@ class FieldFit:
         features, plan, draws = self.parameters.features(theta), self.plan.quadratic, self.draws
         held = self.plan.held
         if len(draws.rights):
-            value += mean_log_marginal(plan, features, draws.rights, draws.squares)
+            value += compiled.mean_log_marginal(plan, features, draws.rights, draws.squares)
         else:
-            value += log_marginal(plan, features, 0)
+            value += compiled.log_marginal(plan, features, 0)
         for z in draws.z:
             held.z[0] = z
-            value += held_log_density(held, features) / len(draws.z)
+            value += compiled.held_log_density(held, features) / len(draws.z)
         if self.log_precisions is not None:
             tails = self.plan.prior.tails
             precisions = self.plan.room.precisions[tails.coordinates]
@@ -229,7 +216,7 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
             if is_due and moves[-1].length == 1.0:
                 _draw_held(fits, fit)
                 before, zeta = fit.theta.copy(), fit.zeta
-                _maximise(fit, search.ROUGHLY, most=1 if has_numbers else None)
+                _maximise(fit, laws.ROUGHLY, most=1 if has_numbers else None)
                 moves.append(_center(fit, is_guarded=not is_normal))
                 fit.theta[:] = before + moves[-1].length * (fit.theta - before)
                 is_far |= has_numbers and _moved(fit, zeta, _NEAR_MODE) > 1.0
@@ -314,14 +301,8 @@ def with_scale(
         unit, scale = math.exp(found[precision]), factor * found[number] + offset
         if not np.isclose(-2.0 * float(evaluate(powers[2], {1: scale}, {})), unit, rtol=1e-8, atol=0.0):
             raise NoField("the free scale of normal rows is not their standard deviation")
-    expression = _with_number(own.columns.expression, scale)
+    expression = with_fixed(own.columns.expression, {1: (-1, 0.0, scale)}, [0])
     return tuple(replace(one, columns=one.columns._replace(expression=expression)) for one in layouts), unit
-
-
-def _with_number(expression: Expression, number: float) -> Expression:
-    """Rows with a number in the place of predictor 1."""
-    value = constant(number)
-    return rebuilt(expression, lambda one: value if one.op == "predictor" and one.value == 1 else None)
 
 
 def _empty(layout: Layout, program: Tape, precision: int) -> FieldArrays:
@@ -354,7 +335,7 @@ def _empty(layout: Layout, program: Tape, precision: int) -> FieldArrays:
     room, unknown = room_for(layout, program, 0, 0), Schedule(1, np.ones(1, np.int64), np.ones(1), 0.0)
     return FieldArrays(
         layout.order, tree, rows, sums, layout.prior, layout.held.with_room(), bounds,
-        no_law(), np.ones(n_v), unknown, True, precision < 0, False, np.zeros(1, np.int64), room,
+        laws.no_law(), np.ones(n_v), unknown, True, precision < 0, False, np.zeros(1, np.int64), room,
     )  # fmt: skip
 
 
@@ -408,7 +389,8 @@ def _expand(fit: FieldFit, covariances: Matrix | None) -> None:
     taylor = _sums(fit)
     found = taylor if covariances is None else _sums(fit, covariances)
     _take(fit, found, taylor)
-    if not np.isfinite(log_marginal(fit.plan.quadratic, fit.features, 0)):  # far out some curve upwards
+    height = compiled.log_marginal(fit.plan.quadratic, fit.features, 0)
+    if not np.isfinite(height):  # far out some rows curve upwards
         _take(fit, _sums(fit, covariances, are_downwards=True), taylor)
 
 
@@ -472,10 +454,10 @@ def draws_of_held(fits: tuple[FieldFit, ...], fit: FieldFit, n: int) -> Matrix:
         if one is fit:
             continue
         room, own, plan = one.plan.room, one.layout.elements, one.plan.quadratic
-        log_marginal(plan, features, 0)
+        compiled.log_marginal(plan, features, 0)
         for draw in draws:
             room.eps[0] = rng.standard_normal(room.eps.shape[1])
-            write_state(plan, features, 0)
+            compiled.write_state(plan, features, 0)
             draw[own[own >= 0]] += room.d[0][own >= 0]
     return draws[:, held]
 
@@ -488,7 +470,7 @@ def _draw_held(fits: tuple[FieldFit, ...], fit: FieldFit) -> None:
     draws, features = draws_of_held(fits, fit, _DRAWS), fit.features
     z, rights, squares = _NO_DRAWS
     if held.is_bound:
-        write_elements(held.map, features, held.elements[0])
+        compiled.write_elements(held.map, features, held.elements[0])
         n = len(held.coordinates)
         matrix = sparse.csc_array(matrix_of(Entries(*held.map), features, (n, n)))
         with np.errstate(all="ignore"):
@@ -501,10 +483,10 @@ def _draw_held(fits: tuple[FieldFit, ...], fit: FieldFit) -> None:
         rights, squares = np.empty((_DRAWS, len(fit.layout.elements))), np.empty(_DRAWS)
         for k, draw in enumerate(draws):
             held.d[:] = draw
-            write_right(held, fit.plan.sums, fit.plan.room)
+            compiled.write_right(held, fit.plan.sums, fit.plan.room)
             rights[k], squares[k] = fit.plan.room.right, fit.plan.room.squares[0]
         held.d[:] = 0.0
-        write_right(held, fit.plan.sums, fit.plan.room)
+        compiled.write_right(held, fit.plan.sums, fit.plan.room)
     fit.draws = HeldDraws(z, rights, squares)
 
 
@@ -519,10 +501,10 @@ def _center(fit: FieldFit, *, is_guarded: bool = False) -> _Move:
     """Move x to its mean given theta; with a guard less far where the likelihood is not nearly V."""
     plan, room = fit.plan.quadratic, fit.plan.room
     features = fit.features
-    if not np.isfinite(log_marginal(plan, features, 0)):
-        raise search.without_maximum(fit.layout.maps.coordinates)
+    if not np.isfinite(compiled.log_marginal(plan, features, 0)):
+        raise laws.without_maximum(fit.layout.maps.coordinates)
     room.eps[0] = 0.0
-    write_state(plan, features, 0)
+    compiled.write_state(plan, features, 0)
     d, own = room.d[0], fit.layout.elements
     size = float(np.sqrt(max(d @ product(plan.sums, plan.sums.hessian, d), 0.0)))
     length = _length(fit, d) if is_guarded else 1.0
@@ -570,9 +552,9 @@ def _covariances(fits: tuple[FieldFit, ...]) -> Matrix:
     has_dense = False
     for fit in fits:
         plan, layout = fit.plan, fit.layout
-        log_marginal(plan.quadratic, fit.features, 0)
+        compiled.log_marginal(plan.quadratic, fit.features, 0)
         inverse = np.zeros(layout.tree.fronts[-1])
-        selected_inverse(layout.tree, plan.room.fronts[0], inverse)
+        compiled.selected_inverse(layout.tree, plan.room.fronts[0], inverse)
         _expect_of_priors(fit, inverse)
         covariance = np.empty(len(plan.sums.first))
         write_covariances(plan.prior, plan.sums, plan.room.elements[0], inverse, covariance)
@@ -590,7 +572,7 @@ def _expect_of_priors(fit: FieldFit, inverse: Vector) -> None:
     tails, matched, room = fit.plan.prior.tails, fit.plan.prior.matched, fit.plan.room
     features, tree = fit.features, fit.layout.tree
     room.eps[0] = 0.0
-    write_state(fit.plan.quadratic, features, 0)
+    compiled.write_state(fit.plan.quadratic, features, 0)
 
     def moments(own: Index) -> tuple[Vector, Vector]:
         """Means and variances of some coordinates."""
@@ -606,7 +588,7 @@ def _expect_of_priors(fit: FieldFit, inverse: Vector) -> None:
 
 
 def _maximise(
-    fit: FieldFit, near: float = search.EXACTLY, *, afresh: bool = False, most: int | None = None
+    fit: FieldFit, near: float = laws.EXACTLY, *, afresh: bool = False, most: int | None = None
 ) -> None:
     """Move theta to the maximum of log p^, as far as the turn moves it, or `near` so many deviations of it.
 
@@ -614,23 +596,23 @@ def _maximise(
     """
     if len(fit.layout.which):
         known = None if afresh or fit.is_stale else fit.covariance
-        zeta, fit.covariance, is_good = search.maximum(fit.at_zeta, fit.zeta, known, near, most)
+        zeta, fit.covariance, is_good = laws.maximum(fit.at_zeta, fit.zeta, known, near, most)
         fit.is_stale = most is not None and not is_good
         fit.theta[:] = fit.theta_of(zeta)
 
 
 def _require_told(fit: FieldFit) -> None:
     """Refuse effects without a proper prior of which rows tell nothing."""
-    flat = search.without_prior(fit.layout.maps.coordinates)
+    flat = laws.without_prior(fit.layout.maps.coordinates)
     if not flat:
         return
     plan, tree, features = fit.plan, fit.layout.tree, fit.features
-    log_marginal(plan.quadratic, features, 0)
+    compiled.log_marginal(plan.quadratic, features, 0)
     front, elements = np.empty(tree.fronts[-1]), plan.room.elements[0]
-    write_precision(plan.sums, plan.prior, features, elements, plan.room.precisions, front)
+    compiled.write_precision(plan.sums, plan.prior, features, elements, plan.room.precisions, front)
     own = np.arange(len(tree.node_of))
     places = places_of(tree, own, own)
-    factorise(tree, front, _UNTOLD * front[places] + 1e-300)
+    compiled.factorise(tree, front, _UNTOLD * front[places] + 1e-300)
     untold = fit.layout.order[front[places] == 0.0]
     for one in flat:
         if np.any((untold >= one.first) & (untold < one.first + one.size)):
@@ -644,10 +626,10 @@ def _finished(fits: tuple[FieldFit, ...]) -> tuple[FieldFit, ...]:
     """The fits with the law of theta."""
     for fit in fits:
         which, units = fit.layout.which, fit.layout.units
-        law, own = no_law(), [fit.parameters.names[k] for k in which]
-        search.require_curvature(fit.at_zeta, fit.zeta, own)
+        law, own = laws.no_law(), [fit.parameters.names[k] for k in which]
+        laws.require_curvature(fit.at_zeta, fit.zeta, own)
         if fit.covariance is not None:
-            law = law_of(fit.at_zeta, fit.zeta, fit.covariance, which, units, own)
+            law = laws.law_of(fit.at_zeta, fit.zeta, fit.covariance, which, units, own)
         fit.plan = fit.plan._replace(law=law)
         _begin_turn(fit)
     return fits

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from pytensor.graph.basic import Variable
+from scipy import sparse
 
 from pymc_austerity import work
 from pymc_austerity.bounds.expressions import forms
@@ -239,38 +240,41 @@ def _of_all_rows(likelihood: Likelihood, part: AffineParts, of_numbers: set[Vari
         scalars = likelihood(positions)
         forms = [scalars[k].times(evaluate(one, {}, data)) for k, one in part.coefficients.items()]
         offset = np.broadcast_to(evaluate(part.offset, {}, data), positions.shape)
-        found = _without_what_cancels(added([Form(offset, {}), *forms], [1.0] * (1 + len(forms))))
-        if not set(found.terms) <= of_numbers:
+        found = _common(added([Form(offset, {}), *forms], [1.0] * (1 + len(forms))))
+        if found is None or not set(found.terms) <= of_numbers or not _is_same(found, result or found):
             return None
-        result = found.moved(lambda ids: ids[:1]) if result is None else result
-        if set(found.terms) != set(result.terms) or np.any(found.offset != result.offset[0]):
-            return None
-        for table, (c, p) in found.terms.items():
-            first_c, first_p = result.terms[table]
-            if c.shape[-1] != first_c.shape[-1] or np.any(c != first_c) or np.any(p != first_p):
-                return None
+        result = found
     return result
 
 
-def _without_what_cancels(form: Form) -> Form:
-    """The form with each element once, as far as it does not cancel."""
+def _common(form: Form) -> Form | None:
+    """What all rows of a form have, each element once, as far as it does not cancel; None if rows differ."""
     terms = {}
-    for table, pair in form.terms.items():
-        c, p = pair
+    for table, (c, p) in form.terms.items():
         shape = np.broadcast_shapes((*form.shape, 1), c.shape, p.shape)
-        c, p = np.broadcast_to(c, shape), np.broadcast_to(p, shape)
-        order = np.argsort(p, axis=-1, kind="stable")
-        c, p = np.take_along_axis(c, order, -1), np.take_along_axis(p, order, -1)
-        size = np.abs(c).max(initial=0.0)
-        for k in range(1, p.shape[-1]):  # sums go to the last of equal places
-            is_same = p[..., k] == p[..., k - 1]
-            c[..., k] += np.where(is_same, c[..., k - 1], 0.0)
-            c[..., k - 1] = np.where(is_same, 0.0, c[..., k - 1])
-        c[np.abs(c) < _CANCELS * size] = 0.0
-        kept = np.flatnonzero(c.reshape(-1, c.shape[-1]).any(axis=0))
-        if len(kept):
-            terms[table] = c[..., kept], p[..., kept]
-    return Form(form.offset, terms)
+        values, elements = (np.broadcast_to(one, shape) for one in (c, p))
+        rows = np.repeat(np.arange(shape[0]), shape[1])
+        size = shape[0], int(elements.max(initial=0)) + 1
+        matrix = sparse.csr_array((values.ravel(), (rows, elements.ravel())), size)
+        matrix.data[np.abs(matrix.data) < _CANCELS * np.abs(values).max(initial=0.0)] = 0.0
+        matrix.eliminate_zeros()
+        n = matrix.indptr[1]
+        if np.any(np.diff(matrix.indptr) != n):
+            return None
+        c, p = matrix.data.reshape(-1, n), matrix.indices.reshape(-1, n).astype(np.int64)
+        if np.any(c != c[0]) or np.any(p != p[0]):
+            return None
+        if n:
+            terms[table] = c[:1], p[:1]
+    return None if np.any(form.offset != form.offset[0]) else Form(form.offset[:1], terms)
+
+
+def _is_same(one: Form, other: Form) -> bool:
+    """Have two forms the same numbers?"""
+    return np.array_equal(one.offset, other.offset) and (
+        one.terms.keys() == other.terms.keys()
+        and all(np.array_equal(one.terms[t][k], other.terms[t][k]) for t in one.terms for k in (0, 1))
+    )
 
 
 def _slots(forms: list[Form], which: list[int]) -> list[tuple[int, Variable, int]]:
@@ -345,16 +349,16 @@ def _kinds(
     if is_normal and len(moving) == 1 and len(which) == 2:
         ((k, scale),) = moving.items()
         (own,) = set(which) - {k}
-        expression = _rebuilt(predictors.expression, fixed, [own, k])
+        expression = with_fixed(predictors.expression, fixed, [own, k])
         powers = by_powers(expression)
         if powers is not None and not leaves(powers[2], "data"):
             return expression, [own], {**fixed, k: scale}, scale
     if len(which) > MOST_PREDICTORS:
         raise NoField(f"rows are functions of {len(which)} predictors, {MOST_PREDICTORS} at most have bounds")
-    return _rebuilt(predictors.expression, fixed, which), which, fixed, None
+    return with_fixed(predictors.expression, fixed, which), which, fixed, None
 
 
-def _rebuilt(expression: Expression, fixed: dict[int, _Number], which: list[int]) -> Expression:
+def with_fixed(expression: Expression, fixed: dict[int, _Number], which: list[int]) -> Expression:
     """The rows with constants in the place of some predictors; others get new numbers."""
     parts = {k: constant(offset) for k, (_, _, offset) in fixed.items()}
     parts |= {k: predictor(number) for number, k in enumerate(which)}
