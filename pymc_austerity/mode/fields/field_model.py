@@ -220,7 +220,7 @@ def _of_layouts(
     precision: Variable | None,
 ) -> FieldModel:
     """The field in these turns; `precision` is that of rows that may be normal."""
-    if layouts[0].scale is None:
+    if layouts[0].columns.scale is None:
         precision = None
     values, number = values_of(found, fact, layouts[0], precision)
     shared, unit = values.shared, 1.0

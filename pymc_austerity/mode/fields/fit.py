@@ -292,12 +292,15 @@ def with_scale(
         If the curvature of rows is not the precision.
     """
     own = layouts[0]
-    assert own.scale is not None
-    number, factor, offset = own.scale
+    assert own.columns.scale is not None
+    element, factor, offset = own.columns.scale
+    given = own.maps.given
+    (at,) = np.flatnonzero(given.elements == element)
+    number, factor = int(given.numbers[at]), float(given.constants[at]) * factor
     powers = by_powers(own.columns.expression)
     assert powers is not None
-    for at in (theta + _SHIFT, theta):
-        found = features(at)
+    for place in (theta + _SHIFT, theta):
+        found = features(place)
         unit, scale = math.exp(found[precision]), factor * found[number] + offset
         if not np.isclose(-2.0 * float(evaluate(powers[2], {1: scale}, {})), unit, rtol=1e-8, atol=0.0):
             raise NoField("the free scale of normal rows is not their standard deviation")

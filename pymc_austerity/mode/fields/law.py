@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from scipy import stats
+from scipy import integrate, stats
 
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.fields.law import LAST, N_KNOTS
@@ -165,11 +165,10 @@ def _table(grid: Vector, log_density: Vector, scores: Vector, falls: Vector) -> 
     Beyond its ends the log density `falls` on as a straight line, as that of a scale near zero does.
     """
     grid, log_density = _with_tails(grid, log_density, falls)
-    density, widths = np.exp(log_density), np.diff(grid)
-    mass = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]) * widths)])
-    below = mass / mass[-1]
-    above = np.concatenate([np.cumsum((0.5 * (density[1:] + density[:-1]) * widths)[::-1])[::-1], [0.0]])
-    above /= mass[-1]
+    density = np.exp(log_density)
+    below = integrate.cumulative_trapezoid(density, grid, initial=0.0)
+    above = integrate.cumulative_trapezoid(density[::-1], -grid[::-1], initial=0.0)[::-1] / below[-1]
+    below /= below[-1]
     own = np.where(
         below < 0.5, stats.norm.ppf(np.clip(below, 1e-300, 1)), stats.norm.isf(np.clip(above, 1e-300, 1))
     )

@@ -69,8 +69,6 @@ class Layout:
     # which: elements of theta that the turn moves; units: of the proposal of these, see `Law`
     which: Index
     units: Index
-    # Of normal rows with a free scale, predictor 1: feature, factor and offset
-    scale: tuple[int, float, float] | None = None
     # The coordinate of an intercept that shifts of effects are left to, and how much of it these are, by z
     left: tuple[int, Entries] | None = None
 
@@ -101,7 +99,6 @@ class _Reading(NamedTuple):
     columns: Columns
     entries: Entries  # C, by elements of rows and coordinates of the maps
     given: Given
-    scale: tuple[int, float, float] | None
     left: tuple[int, Entries] | None
     field: Field
     combos: Index  # Combinations of elements that rows look up,
@@ -156,7 +153,7 @@ def _in_turns(columns: Columns, maps: Maps, found: Field) -> Iterator[tuple[Layo
     together = sparse.csr_array(together @ sparse.diags_array((~dense).astype(float)))
     own = maps.precision
     coupled = sparse.csr_array((np.ones(len(own.rows)), (own.rows, own.columns)), (n_z, n_z))
-    read = _Reading(maps, columns, entries, given, _scale(columns, maps), left, found, combos, which)
+    read = _Reading(maps, columns, entries, given, left, found, combos, which)
     *better, last = find_turns(together, sparse.csr_array(coupled + coupled.T), of_x, dense, kinds)
     for turns in better:
         try:
@@ -202,17 +199,14 @@ def _layout(read: _Reading, moves: Mask, order: Order, *, is_first: bool) -> Lay
     np.minimum.at(of_elements, entries.rows, tree.node_of[entries.columns])
     # Elements are in the order of the tree, so that what a run of nodes moves lies together.
     by_node = np.append(np.argsort(of_elements[:n_lookups], kind="stable"), np.arange(n_lookups, n_x))
-    rank = np.argsort(by_node).astype(np.int32)
+    rank = np.argsort(by_node)
     combos, which = read.combos, read.which
     if lookups is not design.columns:
         combos, which = _combinations(lookups, columns.tables)
     if np.any(rank != np.arange(n_x)):
-        own, of_elements, combos = own[by_node], of_elements[by_node], rank[combos].astype(np.int64)
+        own, of_elements, combos = own[by_node], of_elements[by_node], rank[combos]
         number = _numbers(own, len(is_held))
-        entries = entries._replace(rows=rank[entries.rows].astype(np.int64)).by_rows()
-        lookups, of_rows = columns.tables.zeros(*lookups.shape, dtype=np.int32), lookups
-        for part in parts(len(lookups)):
-            lookups[part] = rank[of_rows[part]]
+        entries = entries._replace(rows=rank[entries.rows]).by_rows()
     factors, others = _separate(combos, np.flatnonzero(own < 0))
     together, loose = _of_the_root(combos, others, of_elements == root)
     rows, cells, of_cells = _cells(combos, which, factors, of_elements, root, read, own if is_first else None)
@@ -237,10 +231,11 @@ def _layout(read: _Reading, moves: Mask, order: Order, *, is_first: bool) -> Lay
         data = tables.zeros(len(data), n)
         for result, column in zip(data, columns.data, strict=True):
             write_taken(result, column, kept, None)
-    combinations = tables.zeros(n, dtype=np.int32)
+    combinations, own_columns = tables.zeros(n, dtype=np.int32), tables.zeros(*lookups.shape, dtype=np.int32)
     write_taken(combinations, which, rows, None)
+    write_taken(own_columns, combos, combinations, None)
     design = Design(
-        ordered(lookups, rows), ordered(values, rows), of_lookups,
+        own_columns, ordered(values, rows), of_lookups,
         ordered(design.dense, kept, every_x), design.of_dense[own_x],
         (np.cumsum(is_dense) - 1)[design.at_dense[own_x]], n_dense,
     )  # fmt: skip
@@ -251,8 +246,7 @@ def _layout(read: _Reading, moves: Mask, order: Order, *, is_first: bool) -> Lay
         maps, tree, order.variables, own, n_lookups, kept, sorted_columns, prior,
         first, second, of_elements, of_pairs,
         combos, combinations, pairs, cells, of_cells, factors, loose, together,
-        held, held_elements, none, none,
-        read.scale, read.left,
+        held, held_elements, none, none, read.left,
     )  # fmt: skip
 
 
@@ -275,7 +269,7 @@ def _own_lookups(read: _Reading, is_held: Mask) -> tuple[RowNumbers, Matrix, Ind
         return design.columns, design.values, design.of_columns, own, None
     lookups, values, of_lookups = _first_columns(read, ~is_held)
     some = None
-    if is_held[n_lookups:].all() and read.scale is None:
+    if is_held[n_lookups:].all() and read.columns.scale is None:
         some, n = tables.zeros(len(lookups), dtype=np.int64), 0
         for part in parts(len(lookups)):  # what is read again is behind what is written
             kept = part.start + np.flatnonzero((lookups[part] >= 0).any(axis=1))
@@ -350,15 +344,6 @@ def _held(read: _Reading, moves: Mask, is_held: Mask) -> tuple[Held, Index]:
         np.zeros((2, len(matrix.rows))), np.zeros((2, len(coordinates))),
     )  # fmt: skip
     return held, elements
-
-
-def _scale(columns: Columns, maps: Maps) -> tuple[int, float, float] | None:
-    """Feature, factor and offset of the free scale of normal rows."""
-    if columns.scale is None:
-        return None
-    element, factor, offset = columns.scale
-    (at,) = np.flatnonzero(maps.given.elements == element)
-    return int(maps.given.numbers[at]), float(maps.given.constants[at]) * factor, offset
 
 
 def _combinations(columns: RowNumbers, tables: RowTables) -> tuple[Index, Index]:

@@ -545,46 +545,40 @@ def _scale(step: Step, entries: Entries, shape: _Shape, features: Features) -> _
 def _matrix(step: Step, entries: Entries, shape: _Shape, features: Features) -> _Array:
     """A product with a matrix from the left, over the last axis but one, or from the right, over the last."""
     assert step.graph is not None
-    *by_row, k, m = (int(x) for x in step.graph.type.shape)
+    own = [int(x) for x in step.graph.type.shape]
+    ids = np.arange(np.prod(own)).reshape(own)
     if step.kind == "right":  # of one matrix, or of one for each row
-
-        def place(at: tuple[Index, ...], r: int) -> Index:
-            return ((at[-2] * k if by_row else 0) + at[-1]) * m + r
-
-        return _over(entries, shape, len(shape) - 1, m, features(step.graph), place)
+        return _over(entries, shape, len(shape) - 1, ids, range(1 - len(own), 0), features(step.graph))
     axis = max(len(shape) - 2, 0)
-    return _over(entries, shape, axis, k, features(step.graph), lambda at, r: r * m + at[axis])
+    return _over(entries, shape, axis, ids.T, [axis], features(step.graph))
 
 
 def _zero_sum(step: Step, entries: Entries, shape: _Shape, features: Features) -> _Array:
-    n = shape[step.axis]
+    n, axis = shape[step.axis], step.axis % len(shape)
     matrix = np.asarray(ZeroSumTransform.extend_axis(pt.constant(np.eye(n)), 0).eval())
     elements = matrix.ravel(), np.zeros(matrix.size, np.int64)
-    axis = step.axis % len(shape)
-    return _over(entries, shape, axis, n + 1, elements, lambda at, r: r * n + at[axis])
+    return _over(entries, shape, axis, np.arange(matrix.size).reshape(matrix.shape).T, [axis], elements)
 
 
 def _over(
     entries: Entries,
     shape: _Shape,
     axis: int,
-    size: int,
+    ids: Index,
+    which: Iterable[int],
     elements: tuple[Vector, Index],
-    place: Callable[[tuple[Index, ...], int], Index],
 ) -> _Array:
-    """Sums over an axis times elements of a matrix, `size` of them."""
-    (constants, numbers), new = elements, (*shape[:axis], size, *shape[axis + 1 :])
-    if len(entries.rows) * size > _DENSE * 1000:
+    """Sums over an axis times elements of a matrix: `ids`, by some axes of the entries and the new one."""
+    (constants, numbers), n, size = elements, len(entries.rows), ids.shape[-1]
+    if n * size > _DENSE * 1000:
         raise NoField("effects are multiplied by a matrix that is large and dense")
-    index = np.unravel_index(entries.rows, shape)
-    parts = []
-    for r in range(size):
-        at = place(index, r)
-        to = np.ravel_multi_index((*index[:axis], np.full(len(at), r), *index[axis + 1 :]), new)
-        with_feature = np.concatenate([entries.factors, numbers[at][:, None]], axis=1)
-        part = Entries(to, entries.columns, entries.coefficients * constants[at], with_feature)
-        parts.append(part.by_rows())
-    return joined(parts), new
+    new, at = (*shape[:axis], size, *shape[axis + 1 :]), np.unravel_index(entries.rows, shape)
+    place = ids[tuple(at[k] for k in which)].ravel()
+    index = [np.repeat(one, size) for one in at]
+    index[axis] = np.tile(np.arange(size), n)
+    every = entries.taken(np.repeat(np.arange(n), size))
+    every = every._replace(rows=np.ravel_multi_index(tuple(index), new))
+    return _times(every, constants[place], numbers[place]).by_rows(), new
 
 
 def _sum(step: Step, entries: Entries, shape: _Shape, features: Features) -> _Array:
