@@ -37,7 +37,7 @@ from pymc_austerity.mode.fields.compiled import factorise, log_marginal, write_l
 from pymc_austerity.mode.fields.draws import theta_of_scores
 from pymc_austerity.mode.fields.fit import FieldFit
 from pymc_austerity.mode.fields.layout import Layout
-from pymc_austerity.mode.fields.loose_blocks import loose_blocks, weights_of_factors
+from pymc_austerity.mode.fields.loose_blocks import elements_of_groups, loose_blocks, weights_of_factors
 from pymc_austerity.mode.fields.passes import add_products, part_of, place_of, quadratic_of
 from pymc_austerity.mode.fields.prior import places_of
 from pymc_austerity.mode.fields.thirds import ThirdDerivatives, weights_of_predictors
@@ -168,10 +168,9 @@ def _levels(layout: Layout, plan: FieldArrays, weights: Callable[[slice], Matrix
     n_x, combos = len(layout.elements), layout.combos
     apart, sizes = [], []
     for own in layout.factors:
-        _, at = np.unique(combos[:, own[0]], return_index=True)
-        elements = np.unique(combos[at][:, list(own)], axis=1)
+        elements = elements_of_groups(combos, own)
         apart.append(elements.ravel())
-        sizes += [elements.shape[1]] * len(at)
+        sizes += [elements.shape[1]] * len(elements)
     together = np.unique(combos[:, list(layout.together)])
     rest = np.append(np.setdiff1d(together, np.concatenate([[-1], *apart])), np.arange(layout.n_lookups, n_x))
     variables = np.concatenate([*apart, rest]).astype(np.int64)

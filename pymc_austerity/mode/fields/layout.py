@@ -25,6 +25,8 @@ from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.target import Index, Mask, Matrix, RowNumbers
 
+# Columns of each of some factors.
+_Factors = tuple[tuple[int, ...], ...]
 # Elements of other factors that are bounded together, at most.
 _TOGETHER = 96
 # Pairs of an element that are a run of their own, at least.
@@ -60,8 +62,8 @@ class Layout:
     # factors of few levels, which are all in the root and bounded together
     cells: Index
     of_cells: Index
-    factors: tuple[tuple[int, ...], ...]
-    loose: tuple[tuple[int, ...], ...]
+    factors: _Factors
+    loose: _Factors
     together: tuple[int, ...]
     # What the turn does not move, at a center of zero and without sums; which elements of rows these are
     held: Held
@@ -379,9 +381,7 @@ def _determines(one: Index, other: Index) -> bool:
     return bool(np.array_equal(of_one[one], other))
 
 
-def _separate(
-    columns: np.ndarray, nothing: Index
-) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
+def _separate(columns: np.ndarray, nothing: Index) -> tuple[_Factors, _Factors]:
     """Columns with the same partition of the rows: of factors that nest, finest first, and others.
 
     A vector that is looked up twice is among the others; but several columns may look up `nothing`, and
@@ -415,8 +415,8 @@ def _separate(
 
 
 def _of_the_root(
-    columns: np.ndarray, others: tuple[tuple[int, ...], ...], in_root: np.ndarray
-) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    columns: np.ndarray, others: _Factors, in_root: np.ndarray
+) -> tuple[tuple[int, ...], _Factors]:
     """Columns of factors whose levels are few and all in the root; and the other factors.
 
     The level of one is nearly that of another and of an intercept: bounded apart, these would seem to move
@@ -437,7 +437,7 @@ def _of_the_root(
 def _cells(
     combos: Index,
     which: Index,
-    factors: tuple[tuple[int, ...], ...],
+    factors: _Factors,
     of_elements: Index,
     root: int,
     read: _Reading,

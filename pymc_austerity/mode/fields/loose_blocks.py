@@ -29,6 +29,12 @@ def weights_of_factors(plan: FieldArrays) -> Callable[[slice], Matrix]:
     return lambda part: np.maximum(weights[part][:, own], least)
 
 
+def elements_of_groups(combos: Index, columns: tuple[int, ...]) -> Index:
+    """Elements that the groups of a factor have in its columns, each once (G, .)."""
+    _, at = np.unique(combos[:, columns[0]], return_index=True)
+    return np.unique(combos[at][:, list(columns)], axis=1)
+
+
 def loose_blocks(
     layout: Layout, plan: FieldArrays, weights: Callable[[slice], Matrix]
 ) -> tuple[Loose, Callable[[slice], np.ndarray]]:
@@ -39,8 +45,7 @@ def loose_blocks(
     block, n_own = np.zeros(n_x + len(held.center), np.int32), 0
     known = np.zeros(n_x, bool)
     for some in layout.loose:  # effects of one group are a block; those that are looked up twice are alone
-        _, at = np.unique(combos[:, some[0]], return_index=True)
-        elements = np.unique(combos[at][:, list(some)], axis=1)
+        elements = elements_of_groups(combos, some)
         elements = elements[~known[elements[:, 0]]]
         known[elements] = True
         block[elements] = n_own + np.arange(len(elements))[:, None]
