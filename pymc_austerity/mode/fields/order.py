@@ -65,15 +65,8 @@ def find_order(together: sparse.csr_array, prior: sparse.csr_array, dense: Mask,
         If all orders that are known have too much fill.
     """
     n = len(dense)
-    ones = sparse.csr_array(
-        (np.ones(together.nnz, np.int64), together.indices, together.indptr), together.shape
-    )
-    graph = (
-        sparse.csr_array(ones.T @ ones)
-        + abs(prior).astype(bool).astype(np.int64)
-        + sparse.eye_array(n, dtype=np.int64)
-    )
-    graph = sparse.csr_array(graph)
+    ones, coupled = (one.astype(bool).astype(np.int64) for one in (together, prior))
+    graph = sparse.csr_array(ones.T @ ones + coupled + sparse.eye_array(n, dtype=np.int64))
     graph.data[:] = 1
     unit, n_units = _units(graph, dense)
     incidence = sparse.csr_array((np.ones(n, np.int64), (np.arange(n), unit)), (n, n_units))
