@@ -411,7 +411,7 @@ def around_mu():
 def test_others_are_numbers(names, effects, n_theta):
     field = found(around_mu, names)
     assert isinstance(field, FieldModel), field
-    assert (field.effects, len(field.parameters.which[0])) == (effects, n_theta)
+    assert (field.effects, len(field.layouts[0].which)) == (effects, n_theta)
 
 
 @pytest.mark.slow("interpreted pilots")

@@ -344,7 +344,7 @@ def test_degrees_of_freedom_are_moved_with_their_effects():
         pm.Bernoulli("y", logit_p=eta, observed=rng.integers(2, size=n))
     found = _found(model)
     names = found.values.shared.var_names
-    moved = [[names[k] for k in which] for which in found.parameters.which]
+    moved = [[names[k] for k in one.which] for one in found.layouts]
     assert len(moved) == 2
     of_tails = [len(one.prior.tails.coordinates) > 0 for one in found.layouts]
     assert [("nu_log__" in one, "of_u_log__" in one) for one in moved] == [(own, own) for own in of_tails]

@@ -29,23 +29,20 @@ from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.efforts import RowBounds, row_bounds
 from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
 from pymc_austerity.compilation import jitable
-from pymc_austerity.kernels.fields import decisions
-from pymc_austerity.kernels.fields import tree as trees
 from pymc_austerity.kernels.fields.cubic import add_products_of_row
 from pymc_austerity.kernels.fields.decisions import loose_level
 from pymc_austerity.kernels.fields.records import Bounds, Cubic, Design, FieldArrays, Loose
-from pymc_austerity.kernels.fields.tree import Tree, tree_of, write_positions
+from pymc_austerity.kernels.fields.tree import Tree, tree_of
+from pymc_austerity.mode.fields.compiled import factorise, log_marginal, write_levels, write_state
 from pymc_austerity.mode.fields.draws import theta_of_scores
-from pymc_austerity.mode.fields.fit import FieldFit, log_marginal, write_state
+from pymc_austerity.mode.fields.fit import FieldFit
 from pymc_austerity.mode.fields.layout import Layout
-from pymc_austerity.mode.fields.loose_blocks import Weights, loose_blocks
+from pymc_austerity.mode.fields.loose_blocks import elements_of_groups, loose_blocks, weights_of_factors
 from pymc_austerity.mode.fields.passes import add_products, part_of, place_of, quadratic_of
+from pymc_austerity.mode.fields.prior import places_of
 from pymc_austerity.mode.fields.thirds import ThirdDerivatives, weights_of_predictors
 from pymc_austerity.mode.row_tables import parts, reduce_cells
 from pymc_austerity.target import Index, Mask, Matrix, Vector
-
-factorise = entry(trees.factorise)
-write_levels = entry(decisions.write_levels)
 
 # Reaches of the tiers, in typical sizes; draws by which these are found.
 _REACHES, DRAWS = np.array([3.0, 6.0]), 60
@@ -75,7 +72,17 @@ class _Levels(NamedTuple):
     variables: Index  # (n,): which element of x comes first, ...; without those of loose blocks alone
     place: Index  # (n_x,): its inverse; -1 for those
     front: Vector
+    has_pivot: Mask  # (n,)
     block: Index  # (V,): number of each node with a pivot; -1 for others
+
+    @property
+    def longest(self) -> int:
+        """Blocks on a path to the root, at most."""
+        found, depth = (self.block >= 0).astype(np.int64), self.tree.depth
+        for level in range(1, int(depth.max()) + 1):
+            own = depth == level
+            found[own] += found[self.tree.parent[own]]
+        return int(found.max())
 
 
 def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
@@ -83,9 +90,9 @@ def field_bounds(fit: FieldFit, of_held: Matrix) -> Bounds:
     layout, plan, tables = fit.layout, fit.plan, fit.layout.columns.tables
     n, p, cells = layout.n_rows, layout.columns.n_predictors, layout.cells
     work.spend(_OF_ROW * n, "Bounds of a field")
-    weights = Weights(plan)
+    weights = weights_of_factors(plan)
     levels = _levels(layout, plan, weights)
-    found, depth = _blocks(levels, plan), _longest(levels.tree, levels.block)
+    found, depth = _blocks(levels, plan), levels.longest
     loose, of_rows = loose_blocks(layout, plan, weights)
     found = found._replace(cells=cells, of_cells=layout.of_cells, loose=loose)
     found = found._replace(sizes=_typical(fit, found, of_held))
@@ -157,14 +164,13 @@ def _shares(tau: np.ndarray, weights: Vector) -> tuple[Matrix, Matrix]:
     return found / every[:, None], _INFLATION * total * every[:, None]
 
 
-def _levels(layout: Layout, plan: FieldArrays, weights: Weights) -> _Levels:
+def _levels(layout: Layout, plan: FieldArrays, weights: Callable[[slice], Matrix]) -> _Levels:
     n_x, combos = len(layout.elements), layout.combos
     apart, sizes = [], []
     for own in layout.factors:
-        _, at = np.unique(combos[:, own[0]], return_index=True)
-        elements = np.unique(combos[at][:, list(own)], axis=1)
+        elements = elements_of_groups(combos, own)
         apart.append(elements.ravel())
-        sizes += [elements.shape[1]] * len(at)
+        sizes += [elements.shape[1]] * len(elements)
     together = np.unique(combos[:, list(layout.together)])
     rest = np.append(np.setdiff1d(together, np.concatenate([[-1], *apart])), np.arange(layout.n_lookups, n_x))
     variables = np.concatenate([*apart, rest]).astype(np.int64)
@@ -187,39 +193,13 @@ def _levels(layout: Layout, plan: FieldArrays, weights: Weights) -> _Levels:
     pattern = sparse.csr_array((np.ones(len(first)), (first, second)), (n, n))
     pattern = sparse.csr_array(pattern + pattern.T)
     tree = tree_of(pattern.indptr, pattern.indices, np.array([*sizes, len(rest)]), alike=True)
-    front, where = np.zeros(tree.fronts[-1]), np.empty(len(first), np.int64)
-    write_positions(tree, first, second, where)
-    np.add.at(front, where, hessian[kept])
-    diagonal = np.zeros(n)
-    own = first == second
-    diagonal[first[own]] = hessian[kept][own]
-    factorise(tree, front, _NO_PIVOT * diagonal + 1e-300)
-    block = np.full(len(tree.first), -1)
-    _number_blocks(tree, front, block)
-    return _Levels(tree, variables, place, front, block)
-
-
-@entry
-def _number_blocks(tree: Tree, front: Vector, block: Index) -> None:
-    n = 0
-    for v in range(block.shape[0]):
-        o, step = tree.fronts[v], tree.strides[v]
-        for j in range(tree.size[v]):
-            if front[o + j * (step + 1)] > 0.0 and block[v] < 0:
-                block[v] = n
-                n += 1
-
-
-@entry
-def _longest(tree: Tree, block: Index) -> int:
-    """Blocks on a path, at most."""
-    found, longest = np.zeros(block.shape[0], np.int64), 0
-    for v in range(block.shape[0] - 1, -1, -1):
-        found[v] = 1 if block[v] >= 0 else 0
-        if tree.parent[v] >= 0:
-            found[v] += found[tree.parent[v]]
-        longest = max(longest, found[v])
-    return longest
+    front, every = np.zeros(tree.fronts[-1]), np.arange(n)
+    np.add.at(front, places_of(tree, first, second), hessian[kept])
+    diagonal = places_of(tree, every, every)
+    factorise(tree, front, _NO_PIVOT * front[diagonal] + 1e-300)
+    has_pivot = front[diagonal] > 0.0
+    has_any = np.bincount(tree.node_of, has_pivot, minlength=len(tree.first)) > 0.0
+    return _Levels(tree, variables, place, front, has_pivot, np.where(has_any, np.cumsum(has_any) - 1, -1))
 
 
 def _blocks(levels: _Levels, plan: FieldArrays) -> Bounds:
@@ -269,7 +249,7 @@ def _write_blocks(
         own, kept = np.empty(q, np.int64), np.empty(q + r, np.int64)
         n_own = m = 0
         for j in range(q):
-            if front[o + j * (step + 1)] > 0.0:
+            if levels.has_pivot[first + j]:
                 own[n_own] = j
                 n_own += 1
         for i in range(q + r):
@@ -408,10 +388,9 @@ def _cubic(
         thirds[cells[u] : cells[u + 1]] = sizes[cells[u] : cells[u + 1]] = 0.0
     counts = np.where(has_terms, counts, 0)
     cubic = Cubic(
-        *_cells_in_runs(bounds, counts, n_own == 1), np.zeros(counts.sum()), empty.levels.copy(),
-        np.zeros(bounds.blocks[-1], np.int64), thirds, derivatives.which, sizes,
+        *_cells_in_runs(bounds, counts, n_own == 1), np.zeros(counts.sum()), *_pivots(levels, bounds),
+        thirds, derivatives.which, sizes,
     )  # fmt: skip
-    _write_pivots(levels, bounds, cubic)
     _write_coefficients(levels, layout.design, nested, layout.n_lookups, cells, cubic)
     return cubic
 
@@ -429,21 +408,16 @@ def _cells_in_runs(bounds: Bounds, counts: Index, has_one: Mask) -> tuple[Index,
     return np.append(places, counts.sum()), lengths[of_cell] - within, lengths[of_cell]
 
 
-@entry
-def _write_pivots(levels: _Levels, bounds: Bounds, cubic: Cubic) -> None:
-    """Which variable each level has its pivot at."""
-    tree = levels.tree
-    for v in range(levels.block.shape[0]):
-        if levels.block[v] < 0:
-            continue
-        k, q = bounds.blocks[levels.block[v]], tree.size[v]
-        for j in range(q):
-            if levels.front[tree.fronts[v] + j * (tree.strides[v] + 1)] > 0.0:
-                variable, at = levels.variables[tree.first[v] + j], bounds.starts[levels.block[v]]
-                cubic.levels[variable] = k
-                while bounds.variables[at + cubic.pivots[k]] != variable:
-                    cubic.pivots[k] += 1
-                k += 1
+def _pivots(levels: _Levels, bounds: Bounds) -> tuple[Index, Index]:
+    """Which level each element of x has the pivot of, and its place among the variables of the block."""
+    of_elements, places = np.full(len(levels.place), -1), np.zeros(bounds.blocks[-1], np.int64)
+    of_elements[levels.variables[levels.has_pivot]] = np.arange(len(places))
+    every = np.arange(len(bounds.nodes))
+    block, of_levels = np.repeat(every, np.diff(bounds.starts)), np.repeat(every, np.diff(bounds.blocks))
+    level = of_elements[bounds.variables]
+    own = np.flatnonzero((level >= 0) & (of_levels[level] == block))
+    places[level[own]] = own - bounds.starts[block[own]]
+    return of_elements, places
 
 
 @entry
@@ -451,7 +425,7 @@ def _write_coefficients(
     levels: _Levels, design: Design, nested: Index, n_lookups: int, cells: Index, cubic: Cubic
 ) -> None:
     """Sums over the rows of each cell."""
-    tree, block, places = levels.tree, levels.block, cubic.places
+    tree, places = levels.tree, cubic.places
     z = np.zeros((levels.variables.shape[0], cubic.which.shape[0]))
     on_path = np.empty(z.shape[0], np.int64)
     for u in range(cells.shape[0] - 1):
@@ -463,7 +437,7 @@ def _write_coefficients(
             while v >= 0:
                 for j in range(tree.size[v]):
                     p = tree.first[v] + j
-                    if block[v] >= 0 and levels.front[tree.fronts[v] + j * (tree.strides[v] + 1)] > 0.0:
+                    if levels.has_pivot[p]:
                         on_path[n] = p
                         n += 1
                 if n_own == 0:
@@ -481,33 +455,19 @@ def _write_coefficients(
 
 def _always(layout: Layout, found: Bounds, own: Index, is_apart: Index) -> Index:
     """Cells that are read at every move: those of rows that are not bounded; `own` are their paths."""
-    of_cells = is_apart.copy()
-    parent = layout.tree.parent
-    is_branching = np.zeros(len(found.nodes), np.bool_)
-    _find_branching(found, layout.of_elements, parent, is_branching)
-    of_cells += np.any(is_branching[np.maximum(own, 0)] & (own >= 0), axis=1)
-    for k in range(own.shape[1]):  # a block must move with a node above that of its cell
-        nodes, at = found.nodes[np.maximum(own[:, k], 0)], layout.of_cells.copy()
-        is_above = own[:, k] < 0
-        while True:
-            is_above |= at == nodes
-            active = ~is_above & (at >= 0) & (at < nodes)
-            if not active.any():
-                break
-            at[active] = parent[at[active]]
-        of_cells += ~is_above
-    return np.minimum(of_cells, 1)
-
-
-@entry
-def _find_branching(bounds: Bounds, of_elements: Index, parent: Index, is_branching: np.ndarray) -> None:
-    """Blocks whose variables are moved by nodes that lie on no one path to the root."""
-    for b in range(is_branching.shape[0]):
-        for j in range(bounds.starts[b], bounds.starts[b + 1]):
-            node, at = of_elements[bounds.variables[j]], bounds.nodes[b]
-            while at >= 0 and at < node:
-                at = parent[at]
-            is_branching[b] = is_branching[b] or at != node
+    tree, nodes = layout.tree, np.arange(len(layout.tree.first))
+    lowest = nodes.copy()  # of all that are below each node, which is directly after these
+    for level in range(int(tree.depth.max()), 0, -1):
+        at = tree.depth == level
+        np.minimum.at(lowest, tree.parent[at], lowest[at])
+    # A block moves with nodes on one path to the root alone, and with one that is no lower than its cell's.
+    moving = layout.of_elements[found.variables]
+    block = np.repeat(np.arange(len(found.nodes)), np.diff(found.starts))
+    is_branching = np.zeros(len(found.nodes) + 1, np.bool_)  # the last one is for no block
+    is_branching[block[(found.nodes[block] < lowest[moving]) | (found.nodes[block] > moving)]] = True
+    node = np.append(found.nodes, nodes[-1])[own]
+    is_below = (layout.of_cells[:, None] < lowest[node]) | (layout.of_cells[:, None] > node)
+    return np.minimum(is_apart + np.any(is_branching[own] | is_below, axis=1), 1)
 
 
 def _typical(fit: FieldFit, bounds: Bounds, of_held: Matrix) -> Vector:
@@ -519,9 +479,9 @@ def _typical(fit: FieldFit, bounds: Bounds, of_held: Matrix) -> Vector:
     for k in range(DRAWS):
         theta = fit.theta.copy()
         theta[law.which], _ = theta_of_scores(law, law.factor @ rng.standard_normal(len(law.which)))
-        features = fit.features(theta)
+        features = fit.parameters.features(theta)
         if not np.isfinite(log_marginal(quadratic, features, 0)):  # a scale is far out
-            features = fit.features(fit.theta)
+            features = fit.features
             log_marginal(quadratic, features, 0)
         room.eps[0] = rng.standard_normal(room.eps.shape[1])
         write_state(quadratic, features, 0)

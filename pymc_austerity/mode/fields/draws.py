@@ -2,18 +2,10 @@
 
 import numpy as np
 
-from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.kernels.fields import law as laws
-from pymc_austerity.kernels.fields.held import hold
 from pymc_austerity.kernels.fields.records import FieldArrays, Law
 from pymc_austerity.kernels.fields.state import log_prior_change, pull_on_intercept
-from pymc_austerity.mode.fields.fit import (
-    held_log_density,
-    log_marginal,
-    write_right,
-    write_state,
-)
-from pymc_austerity.mode.fields.matched import excess_at
+from pymc_austerity.mode.fields import compiled
+from pymc_austerity.mode.fields.not_normal import excess_at
 from pymc_austerity.mode.fields.passes import (
     add_lookups,
     add_moved,
@@ -25,23 +17,20 @@ from pymc_austerity.mode.fields.passes import (
 from pymc_austerity.mode.row_tables import parts
 from pymc_austerity.target import Vector
 
-from_score, score = entry(laws.from_score), entry(laws.score)
-to_theta, to_zeta = entry(laws.to_theta), entry(laws.to_zeta)
-
 
 def theta_of_scores(law: Law, scores: Vector) -> tuple[Vector, float]:
     """What a turn moves of theta, and the log of the determinant of its derivatives by the scores."""
-    pairs = [from_score(law, j, float(s)) for j, s in enumerate(scores)]
+    pairs = [compiled.from_score(law, j, float(s)) for j, s in enumerate(scores)]
     found = np.array(pairs, dtype=np.float64).reshape(-1, 2)
     theta = found[:, 0].copy()
-    return theta, float(np.log(found[:, 1]).sum()) + to_theta(law, theta)
+    return theta, float(np.log(found[:, 1]).sum()) + compiled.to_theta(law, theta)
 
 
 def scores_of_theta(law: Law, theta: Vector) -> Vector:
     """The scores of what a turn moves of theta."""
     zeta = theta[law.which]
-    to_zeta(law, zeta)
-    return np.array([score(law, j, float(x))[0] for j, x in enumerate(zeta)])
+    compiled.to_zeta(law, zeta)
+    return np.array([compiled.score(law, j, float(x))[0] for j, x in enumerate(zeta)])
 
 
 def height_of(arrays: FieldArrays, features: Vector, eps: Vector) -> float:
@@ -50,10 +39,11 @@ def height_of(arrays: FieldArrays, features: Vector, eps: Vector) -> float:
     The state is written to the first side of the room. What is held is as `hold_at` has left it.
     """
     room, rows, sums, plan = arrays.room, arrays.rows, arrays.sums, arrays.quadratic
-    total = log_marginal(plan, features, 0)
+    total = compiled.log_marginal(plan, features, 0)
     room.eps[0] = eps
-    write_state(plan, features, 0)
-    total += log_prior_change(plan, 0, pull_on_intercept(plan, 0)) + held_log_density(arrays.held, features)
+    compiled.write_state(plan, features, 0)
+    total += log_prior_change(plan, 0, pull_on_intercept(plan, 0))
+    total += compiled.held_log_density(arrays.held, features)
     matched, z = arrays.prior.matched, room.z[0, arrays.prior.matched.coordinates]
     total += float(np.sum(excess_at(matched, features, z[:, None])))
     total -= float(z @ (sums.matched_right - 0.5 * sums.matched_hessian * z))
@@ -77,7 +67,7 @@ def centered(turns: tuple[FieldArrays, ...], features: Vector) -> Vector:
     z = np.zeros(1 + max(int(one.coordinates.max(initial=-1)) for one in turns))
     for one in turns:
         one.held.d[:] = 0.0
-        write_right(one.held, one.sums, one.room)
+        compiled.write_right(one.held, one.sums, one.room)
         height_of(one, features, np.zeros(len(one.coordinates)))
         z[one.coordinates] = one.room.z[0]
     return z
@@ -86,9 +76,4 @@ def centered(turns: tuple[FieldArrays, ...], features: Vector) -> Vector:
 def hold_at(arrays: FieldArrays, features: Vector, z: Vector) -> None:
     """Hold what a turn does not move at a state."""
     if len(arrays.held.coordinates):
-        _hold(arrays, features, z)
-
-
-@entry
-def _hold(arrays: FieldArrays, features: Vector, z: Vector) -> None:
-    hold(arrays, features, z)
+        compiled.hold(arrays, features, z)

@@ -11,7 +11,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import NormalRV
 
 from pymc_austerity.bounds.jets.tape import tape_of
-from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, Schedule
+from pymc_austerity.kernels.fields.records import Bounds, FieldArrays, Held, Schedule
 from pymc_austerity.kernels.fields.tree import Tree
 from pymc_austerity.mode.fields.bounds import DRAWS, field_bounds
 from pymc_austerity.mode.fields.draws import centered
@@ -220,82 +220,75 @@ def _of_layouts(
     precision: Variable | None,
 ) -> FieldModel:
     """The field in these turns; `precision` is that of rows that may be normal."""
-    if layouts[0].scale is None:
+    if layouts[0].columns.scale is None:
         precision = None
     values, number = values_of(found, fact, layouts[0], precision)
     shared, unit = values.shared, 1.0
     if number >= 0:
         layouts, unit = with_scale(layouts, values.features, vector_of(shared, shared.graph.point), number)
-    which, is_bound = _moved(layouts, shared)
-    units = _units(model, shared)
     of_theta = range(len(vector_of(shared, shared.graph.point)) if shared.var_names else 0)
     variables = tuple(shared.graph.variables[shared.coordinate(k)[0]] for k in of_theta)
-    parameters = Parameters(
-        variables, values.features, values.log_prior, number, unit, which,
-        tuple(_within(units, own) for own in which), is_bound,
-    )  # fmt: skip
-    return FieldModel(fact, layouts, values, parameters)
+    parameters = Parameters(variables, values.features, values.log_prior, number, unit)
+    return FieldModel(fact, _with_theta(layouts, shared, _units(model, shared)), values, parameters)
 
 
-def _moved(layouts: tuple[Layout, ...], shared: Factorisation) -> tuple[tuple[Index, ...], tuple[bool, ...]]:
-    """Which elements of theta each turn moves, and whether they have a part in what it holds.
+def _with_theta(layouts: tuple[Layout, ...], shared: Factorisation, units: Index) -> tuple[Layout, ...]:
+    """The turns with the elements of theta that each moves, and whether these have a part in what it holds.
 
     A variable is moved in the turn that moves most of the effects it has a part in; one that has a part in
     none is moved in every turn.
     """
     names = shared.var_names
     sizes = [int(np.prod(shared.graph.values[name].type.shape)) for name in names]
-    ends = np.cumsum(sizes)
     if len(layouts) == 1:
-        return (np.arange(sum(sizes)),), (False,)
+        return (replace(layouts[0], which=np.arange(sum(sizes)), units=units),)
     maps = layouts[0].maps
     has_part = np.zeros((len(maps.features.elements) + 1, len(names)), bool)
     for k, (graph, _) in enumerate(maps.features.elements):
         above = set(ancestors([graph]))
         has_part[k + 1] = [shared.graph.values[name] in above for name in names]
     parts = np.zeros((maps.n_coordinates, len(names)), bool)
-    every = [(one.own, one.first) for one in maps.coordinates]
-    every += [(one.precision, one.first) for one in maps.coordinates]
-    every += [(entries, 0) for entries in maps.tables if entries is not None]
-    for entries, first in every:
+    for entries in (maps.innovations, maps.precision, maps.elements):
         for column in entries.factors.T:
-            np.logical_or.at(parts, entries.columns + first, has_part[column])
+            np.logical_or.at(parts, entries.columns, has_part[column])
     for one in maps.coordinates:
         if one.tails is not None:  # degrees of freedom are moved where their effects are
             parts[one.first : one.first + one.size] |= has_part[one.tails[1]]
     counts = np.array([parts[one.order].sum(axis=0) for one in layouts])
     counts_of_held = np.array([parts[one.held.coordinates].sum(axis=0) for one in layouts])
-    own = np.argmax(counts, axis=0)
-    which, is_bound = [], []
+    own, found, place = np.argmax(counts, axis=0), [], np.full(len(units) + 1, -1)
     for k, layout in enumerate(layouts):
         mine = (own == k) | (counts.sum(axis=0) == 0)
-        moved = [np.arange(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-        own_places = [places for places, is_mine in zip(moved, mine, strict=True) if is_mine]
-        which.append(np.concatenate([np.zeros(0, np.int64), *own_places]))
-        is_bound.append(bool(np.any(counts_of_held[k] * mine)))
-        if is_bound[k] and not (layout.held.is_square and _is_white(layout, parts[:, mine].any(axis=1))):
+        which = np.flatnonzero(np.repeat(mine, sizes))
+        place[:], place[which] = -1, np.arange(len(which))
+        is_bound = bool(np.any(counts_of_held[k] * mine))
+        is_plain = _has_square_blocks(layout.held) and _is_white(layout, parts[:, mine].any(axis=1))
+        if is_bound and not is_plain:
             raise NoField("factors that have to be moved in turns share scales in a way that has no rule")
-    return tuple(which), tuple(is_bound)
+        held = layout.held._replace(is_bound=is_bound)
+        found.append(replace(layout, which=which, units=place[units[which]], held=held))
+    return tuple(found)
+
+
+def _has_square_blocks(held: Held) -> bool:
+    """Does every block of what a turn holds have as many coordinates as elements?"""
+    counts = np.diff(held.starts)
+    block, of_coordinates = np.repeat(np.arange(len(counts)), counts), np.zeros_like(held.coordinates)
+    of_coordinates[held.map.columns] = block[held.map.rows]
+    return bool(np.array_equal(np.bincount(of_coordinates, minlength=len(counts)), counts))
 
 
 def _is_white(layout: Layout, some: Mask) -> bool:
     """Are those coordinates that a turn holds independent, with a variance of one?"""
-    is_white = np.zeros(len(some), bool)
+    is_white, own = np.zeros(len(some), bool), layout.maps.precision
+    is_one = (own.rows == own.columns) & (own.coefficients == 1.0) & ~own.factors.any(axis=1)
+    is_white[own.rows[is_one]] = True
+    is_white[own.rows[~is_one]] = is_white[own.columns[~is_one]] = False
     for one in layout.maps.coordinates:
-        own = one.precision
-        is_one = (own.rows == own.columns) & (own.coefficients == 1.0) & ~own.factors.any(axis=1)
-        is_one &= one.tails is None
-        is_white[own.rows[is_one] + one.first] = True
-        is_white[own.rows[~is_one] + one.first] = is_white[own.columns[~is_one] + one.first] = False
+        if one.tails is not None:
+            is_white[one.first : one.first + one.size] = False
     held = layout.held.coordinates
     return bool(is_white[held[some[held]]].all())
-
-
-def _within(units: Index, own: Index) -> Index:
-    """Units of some elements of theta, by their places among these."""
-    place = np.full(len(units) + 1, -1)
-    place[own] = np.arange(len(own))
-    return place[units[own]]
 
 
 def _units(model: pm.Model, shared: Factorisation) -> Index:

@@ -20,36 +20,25 @@ from scipy.sparse import linalg
 
 from pymc_austerity import work
 from pymc_austerity.bounds.expressions.evaluate import evaluate
-from pymc_austerity.bounds.expressions.node import Expression, constant
-from pymc_austerity.bounds.expressions.rebuild import rebuilt
-from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.points import BLOCK, points_for
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.exceptions import NoNormalApproximationError
-from pymc_austerity.kernels.fields import held as holding
-from pymc_austerity.kernels.fields import state as states
-from pymc_austerity.kernels.fields import tree as trees
 from pymc_austerity.kernels.fields.records import (
     Bounds,
     Cubic,
-    Elements,
     FieldArrays,
     FieldRows,
-    Held,
     Law,
     Loose,
     Room,
     Schedule,
     Sums,
 )
-from pymc_austerity.kernels.fields.tree import write_positions
-from pymc_austerity.mode.fields import search
-from pymc_austerity.mode.fields.heavy_tails import expected_precisions, mean_log_prior
-from pymc_austerity.mode.fields.held import with_elements
-from pymc_austerity.mode.fields.law import law_of, no_law
+from pymc_austerity.mode.fields import compiled
+from pymc_austerity.mode.fields import law as laws
 from pymc_austerity.mode.fields.layout import Layout
-from pymc_austerity.mode.fields.maps import matrix_of
-from pymc_austerity.mode.fields.matched import averaged, mean_excess
+from pymc_austerity.mode.fields.maps import Entries, matrix_of
+from pymc_austerity.mode.fields.not_normal import averaged, expected_precisions, mean_excess, mean_log_prior
 from pymc_austerity.mode.fields.passes import (
     add_products,
     derivatives_of,
@@ -62,19 +51,14 @@ from pymc_austerity.mode.fields.passes import (
     slopes_and_weights,
     variances_of,
     varying,
+    with_elements,
 )
-from pymc_austerity.mode.fields.prior import write_covariances
+from pymc_austerity.mode.fields.prior import places_of, write_covariances
+from pymc_austerity.mode.fields.rows import with_fixed
 from pymc_austerity.mode.row_tables import parts
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.structure.quadratic_expressions import by_powers
 from pymc_austerity.target import Index, Matrix, Vector
-
-# Functions of kernels, to be called from Python.
-log_marginal, mean_log_marginal = entry(states.log_marginal), entry(states.mean_log_marginal)
-write_state, selected_inverse = entry(states.write_state), entry(trees.selected_inverse)
-held_log_density, write_right = entry(holding.held_log_density), entry(holding.write_right)
-write_elements = entry(states.write_elements)
-write_precision, factorise = entry(states.write_precision), entry(trees.factorise)
 
 # Passes at most, and when they end, in posterior standard deviations.
 _MOST, _NEAR = 60, 0.02
@@ -95,27 +79,17 @@ class FittedField(NamedTuple):
     law: Law
     center: Vector  # x* of all elements of rows, held or not
     precisions: Vector  # Of heavy-tailed effects
-    hessian: Vector
-    right: Vector
-    hessian_change: Vector
-    gradient_change: Vector
-    n_normal: float
-    squares: float
-    matched_hessian: Vector
-    matched_right: Vector
+    sums: Sums
 
 
 class Parameters(NamedTuple):
-    """Theta of a field, and what a turn moves of it."""
+    """Theta of a field."""
 
     names: tuple[str, ...]  # The variable of each element
     features: Callable[[Vector], Vector]
     log_prior: Callable[[Vector], float]
     precision: int  # Which feature the logarithm of the precision of normal rows is; -1 for other rows
     unit: float  # The precision of normal rows that the layout has; 1 for others
-    which: tuple[Index, ...]  # By turns: elements of theta that it moves
-    units: tuple[Index, ...]  # By turns: of the proposal, see `Law`
-    is_bound: tuple[bool, ...]  # By turns: whether these have a part in C of what it holds
 
 
 class HeldDraws(NamedTuple):
@@ -131,17 +105,16 @@ _NO_DRAWS = HeldDraws(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0))
 
 @dataclass(eq=False)
 class FieldFit:
-    """What passes over the rows have found for a turn; `theta` is the maximum of log p^."""
+    """What passes over the rows have found for a turn; `theta` is the maximum of log p^.
+
+    All turns share `theta` and `everywhere`, to which each writes what it moves.
+    """
 
     layout: Layout
-    features: Callable[[Vector], Vector]
-    log_prior: Callable[[Vector], float]
+    parameters: Parameters
     theta: Vector
-    everywhere: Vector  # The center of all elements of rows; all turns share it
+    everywhere: Vector  # The center of all elements of rows
     plan: FieldArrays
-    unit: float
-    which: Index
-    units: Index
     covariance: Matrix | None = None  # Of zeta
     is_stale: bool = False  # Whether that is of another place
     log_precisions: Vector | None = None  # Expected logarithms of the precisions of heavy-tailed effects
@@ -155,48 +128,53 @@ class FieldFit:
         return np.where(own >= 0, self.everywhere[own], 0.0)
 
     @property
+    def features(self) -> Vector:
+        """Features at theta."""
+        return self.parameters.features(self.theta)
+
+    @property
     def fitted(self) -> FittedField:
         """What `fit_again` needs."""
-        sums = self.plan.sums
-        return FittedField(
-            self.theta, self.plan.law, self.everywhere, self.plan.room.precisions,
-            sums.hessian, sums.right, sums.hessian_change,
-            sums.gradient_change, sums.n_normal, sums.squares, sums.matched_hessian, sums.matched_right,
-        )  # fmt: skip
+        plan = self.plan
+        return FittedField(self.theta, plan.law, self.everywhere, plan.room.precisions, plan.sums)
 
     def at_zeta(self, zeta: Vector) -> float:
         """Log p^ of zeta, with the determinant of theta by zeta."""
-        theta = self.theta_of(zeta)
-        return self.log_density(theta) + float(theta[self.which][self.units[self.units >= 0]].sum())
+        theta, units = self.theta_of(zeta), self.layout.units
+        return self.log_density(theta) + float(theta[self.layout.which][units[units >= 0]].sum())
 
     def theta_of(self, zeta: Vector) -> Vector:
         """All of theta, with zeta of what the turn moves."""
-        scale = np.where(self.units >= 0, zeta[np.maximum(self.units, 0)], 0.0)
         theta = self.theta.copy()
-        theta[self.which] = zeta * np.exp(scale)
+        theta[self.layout.which] = zeta * np.exp(self._in_units(zeta))
         return theta
 
     @property
     def zeta(self) -> Vector:
         """Zeta of the present theta, of what the turn moves."""
-        own = self.theta[self.which]
-        return own * np.exp(-np.where(self.units >= 0, own[np.maximum(self.units, 0)], 0.0))
+        own = self.theta[self.layout.which]
+        return own * np.exp(-self._in_units(own))
+
+    def _in_units(self, values: Vector) -> Vector:
+        """Logarithms of the units of what the turn moves, which are among the values."""
+        units = self.layout.units
+        return np.where(units >= 0, values[np.maximum(units, 0)], 0.0)
 
     def log_density(self, theta: Vector) -> float:
         """Log p^(theta); minus infinity where it is no number."""
-        value = self.log_prior(theta)
+        value = self.parameters.log_prior(theta)
         if not np.isfinite(value):
             return -np.inf
         work.spend(_OF_FILL * self.layout.tree.fronts[-1], "The fit of a field")
-        features, plan, draws = self.features(theta), self.plan.quadratic, self.draws
+        features, plan, draws = self.parameters.features(theta), self.plan.quadratic, self.draws
         held = self.plan.held
         if len(draws.rights):
-            value += mean_log_marginal(plan, features, draws.rights, draws.squares)
+            value += compiled.mean_log_marginal(plan, features, draws.rights, draws.squares)
         else:
-            value += log_marginal(plan, features, 0)
+            value += compiled.log_marginal(plan, features, 0)
         for z in draws.z:
             held.z[0] = z
-            value += held_log_density(held, features) / len(draws.z)
+            value += compiled.held_log_density(held, features) / len(draws.z)
         if self.log_precisions is not None:
             tails = self.plan.prior.tails
             precisions = self.plan.room.precisions[tails.coordinates]
@@ -215,19 +193,15 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
     NoNormalApproximationError
         If there is no maximum.
     """
-    columns = layouts[0].columns
-    program = tape_of(columns.expression, columns.n_predictors, 2)
-    x = np.zeros(int(np.sum(layouts[0].elements >= 0)) + len(layouts[0].held.elements))
-    given = layouts[0].prior
-    x[layouts[0].elements[given.given]] = given.constants * parameters.features(theta)[given.numbers]
-    fits = _begun(layouts, parameters, program, np.array(theta, dtype=np.float64), x)
-    prior = layouts[0].prior
+    x, prior = np.zeros(len(layouts[0].columns.elements)), layouts[0].prior
+    x[layouts[0].elements[prior.given]] = prior.constants * parameters.features(theta)[prior.numbers]
+    fits = _begun(layouts, parameters, theta, x)
     is_at_once = not (len(prior.tails.coordinates) or len(prior.matched.coordinates) or len(fits) > 1)
     if parameters.precision >= 0 and is_at_once:
         _expand(fits[0], None)
         _require_told(fits[0])
         _maximise(fits[0])
-        return _finished(fits, parameters.names)
+        return _finished(fits)
     is_normal, n_whole = parameters.precision >= 0, 0
     # Where rows have numbers of the model as predictors, V tells little of theta far away: steps are short.
     has_numbers = len(prior.given) > 0
@@ -241,12 +215,11 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
             is_due = n_whole in (3, 5, 7) or (has_numbers and 3 <= n_whole < _LAST_ROUGH)
             if is_due and moves[-1].length == 1.0:
                 _draw_held(fits, fit)
-                before, zeta = fit.theta, fit.zeta
-                _maximise(fit, search.ROUGHLY, most=1 if has_numbers else None)
+                before, zeta = fit.theta.copy(), fit.zeta
+                _maximise(fit, laws.ROUGHLY, most=1 if has_numbers else None)
                 moves.append(_center(fit, is_guarded=not is_normal))
-                fit.theta = before + moves[-1].length * (fit.theta - before)
+                fit.theta[:] = before + moves[-1].length * (fit.theta - before)
                 is_far |= has_numbers and _moved(fit, zeta, _NEAR_MODE) > 1.0
-                _share(fits, fit.theta)
         n_whole += int(all(one.length == 1.0 for one in moves))
         if max(one.size for one in moves) < _NEAR_MODE and n_whole > 8 and not is_far:
             break
@@ -264,7 +237,6 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
             _maximise(fit, most=1 if has_numbers else None)
             step = max(step, _center(fit).size)
             moved = max(moved, _moved(fit, before, _NEAR))
-            _share(fits, fit.theta)
         if step < _NEAR and moved < 1.0:
             break
     covariances = _covariances(fits)
@@ -274,8 +246,7 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
     for fit in fits:
         _draw_held(fits, fit)
         _maximise(fit, afresh=True)
-        _share(fits, fit.theta)
-    return _finished(fits, parameters.names)
+    return _finished(fits)
 
 
 def _moved(fit: FieldFit, before: Vector, near: float) -> float:
@@ -286,38 +257,24 @@ def _moved(fit: FieldFit, before: Vector, near: float) -> float:
 
 
 def _begun(
-    layouts: tuple[Layout, ...], parameters: Parameters, program: Tape, theta: Vector, x: Vector
+    layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector, x: Vector
 ) -> tuple[FieldFit, ...]:
-    """Fits that share a center."""
+    """Fits that share theta and a center, where they begin."""
+    columns, theta, x = layouts[0].columns, np.array(theta, dtype=np.float64), x.copy()
+    program = tape_of(columns.expression, columns.n_predictors, 2)
     return tuple(
-        FieldFit(
-            layout, parameters.features, parameters.log_prior, theta, x,
-            _empty(layout, program, parameters.precision, is_bound=is_bound), parameters.unit, which, units,
-        )
-        for layout, which, units, is_bound in zip(
-            layouts, parameters.which, parameters.units, parameters.is_bound, strict=True
-        )
-    )  # fmt: skip
-
-
-def _share(fits: tuple[FieldFit, ...], theta: Vector) -> None:
-    """Tell all turns theta that one has found."""
-    for fit in fits:
-        fit.theta = theta
+        FieldFit(one, parameters, theta, x, _empty(one, program, parameters.precision)) for one in layouts
+    )
 
 
 def fit_again(
     layouts: tuple[Layout, ...], parameters: Parameters, fitted: tuple[FittedField, ...]
 ) -> tuple[FieldFit, ...]:
     """What another process has fitted, in one pass over the rows."""
-    columns = layouts[0].columns
-    program = tape_of(columns.expression, columns.n_predictors, 2)
-    fits = _begun(layouts, parameters, program, fitted[0].theta, fitted[0].center)
+    fits = _begun(layouts, parameters, fitted[0].theta, fitted[0].center)
     for fit, found in zip(fits, fitted, strict=True):
         _write_taylor(fit)
-        own = found._asdict()
-        sums = fit.plan.sums._replace(center=fit.x, **{name: own[name] for name in found._fields[4:]})
-        fit.plan = fit.plan._replace(sums=sums, law=found.law)
+        fit.plan = fit.plan._replace(sums=found.sums, law=found.law)
         fit.plan.room.precisions[:] = found.precisions
         fit.plan = fit.plan._replace(held=with_elements(fit.layout, fit.plan))
         _begin_turn(fit)
@@ -335,26 +292,23 @@ def with_scale(
         If the curvature of rows is not the precision.
     """
     own = layouts[0]
-    assert own.scale is not None
-    number, factor, offset = own.scale
+    assert own.columns.scale is not None
+    element, factor, offset = own.columns.scale
+    given = own.maps.given
+    (at,) = np.flatnonzero(given.elements == element)
+    number, factor = int(given.numbers[at]), float(given.constants[at]) * factor
     powers = by_powers(own.columns.expression)
     assert powers is not None
-    for at in (theta + _SHIFT, theta):
-        found = features(at)
+    for place in (theta + _SHIFT, theta):
+        found = features(place)
         unit, scale = math.exp(found[precision]), factor * found[number] + offset
         if not np.isclose(-2.0 * float(evaluate(powers[2], {1: scale}, {})), unit, rtol=1e-8, atol=0.0):
             raise NoField("the free scale of normal rows is not their standard deviation")
-    expression = _with_number(own.columns.expression, scale)
+    expression = with_fixed(own.columns.expression, {1: (-1, 0.0, scale)}, [0])
     return tuple(replace(one, columns=one.columns._replace(expression=expression)) for one in layouts), unit
 
 
-def _with_number(expression: Expression, number: float) -> Expression:
-    """Rows with a number in the place of predictor 1."""
-    value = constant(number)
-    return rebuilt(expression, lambda one: value if one.op == "predictor" and one.value == 1 else None)
-
-
-def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> FieldArrays:
+def _empty(layout: Layout, program: Tape, precision: int) -> FieldArrays:
     """A plan without bounds or proposals."""
     tree, n_x = layout.tree, len(layout.elements)
     n_h, n_v, n_matched = len(layout.first), len(tree.first), len(layout.prior.matched.coordinates)
@@ -383,19 +337,8 @@ def _empty(layout: Layout, program: Tape, precision: int, *, is_bound: bool) -> 
     )  # fmt: skip
     room, unknown = room_for(layout, program, 0, 0), Schedule(1, np.ones(1, np.int64), np.ones(1), 0.0)
     return FieldArrays(
-        layout.order, tree, rows, sums, layout.prior, _empty_held(layout, is_bound=is_bound), bounds,
-        no_law(), np.ones(n_v), unknown, True, precision < 0, False, np.zeros(1, np.int64), room,
-    )  # fmt: skip
-
-
-def _empty_held(layout: Layout, *, is_bound: bool) -> Held:
-    """What is held, at a center of zero and without sums or bounds."""
-    own = layout.held
-    n, nothing, none = len(own.elements), np.zeros(0), np.zeros(0, np.int64)
-    return Held(
-        own.coordinates, Elements(*own.map), np.zeros(n), own.columns, own.values, own.of_columns,
-        none, none, nothing, none, none, nothing, nothing, own.starts, is_bound,
-        np.zeros(n), np.zeros((2, len(own.map.rows))), np.zeros((2, len(own.coordinates))),
+        layout.order, tree, rows, sums, layout.prior, layout.held.with_room(), bounds,
+        laws.no_law(), np.ones(n_v), unknown, True, precision < 0, False, np.zeros(1, np.int64), room,
     )  # fmt: skip
 
 
@@ -419,13 +362,13 @@ def room_for(layout: Layout, program: Tape, n_levels: int, n_blocks: int) -> Roo
 
 def _write_taylor(fit: FieldFit) -> None:
     """Predictors, slopes and curvatures of all rows at fit.x."""
-    rows, n = fit.plan.rows, fit.layout.n_rows
+    rows, n, unit = fit.plan.rows, fit.layout.n_rows, fit.parameters.unit
     work.spend(_OF_ROW * n, "The fit of a field")
-    of_held = fit.everywhere[fit.layout.held.elements]
+    of_held = fit.everywhere[fit.layout.held_elements]
     for part in parts(n):
         rows.predictors[part] = predictors_at(fit.layout, part, fit.x, of_held)
         slopes, weights = _slopes_and_weights(fit, part)
-        rows.slopes[part], rows.weights[part] = slopes / fit.unit, weights / fit.unit
+        rows.slopes[part], rows.weights[part] = slopes / unit, weights / unit
         if not (np.isfinite(rows.slopes[part]).all() and np.isfinite(rows.weights[part]).all()):
             raise NoNormalApproximationError("Some rows of a field have no finite derivatives near its mode.")
 
@@ -445,36 +388,38 @@ def _expand(fit: FieldFit, covariances: Matrix | None) -> None:
 
     `covariances` are those of all rows as they were read.
     """
-    layout, n_h = fit.layout, len(fit.layout.first)
     _write_taylor(fit)
-    rows = fit.plan.rows
-    some = np.zeros(0, np.int64) if covariances is None else varying(covariances)
+    taylor = _sums(fit)
+    found = taylor if covariances is None else _sums(fit, covariances)
+    _take(fit, found, taylor)
+    height = compiled.log_marginal(fit.plan.quadratic, fit.features, 0)
+    if not np.isfinite(height):  # far out some rows curve upwards
+        _take(fit, _sums(fit, covariances, are_downwards=True), taylor)
 
-    def sums(covariances: Matrix | None, *, are_downwards: bool = False) -> tuple[Vector, Vector]:
-        """Sums of products over all rows."""
-        gradient, hessian = np.zeros(len(fit.x)), np.zeros(n_h)
-        for part in parts(layout.n_rows):
-            slopes, weights = rows.slopes[part], rows.weights[part]
-            if covariances is not None:
-                slopes, weights = _slopes_and_weights(fit, part, covariances, some)
-            if are_downwards:
-                weights = not_upwards(weights)
-            add_products(layout, part, part_of(layout.design, part), slopes, weights, gradient, hessian)
-        return gradient, hessian
 
-    taylor_gradient, taylor = gradient, hessian = sums(None)
+def _sums(
+    fit: FieldFit, covariances: Matrix | None = None, *, are_downwards: bool = False
+) -> tuple[Vector, Vector]:
+    """Sums of A_i' f_i' and of A_i' W_i A_i over all rows: Taylor's, or averages with `covariances`."""
+    layout, rows, some = fit.layout, fit.plan.rows, None
+    gradient, hessian = np.zeros(len(fit.x)), np.zeros(len(layout.first))
     if covariances is not None:
+        some = varying(covariances)
         n_nodes = len(nodes_of(max(len(some), 1))[1])
         work.spend(_OF_ROW * layout.n_rows * n_nodes, "The fit of a field")
-        gradient, hessian = sums(covariances)
-    _take(fit, gradient, hessian, taylor_gradient, taylor)
-    found = log_marginal(fit.plan.quadratic, fit.features(fit.theta), 0)
-    if not np.isfinite(found):  # far out some rows curve upwards
-        _take(fit, *sums(covariances, are_downwards=True), taylor_gradient, taylor)
+    for part in parts(layout.n_rows):
+        slopes, weights = rows.slopes[part], rows.weights[part]
+        if covariances is not None:
+            slopes, weights = _slopes_and_weights(fit, part, covariances, some)
+        if are_downwards:
+            weights = not_upwards(weights)
+        add_products(layout, part, part_of(layout.design, part), slopes, weights, gradient, hessian)
+    return gradient, hessian
 
 
-def _take(fit: FieldFit, gradient: Vector, hessian: Vector, taylor_gradient: Vector, taylor: Vector) -> None:
-    sums = fit.plan.sums
+def _take(fit: FieldFit, found: tuple[Vector, Vector], taylor: tuple[Vector, Vector]) -> None:
+    """Take over an expansion, and what Taylor's differs by."""
+    sums, (gradient, hessian) = fit.plan.sums, found
     squares, n_normal = 0.0, 0.0
     if sums.precision >= 0:
         slopes = fit.plan.rows.slopes
@@ -486,8 +431,8 @@ def _take(fit: FieldFit, gradient: Vector, hessian: Vector, taylor_gradient: Vec
             center=fit.x.copy(),
             hessian=hessian,
             right=gradient + product(sums, hessian, fit.x),
-            hessian_change=taylor - hessian,
-            gradient_change=taylor_gradient - gradient,
+            hessian_change=taylor[1] - hessian,
+            gradient_change=taylor[0] - gradient,
             n_normal=n_normal,
             squares=squares,
         )
@@ -497,17 +442,14 @@ def _take(fit: FieldFit, gradient: Vector, hessian: Vector, taylor_gradient: Vec
 
 def _begin_turn(fit: FieldFit) -> None:
     """Hold what the turn does not move at the center."""
-    plan, layout = fit.plan, fit.layout
-    center = fit.everywhere[layout.held.elements]
-    fit.plan = plan._replace(held=plan.held._replace(center=center))
-    plan.room.right[:], plan.room.squares[0] = plan.sums.right, plan.sums.squares
-    held = fit.plan.held
-    held.d[:] = 0.0
+    plan = fit.plan
+    fit.plan = plan._replace(held=plan.held._replace(center=fit.everywhere[fit.layout.held_elements]))
+    plan.room.right[:], plan.room.squares[0], plan.held.d[:] = plan.sums.right, plan.sums.squares, 0.0
 
 
 def draws_of_held(fits: tuple[FieldFit, ...], fit: FieldFit, n: int) -> Matrix:
     """Draws of x of what a turn holds, less the center (n, n_held)."""
-    features, held = fit.features(fit.theta), fit.layout.held.elements
+    features, held = fit.features, fit.layout.held_elements
     if not len(held):
         return np.zeros((0, 0))
     rng, draws = np.random.default_rng(_SEED), np.zeros((n, len(fit.everywhere)))
@@ -515,10 +457,10 @@ def draws_of_held(fits: tuple[FieldFit, ...], fit: FieldFit, n: int) -> Matrix:
         if one is fit:
             continue
         room, own, plan = one.plan.room, one.layout.elements, one.plan.quadratic
-        log_marginal(plan, features, 0)
+        compiled.log_marginal(plan, features, 0)
         for draw in draws:
             room.eps[0] = rng.standard_normal(room.eps.shape[1])
-            write_state(plan, features, 0)
+            compiled.write_state(plan, features, 0)
             draw[own[own >= 0]] += room.d[0][own >= 0]
     return draws[:, held]
 
@@ -528,12 +470,12 @@ def _draw_held(fits: tuple[FieldFit, ...], fit: FieldFit) -> None:
     if len(fits) == 1:
         return
     held = fit.plan.held
-    draws, features = draws_of_held(fits, fit, _DRAWS), fit.features(fit.theta)
+    draws, features = draws_of_held(fits, fit, _DRAWS), fit.features
     z, rights, squares = _NO_DRAWS
     if held.is_bound:
-        write_elements(held.map, features, held.elements[0])
+        compiled.write_elements(held.map, features, held.elements[0])
         n = len(held.coordinates)
-        matrix = sparse.csc_array(matrix_of(fit.layout.held.map, features, (n, n)))
+        matrix = sparse.csc_array(matrix_of(Entries(*held.map), features, (n, n)))
         with np.errstate(all="ignore"):
             z = np.reshape(linalg.spsolve(matrix, (draws + held.center).T), (n, -1)).T
         if not np.isfinite(z).all():
@@ -544,10 +486,10 @@ def _draw_held(fits: tuple[FieldFit, ...], fit: FieldFit) -> None:
         rights, squares = np.empty((_DRAWS, len(fit.layout.elements))), np.empty(_DRAWS)
         for k, draw in enumerate(draws):
             held.d[:] = draw
-            write_right(held, fit.plan.sums, fit.plan.room)
+            compiled.write_right(held, fit.plan.sums, fit.plan.room)
             rights[k], squares[k] = fit.plan.room.right, fit.plan.room.squares[0]
         held.d[:] = 0.0
-        write_right(held, fit.plan.sums, fit.plan.room)
+        compiled.write_right(held, fit.plan.sums, fit.plan.room)
     fit.draws = HeldDraws(z, rights, squares)
 
 
@@ -561,11 +503,11 @@ class _Move(NamedTuple):
 def _center(fit: FieldFit, *, is_guarded: bool = False) -> _Move:
     """Move x to its mean given theta; with a guard less far where the likelihood is not nearly V."""
     plan, room = fit.plan.quadratic, fit.plan.room
-    features = fit.features(fit.theta)
-    if not np.isfinite(log_marginal(plan, features, 0)):
-        raise search.without_maximum(fit.layout.maps.coordinates)
+    features = fit.features
+    if not np.isfinite(compiled.log_marginal(plan, features, 0)):
+        raise laws.without_maximum(fit.layout.maps.coordinates)
     room.eps[0] = 0.0
-    write_state(plan, features, 0)
+    compiled.write_state(plan, features, 0)
     d, own = room.d[0], fit.layout.elements
     size = float(np.sqrt(max(d @ product(plan.sums, plan.sums.hessian, d), 0.0)))
     length = _length(fit, d) if is_guarded else 1.0
@@ -576,7 +518,7 @@ def _center(fit: FieldFit, *, is_guarded: bool = False) -> _Move:
 def _length(fit: FieldFit, d: Vector) -> float:
     """The share of a move after which the likelihood has gained half of what V promises, or nearly that."""
     rows, layout = fit.plan.rows, fit.layout
-    of_held = fit.everywhere[layout.held.elements]
+    of_held = fit.everywhere[layout.held_elements]
 
     def moved(part: slice) -> tuple[Matrix, Matrix]:
         """Predictors of a part of the rows, and their changes."""
@@ -613,9 +555,9 @@ def _covariances(fits: tuple[FieldFit, ...]) -> Matrix:
     has_dense = False
     for fit in fits:
         plan, layout = fit.plan, fit.layout
-        log_marginal(plan.quadratic, fit.features(fit.theta), 0)
+        compiled.log_marginal(plan.quadratic, fit.features, 0)
         inverse = np.zeros(layout.tree.fronts[-1])
-        selected_inverse(layout.tree, plan.room.fronts[0], inverse)
+        compiled.selected_inverse(layout.tree, plan.room.fronts[0], inverse)
         _expect_of_priors(fit, inverse)
         covariance = np.empty(len(plan.sums.first))
         write_covariances(plan.prior, plan.sums, plan.room.elements[0], inverse, covariance)
@@ -631,15 +573,13 @@ def _covariances(fits: tuple[FieldFit, ...]) -> Matrix:
 def _expect_of_priors(fit: FieldFit, inverse: Vector) -> None:
     """Average over effects that are not normal, given their means and variances."""
     tails, matched, room = fit.plan.prior.tails, fit.plan.prior.matched, fit.plan.room
-    features, tree = fit.features(fit.theta), fit.layout.tree
+    features, tree = fit.features, fit.layout.tree
     room.eps[0] = 0.0
-    write_state(fit.plan.quadratic, features, 0)
+    compiled.write_state(fit.plan.quadratic, features, 0)
 
     def moments(own: Index) -> tuple[Vector, Vector]:
         """Means and variances of some coordinates."""
-        places = np.empty(len(own), np.int64)
-        write_positions(tree, own, own, places)
-        return room.z[0, own], inverse[places]
+        return room.z[0, own], inverse[places_of(tree, own, own)]
 
     if len(tails.coordinates):
         found = expected_precisions(tails, features, *moments(tails.coordinates))
@@ -651,31 +591,31 @@ def _expect_of_priors(fit: FieldFit, inverse: Vector) -> None:
 
 
 def _maximise(
-    fit: FieldFit, near: float = search.EXACTLY, *, afresh: bool = False, most: int | None = None
+    fit: FieldFit, near: float = laws.EXACTLY, *, afresh: bool = False, most: int | None = None
 ) -> None:
     """Move theta to the maximum of log p^, as far as the turn moves it, or `near` so many deviations of it.
 
     `afresh` asks for second derivatives of the present expansion, `most` bounds Newton steps.
     """
-    if len(fit.which):
+    if len(fit.layout.which):
         known = None if afresh or fit.is_stale else fit.covariance
-        zeta, fit.covariance, is_good = search.maximum(fit.at_zeta, fit.zeta, known, near, most)
+        zeta, fit.covariance, is_good = laws.maximum(fit.at_zeta, fit.zeta, known, near, most)
         fit.is_stale = most is not None and not is_good
-        fit.theta = fit.theta_of(zeta)
+        fit.theta[:] = fit.theta_of(zeta)
 
 
 def _require_told(fit: FieldFit) -> None:
     """Refuse effects without a proper prior of which rows tell nothing."""
-    flat = search.without_prior(fit.layout.maps.coordinates)
+    flat = laws.without_prior(fit.layout.maps.coordinates)
     if not flat:
         return
-    plan, tree, features = fit.plan, fit.layout.tree, fit.features(fit.theta)
-    log_marginal(plan.quadratic, features, 0)
+    plan, tree, features = fit.plan, fit.layout.tree, fit.features
+    compiled.log_marginal(plan.quadratic, features, 0)
     front, elements = np.empty(tree.fronts[-1]), plan.room.elements[0]
-    write_precision(plan.sums, plan.prior, features, elements, plan.room.precisions, front)
-    own, places = np.arange(len(tree.node_of)), np.empty(len(tree.node_of), np.int64)
-    write_positions(tree, own, own, places)
-    factorise(tree, front, _UNTOLD * front[places] + 1e-300)
+    compiled.write_precision(plan.sums, plan.prior, features, elements, plan.room.precisions, front)
+    own = np.arange(len(tree.node_of))
+    places = places_of(tree, own, own)
+    compiled.factorise(tree, front, _UNTOLD * front[places] + 1e-300)
     untold = fit.layout.order[front[places] == 0.0]
     for one in flat:
         if np.any((untold >= one.first) & (untold < one.first + one.size)):
@@ -685,12 +625,14 @@ def _require_told(fit: FieldFit) -> None:
             )
 
 
-def _finished(fits: tuple[FieldFit, ...], names: tuple[str, ...]) -> tuple[FieldFit, ...]:
+def _finished(fits: tuple[FieldFit, ...]) -> tuple[FieldFit, ...]:
+    """The fits with the law of theta."""
     for fit in fits:
-        law, own = no_law(), [names[k] for k in fit.which]
-        search.require_curvature(fit.at_zeta, fit.zeta, own)
+        which, units = fit.layout.which, fit.layout.units
+        law, own = laws.no_law(), [fit.parameters.names[k] for k in which]
+        laws.require_curvature(fit.at_zeta, fit.zeta, own)
         if fit.covariance is not None:
-            law = law_of(fit.at_zeta, fit.zeta, fit.covariance, fit.which, fit.units, own)
+            law = laws.law_of(fit.at_zeta, fit.zeta, fit.covariance, which, units, own)
         fit.plan = fit.plan._replace(law=law)
         _begin_turn(fit)
     return fits

@@ -11,39 +11,28 @@ from scipy.sparse.csgraph import connected_components
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.exceptions import RowsOnDiskError
-from pymc_austerity.kernels.fields.records import Design, Prior
+from pymc_austerity.kernels.fields.records import Design, Elements, Held, Prior
 from pymc_austerity.kernels.fields.tree import Tree
-from pymc_austerity.mode.fields.maps import Entries, Maps, maps_of
+from pymc_austerity.mode.fields.maps import Entries, Given, Maps, maps_of
 from pymc_austerity.mode.fields.order import Order
 from pymc_austerity.mode.fields.prior import prior_of, ranks
-from pymc_austerity.mode.fields.rows import Columns, Used, columns_of, used
+from pymc_austerity.mode.fields.rows import Columns, columns_of
 from pymc_austerity.mode.fields.sums_near_zero import left_to_an_intercept
 from pymc_austerity.mode.fields.turns import find_turns
 from pymc_austerity.mode.row_tables import RowTables, different, not_in_order, occurring, parts, write_taken
 from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.graph.log_density import LogDensityGraph
-from pymc_austerity.target import Index, Mask, Matrix, RowNumbers, Vector
+from pymc_austerity.target import Index, Mask, Matrix, RowNumbers
 
+# Columns of each of some factors.
+_Factors = tuple[tuple[int, ...], ...]
 # Elements of other factors that are bounded together, at most.
 _TOGETHER = 96
 # Pairs of an element that are a run of their own, at least.
 _WIDE = 32
 # Different codes of combinations, at most.
 _LONGEST = 2**62
-
-
-class HeldLayout(NamedTuple):
-    """What a turn does not move: elements of x in blocks, and which of them rows look up."""
-
-    elements: Index  # (k,): which element of rows each is
-    coordinates: Index  # (m,): which coordinates these are made of, by blocks
-    map: Entries  # C, by rows
-    starts: Index  # (B + 1,): elements of each block
-    is_square: bool  # Whether every block has as many coordinates as elements
-    columns: RowNumbers  # (N, F)
-    values: Matrix  # (N, F)
-    of_columns: Index  # (F,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +47,7 @@ class Layout:
     # (N,): which row comes first, second, ...; without those that see nothing of the turn. None for all rows
     # in the order in which they were read.
     rows: Index | None
-    columns: Columns  # In this order; columns and coefficients by numbers over all tables are gone
-    design: Design
+    columns: Columns  # In this order, with the design of what the turn moves
     prior: Prior
     # Elements of H: the two of x, and in which nodes; where the pairs of each occupied combination are
     first: Index
@@ -74,14 +62,22 @@ class Layout:
     # factors of few levels, which are all in the root and bounded together
     cells: Index
     of_cells: Index
-    factors: tuple[tuple[int, ...], ...]
-    loose: tuple[tuple[int, ...], ...]
+    factors: _Factors
+    loose: _Factors
     together: tuple[int, ...]
-    held: HeldLayout
-    # Of normal rows with a free scale, predictor 1: feature, factor and offset
-    scale: tuple[int, float, float] | None = None
+    # What the turn does not move, at a center of zero and without sums; which elements of rows these are
+    held: Held
+    held_elements: Index
+    # which: elements of theta that the turn moves; units: of the proposal of these, see `Law`
+    which: Index
+    units: Index
     # The coordinate of an intercept that shifts of effects are left to, and how much of it these are, by z
     left: tuple[int, Entries] | None = None
+
+    @property
+    def design(self) -> Design:
+        """What rows have of the elements that the turn moves."""
+        return self.columns.design
 
     @property
     def n_rows(self) -> int:
@@ -103,10 +99,8 @@ class _Reading(NamedTuple):
 
     maps: Maps
     columns: Columns
-    use: Used
     entries: Entries  # C, by elements of rows and coordinates of the maps
-    given: tuple[Index, Index, Vector]
-    scale: tuple[int, float, float] | None
+    given: Given
     left: tuple[int, Entries] | None
     field: Field
     combos: Index  # Combinations of elements that rows look up,
@@ -141,25 +135,28 @@ def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> Iter
 def _in_turns(columns: Columns, maps: Maps, found: Field) -> Iterator[tuple[Layout, ...]]:
     """The layouts of all turns; the better ones first."""
     left = left_to_an_intercept(columns, maps, found)
-    use = used(columns)
-    n_x, n_z = len(use.elements), maps.n_coordinates
-    entries, given = _map(maps, use.elements, found)
-    combos, which = _combinations(use.columns, columns.tables)
+    n_x, n_z, n_lookups = len(columns.elements), maps.n_coordinates, columns.n_lookups
+    place = _numbers(columns.elements, int(maps.first[-1]))
+    entries = maps.elements.placed(place, np.arange(n_z)).by_rows()
+    to = place[maps.given.elements]
+    kept = to >= 0
+    given = Given(to[kept], maps.given.numbers[kept], maps.given.constants[kept])
+    combos, which = _combinations(columns.design.columns, columns.tables)
     # Which coordinates meet in rows.
     of_x = sparse.csr_array((np.ones(len(entries.rows)), (entries.rows, entries.columns)), (n_x, n_z))
     m, n_f = combos.shape
     incidence = sparse.csr_array((np.ones(m * n_f), combos.ravel(), np.arange(m + 1) * n_f), (m, n_x))
     together = sparse.csr_array(incidence @ of_x) if n_f else sparse.csr_array((0, n_z))
     dense = np.zeros(n_z, bool)
-    dense[entries.columns[entries.rows >= use.n_lookups]] = True
-    widely = np.asarray((of_x[: use.n_lookups] != 0).sum(axis=0)).ravel()
-    dense |= widely > 0.5 * max(use.n_lookups, 4)  # as the start of a series, or a mean of all
+    dense[entries.columns[entries.rows >= n_lookups]] = True
+    widely = np.asarray((of_x[:n_lookups] != 0).sum(axis=0)).ravel()
+    dense |= widely > 0.5 * max(n_lookups, 4)  # as the start of a series, or a mean of all
     kinds = np.repeat(np.arange(len(maps.coordinates)), [one.size for one in maps.coordinates])
     together = sparse.csr_array(together @ sparse.diags_array((~dense).astype(float)))
-    read = _Reading(
-        maps, columns, use, entries, given, _scale(columns, maps, found), left, found, combos, which
-    )
-    *better, last = find_turns(together, _coupled(maps, n_z), of_x, dense, kinds)
+    own = maps.precision
+    coupled = sparse.csr_array((np.ones(len(own.rows)), (own.rows, own.columns)), (n_z, n_z))
+    read = _Reading(maps, columns, entries, given, left, found, combos, which)
+    *better, last = find_turns(together, sparse.csr_array(coupled + coupled.T), of_x, dense, kinds)
     for turns in better:
         try:
             layouts = _layouts(read, turns)
@@ -181,11 +178,9 @@ def _layouts(read: _Reading, turns: list[tuple[Mask, Order]]) -> tuple[Layout, .
 
 def _layout(read: _Reading, moves: Mask, order: Order, *, is_first: bool) -> Layout:
     """The layout of a turn that moves some coordinates."""
-    maps, columns, use, entries = read.maps, read.columns, read.use, read.entries
-    tree = order.tree
-    place = np.full(len(moves), -1)
-    place[order.variables] = np.arange(len(order.variables))
-    is_held = np.zeros(len(use.elements), bool)
+    maps, columns, entries, tree = read.maps, read.columns, read.entries, order.tree
+    place, design = _numbers(order.variables, len(moves)), columns.design
+    is_held = np.zeros(len(columns.elements), bool)
     is_held[entries.rows[~moves[entries.columns]]] = True
     both = entries.columns[is_held[entries.rows] & moves[entries.columns]]
     if len(both):
@@ -194,40 +189,35 @@ def _layout(read: _Reading, moves: Mask, order: Order, *, is_first: bool) -> Lay
             f"effects of {own.variable!r} share a start or a mean, and lie beside factors that have to be "
             "moved in turns"
         )
-    is_dense = ~is_held[use.n_lookups :]
+    is_dense = ~is_held[columns.n_lookups :]
     lookups, values, of_lookups, own, some = _own_lookups(read, is_held)
     n_dense = int(is_dense.sum())
     n_x, n_lookups = len(own), len(own) - n_dense
-    number = _numbers(own, len(use.elements))
-    held = _held(read, moves, is_held)
-    is_own = moves[entries.columns]
-    entries = entries.taken(np.flatnonzero(is_own))
-    entries = Entries(number[entries.rows], place[entries.columns], *entries[2:]).by_rows()
+    number = _numbers(own, len(is_held))
+    held, held_elements = _held(read, moves, is_held)
+    entries = entries.placed(number, place).by_rows()
     root = len(tree.first) - 1
     of_elements = np.full(n_x, root)
     np.minimum.at(of_elements, entries.rows, tree.node_of[entries.columns])
     # Elements are in the order of the tree, so that what a run of nodes moves lies together.
     by_node = np.append(np.argsort(of_elements[:n_lookups], kind="stable"), np.arange(n_lookups, n_x))
-    rank = np.argsort(by_node).astype(np.int32)
+    rank = np.argsort(by_node)
     combos, which = read.combos, read.which
-    if lookups is not use.columns:
+    if lookups is not design.columns:
         combos, which = _combinations(lookups, columns.tables)
     if np.any(rank != np.arange(n_x)):
-        own, of_elements, combos = own[by_node], of_elements[by_node], rank[combos].astype(np.int64)
-        number = _numbers(own, len(use.elements))
-        entries = entries._replace(rows=rank[entries.rows].astype(np.int64)).by_rows()
-        lookups, of_rows = columns.tables.zeros(*lookups.shape, dtype=np.int32), lookups
-        for part in parts(len(lookups)):
-            lookups[part] = rank[of_rows[part]]
+        own, of_elements, combos = own[by_node], of_elements[by_node], rank[combos]
+        number = _numbers(own, len(is_held))
+        entries = entries._replace(rows=rank[entries.rows]).by_rows()
     factors, others = _separate(combos, np.flatnonzero(own < 0))
     together, loose = _of_the_root(combos, others, of_elements == root)
     rows, cells, of_cells = _cells(combos, which, factors, of_elements, root, read, own if is_first else None)
     first, second, pairs = _pairs(combos, n_lookups, n_dense)
     of_pairs = np.minimum(of_elements[first], of_elements[second])
-    given = (number[read.given[0]], *read.given[1:])
+    given = read.given._replace(elements=number[read.given.elements])
     prior = prior_of(maps, entries, place, given, tree, (first, second), read.left)
-    tables, n, own_x = columns.tables, len(which), np.flatnonzero(is_dense[columns.at_x])
-    every_x = None if len(own_x) == len(columns.at_x) else own_x
+    tables, n, own_x = columns.tables, len(which), np.flatnonzero(is_dense[design.at_dense])
+    every_x = None if len(own_x) == len(design.at_dense) else own_x
 
     def ordered(table: np.ndarray, which: Index | None, own: Index | None = None) -> np.ndarray:
         """A table in the order of the turn, with some of its columns."""
@@ -243,24 +233,22 @@ def _layout(read: _Reading, moves: Mask, order: Order, *, is_first: bool) -> Lay
         data = tables.zeros(len(data), n)
         for result, column in zip(data, columns.data, strict=True):
             write_taken(result, column, kept, None)
-    combinations = tables.zeros(n, dtype=np.int32)
+    combinations, own_columns = tables.zeros(n, dtype=np.int32), tables.zeros(*lookups.shape, dtype=np.int32)
     write_taken(combinations, which, rows, None)
+    write_taken(own_columns, combos, combinations, None)
     design = Design(
-        ordered(lookups, rows), ordered(values, rows), of_lookups,
-        ordered(columns.x, kept, every_x), columns.of_x[own_x],
-        (np.cumsum(is_dense) - 1)[columns.at_x[own_x]], n_dense,
+        own_columns, ordered(values, rows), of_lookups,
+        ordered(design.dense, kept, every_x), design.of_dense[own_x],
+        (np.cumsum(is_dense) - 1)[design.at_dense[own_x]], n_dense,
     )  # fmt: skip
-    nothing = np.zeros((0, 0))
-    sorted_columns = columns._replace(
-        offsets=ordered(columns.offsets, kept), data=data,
-        x=nothing, columns=nothing.astype(np.int32), values=nothing,
-    )  # fmt: skip
+    sorted_columns = columns._replace(design=design, offsets=ordered(columns.offsets, kept), data=data)
+    none = np.zeros(0, np.int64)
     held = held._replace(columns=ordered(held.columns, kept), values=ordered(held.values, kept))
     return Layout(
-        maps, tree, order.variables, own, n_lookups, kept, sorted_columns, design, prior,
+        maps, tree, order.variables, own, n_lookups, kept, sorted_columns, prior,
         first, second, of_elements, of_pairs,
-        combos, combinations, pairs, cells, of_cells, factors, loose, together, held,
-        read.scale, read.left,
+        combos, combinations, pairs, cells, of_cells, factors, loose, together,
+        held, held_elements, none, none, read.left,
     )  # fmt: skip
 
 
@@ -277,13 +265,13 @@ def _own_lookups(read: _Reading, is_held: Mask) -> tuple[RowNumbers, Matrix, Ind
     Rows with fewer than others look up an element that is always zero. Rows that see nothing of the turn are
     left out, unless they tell a free scale of all rows.
     """
-    use, columns, tables = read.use, read.columns, read.columns.tables
+    n_lookups, design, tables = read.columns.n_lookups, read.columns.design, read.columns.tables
     own = np.flatnonzero(~is_held)
     if len(own) == len(is_held):
-        return use.columns, columns.values, columns.of_columns, own, None
+        return design.columns, design.values, design.of_columns, own, None
     lookups, values, of_lookups = _first_columns(read, ~is_held)
     some = None
-    if is_held[use.n_lookups :].all() and read.scale is None:
+    if is_held[n_lookups:].all() and read.columns.scale is None:
         some, n = tables.zeros(len(lookups), dtype=np.int64), 0
         for part in parts(len(lookups)):  # what is read again is behind what is written
             kept = part.start + np.flatnonzero((lookups[part] >= 0).any(axis=1))
@@ -292,7 +280,7 @@ def _own_lookups(read: _Reading, is_held: Mask) -> tuple[RowNumbers, Matrix, Ind
             lookups[begun], values[begun] = lookups[kept], values[kept]
             n = begun.stop
         some, lookups, values = some[:n], lookups[:n], values[:n]
-    n = int(np.searchsorted(own, use.n_lookups))
+    n = int(np.searchsorted(own, n_lookups))
     number = np.full(len(is_held) + 1, n, np.int32)  # the last one is for what has the number -1
     number[own[:n]] = np.arange(n)
     if lookups.min(initial=0) < 0:
@@ -304,103 +292,60 @@ def _own_lookups(read: _Reading, is_held: Mask) -> tuple[RowNumbers, Matrix, Ind
 
 def _first_columns(read: _Reading, wanted: Mask) -> tuple[RowNumbers, Matrix, Index]:
     """Some elements of each row in the fewest columns of each predictor; -1 where there is none."""
-    use, n, tables = read.use, len(read.use.columns), read.columns.tables
-    values, of_columns = read.columns.values, read.columns.of_columns
-    of_predictors = [np.flatnonzero(of_columns == k) for k in np.unique(of_columns)]
+    design, tables, n = read.columns.design, read.columns.tables, len(read.columns.offsets)
+    which = np.unique(design.of_columns)
+    of_predictors = [np.flatnonzero(design.of_columns == k) for k in which]
     widths = [
-        max((int(wanted[use.columns[part][:, own]].sum(axis=1).max()) for part in parts(n)), default=0)
+        max((int(wanted[design.columns[part][:, own]].sum(axis=1).max()) for part in parts(n)), default=0)
         for own in of_predictors
     ]
     ends = np.cumsum(widths, dtype=np.int64)
     columns, found = tables.zeros(n, sum(widths), dtype=np.int32), tables.zeros(n, sum(widths))
     for part in parts(n):
         for own, end, width in zip(of_predictors, ends, widths, strict=True):
-            numbers = use.columns[part][:, own]
+            if not width:
+                continue
+            numbers = design.columns[part][:, own]
             is_wanted = wanted[numbers]
             order = np.argsort(~is_wanted, axis=1, kind="stable")[:, :width]
-            for result, table, nothing in ((columns, numbers, -1), (found, values[part][:, own], 0.0)):
+            for result, table, nothing in ((columns, numbers, -1), (found, design.values[part][:, own], 0.0)):
                 own_values = np.take_along_axis(np.where(is_wanted, table, nothing), order, 1)
                 result[part, end - width : end] = own_values
-    return columns, found, np.repeat(np.unique(of_columns), widths)
+    return columns, found, np.repeat(which, widths)
 
 
-def _held(read: _Reading, moves: Mask, is_held: Mask) -> HeldLayout:
-    """What a turn does not move."""
-    use, entries = read.use, read.entries
-    if not is_held.any():
-        none, n = np.zeros(0, np.int64), len(use.columns)
-        nothing = np.zeros((n, 0), np.int32), np.zeros((n, 0)), none
-        return HeldLayout(none, none, entries.taken(none), np.zeros(1, np.int64), True, *nothing)
-    entries = entries.taken(np.flatnonzero(~moves[entries.columns]))
-    n_x, n_z = len(is_held), len(moves)
-    size = n_x + n_z
-    graph = sparse.csr_array(
-        (np.ones(len(entries.rows)), (entries.rows, n_x + entries.columns)), (size, size)
-    )
+def _held(read: _Reading, moves: Mask, is_held: Mask) -> tuple[Held, Index]:
+    """What a turn does not move, and which elements these are."""
+    design, tables, n_x, n_z = read.columns.design, read.columns.tables, len(is_held), len(moves)
+    entries = read.entries.taken(np.flatnonzero(~moves[read.entries.columns]))
+    pairs = entries.rows, n_x + entries.columns
+    graph = sparse.csr_array((np.ones(len(entries.rows)), pairs), (n_x + n_z, n_x + n_z))
     _, block = connected_components(graph, directed=False)
-    elements = np.flatnonzero(is_held)
+    elements, coordinates = np.flatnonzero(is_held), np.unique(entries.columns)
     elements = elements[np.argsort(block[elements], kind="stable")]
-    coordinates = np.unique(entries.columns)
     coordinates = coordinates[np.argsort(block[n_x + coordinates], kind="stable")]
     _, counts = np.unique(block[elements], return_counts=True)
-    _, counts_of_z = np.unique(block[n_x + coordinates], return_counts=True)
-    number, place = np.zeros(n_x + 1, np.int32), np.zeros(n_z, np.int64)
-    number[elements], place[coordinates] = np.arange(len(elements)), np.arange(len(coordinates))
+    number = _numbers(elements, n_x + 1)
+    number[-1] = 0  # of no element, times zero
+    matrix = entries.placed(number, _numbers(coordinates, n_z)).by_rows()
     looked_up, coefficients, of_columns = _first_columns(read, is_held)
-    dense = np.flatnonzero(is_held[use.n_lookups + read.columns.at_x])
-    n, width = len(looked_up), looked_up.shape[1] + len(dense)
-    tables = read.columns.tables
-    columns, values = tables.zeros(n, width, dtype=np.int32), tables.zeros(n, width)
-    columns[:, looked_up.shape[1] :] = number[use.n_lookups + read.columns.at_x[dense]]
+    at_dense = read.columns.n_lookups + design.at_dense
+    dense = np.flatnonzero(is_held[at_dense])
+    n, width = len(looked_up), looked_up.shape[1]
+    columns = tables.zeros(n, width + len(dense), dtype=np.int32)
+    values = tables.zeros(*columns.shape)
+    columns[:, width:] = number[at_dense[dense]]
     for part in parts(n):
-        columns[part, : looked_up.shape[1]] = number[looked_up[part]]
-        values[part, : looked_up.shape[1]] = coefficients[part]
-        values[part, looked_up.shape[1] :] = read.columns.x[part][:, dense]
-    return HeldLayout(
-        elements, coordinates,
-        Entries(number[entries.rows].astype(np.int64), place[entries.columns], *entries[2:]).by_rows(),
-        np.concatenate([[0], np.cumsum(counts)]), bool(np.array_equal(counts, counts_of_z)),
-        columns, values, np.append(of_columns, read.columns.of_x[dense]),
+        columns[part, :width] = number[looked_up[part]]
+        values[part] = np.concatenate([coefficients[part], design.dense[part][:, dense]], axis=1)
+    nothing, none = np.zeros(0), np.zeros(0, np.int64)
+    held = Held(
+        coordinates, Elements(*matrix), np.zeros(len(elements)), columns, values,
+        np.append(of_columns, design.of_dense[dense]), none, none, nothing, none, none, nothing, nothing,
+        np.append(0, np.cumsum(counts)), False, np.zeros(len(elements)),
+        np.zeros((2, len(matrix.rows))), np.zeros((2, len(coordinates))),
     )  # fmt: skip
-
-
-def _scale(columns: Columns, maps: Maps, found: Field) -> tuple[int, float, float] | None:
-    if columns.scale is None:
-        return None
-    element, factor, offset = columns.scale
-    for table, graph in zip(found.tables, maps.given, strict=True):
-        size = int(np.prod(table.input.type.shape))
-        if element < size:
-            assert graph is not None
-            constants, numbers = maps.features(graph)
-            return int(numbers[element]), float(constants[element]) * factor, offset
-        element -= size
-    raise AssertionError("the scale is in no table")
-
-
-def _map(maps: Maps, elements: Index, found: Field) -> tuple[Entries, tuple[Index, Index, Vector]]:
-    """C by the elements that rows use; and which of them are numbers: elements, features, constants."""
-    sizes = [int(np.prod(table.input.type.shape)) for table in found.tables]
-    first = np.concatenate([[0], np.cumsum(sizes)])
-    place = np.full(first[-1], -1)
-    place[elements] = np.arange(len(elements))
-    width = max([e.factors.shape[1] for e in maps.tables if e is not None], default=0)
-    parts, given = [], []
-    for k, (own, graph) in enumerate(zip(maps.tables, maps.given, strict=True)):
-        if own is not None:
-            to = place[own.rows + first[k]]
-            kept = to >= 0
-            factors = np.zeros((kept.sum(), width), np.int64)
-            factors[:, : own.factors.shape[1]] = own.factors[kept]
-            parts.append((to[kept], own.columns[kept], own.coefficients[kept], factors))
-        else:
-            constants, numbers = maps.features(graph)
-            to = place[first[k] : first[k + 1]]
-            kept = to >= 0
-            given.append((to[kept], numbers[kept], constants[kept]))
-    entries = Entries(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    nothing = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
-    return entries.by_rows(), tuple(np.concatenate(c) for c in zip(nothing, *given, strict=True))  # type: ignore[return-value]
+    return held, elements
 
 
 def _combinations(columns: RowNumbers, tables: RowTables) -> tuple[Index, Index]:
@@ -429,15 +374,6 @@ def _combinations(columns: RowNumbers, tables: RowTables) -> tuple[Index, Index]
     return ranked(), code
 
 
-def _coupled(maps: Maps, n_z: int) -> sparse.csr_array:
-    parts = [(one.precision.rows + one.first, one.precision.columns + one.first) for one in maps.coordinates]
-    if not parts:
-        return sparse.csr_array((n_z, n_z))
-    rows, columns = (np.concatenate(c) for c in zip(*parts, strict=True))
-    found = sparse.coo_array((np.ones(len(rows)), (rows, columns)), (n_z, n_z))
-    return sparse.csr_array(found + found.T)
-
-
 def _determines(one: Index, other: Index) -> bool:
     """Does the level of one factor tell that of another?"""
     of_one = np.zeros(int(one.max(initial=0)) + 1, np.int64)
@@ -445,9 +381,7 @@ def _determines(one: Index, other: Index) -> bool:
     return bool(np.array_equal(of_one[one], other))
 
 
-def _separate(
-    columns: np.ndarray, nothing: Index
-) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
+def _separate(columns: np.ndarray, nothing: Index) -> tuple[_Factors, _Factors]:
     """Columns with the same partition of the rows: of factors that nest, finest first, and others.
 
     A vector that is looked up twice is among the others; but several columns may look up `nothing`, and
@@ -481,8 +415,8 @@ def _separate(
 
 
 def _of_the_root(
-    columns: np.ndarray, others: tuple[tuple[int, ...], ...], in_root: np.ndarray
-) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    columns: np.ndarray, others: _Factors, in_root: np.ndarray
+) -> tuple[tuple[int, ...], _Factors]:
     """Columns of factors whose levels are few and all in the root; and the other factors.
 
     The level of one is nearly that of another and of an intercept: bounded apart, these would seem to move
@@ -503,7 +437,7 @@ def _of_the_root(
 def _cells(
     combos: Index,
     which: Index,
-    factors: tuple[tuple[int, ...], ...],
+    factors: _Factors,
     of_elements: Index,
     root: int,
     read: _Reading,
@@ -568,9 +502,8 @@ def _write_order(which: Index, cell: Index, free: Index, rows: Index) -> None:
 
 def _not_in_order(read: _Reading, elements: Index) -> RowsOnDiskError:
     """The refusal of rows in which the groups of the finest factor are mixed."""
-    sizes = [int(np.prod(table.input.type.shape)) for table in read.field.tables]
-    element = read.use.elements[elements[elements >= 0][0]]
-    table = read.field.tables[int(np.searchsorted(np.cumsum(sizes), element, side="right"))]
+    element = read.columns.elements[elements[elements >= 0][0]]
+    table = read.field.tables[int(np.searchsorted(read.maps.first, element, side="right")) - 1]
     name = table.variable if table.innovation is None else table.innovation.variable
     term = read.field.likelihoods[0].term.name
     return not_in_order(term, name)

@@ -5,47 +5,47 @@ from collections.abc import Callable
 import numpy as np
 
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.kernels.fields import tree as trees
 from pymc_austerity.kernels.fields.records import FieldArrays, Loose
 from pymc_austerity.kernels.fields.tree import tree_of
+from pymc_austerity.mode.fields.compiled import factorise
 from pymc_austerity.mode.fields.layout import Layout
 from pymc_austerity.mode.fields.passes import place_of
 from pymc_austerity.mode.row_tables import parts
 from pymc_austerity.target import Index, Matrix
 
-factorise = entry(trees.factorise)
-
 # Weights of rows are at least this share of their mean; what is added to the diagonal of a block.
 _LEAST, _RIDGE = 0.05, 1e-6
 
 
-class Weights:
-    """Weights of rows for factors, by predictors (n, p): above zero in every row."""
+def weights_of_factors(plan: FieldArrays) -> Callable[[slice], Matrix]:
+    """Weights of rows for factors, by predictors (n, p): above zero in every row, of a part of the rows.
 
-    def __init__(self, plan: FieldArrays) -> None:
-        rows = plan.rows
-        self._weights, (n, p) = rows.weights, rows.predictors.shape
-        self._own = [place_of(k, k) for k in range(p)]
-        total = sum((np.abs(rows.weights[part][:, self._own]).sum(axis=0) for part in parts(n)), np.zeros(p))
-        self._least = _LEAST * np.maximum(total / n, 1e-300)
+    The least ones are by all.
+    """
+    weights, (n, p) = plan.rows.weights, plan.rows.predictors.shape
+    own = [place_of(k, k) for k in range(p)]
+    total = sum((np.abs(weights[part][:, own]).sum(axis=0) for part in parts(n)), np.zeros(p))
+    least = _LEAST * np.maximum(total / n, 1e-300)
+    return lambda part: np.maximum(weights[part][:, own], least)
 
-    def __call__(self, part: slice) -> Matrix:
-        """Weights of neighbouring rows; the least ones are by all."""
-        return np.maximum(self._weights[part][:, self._own], self._least)
+
+def elements_of_groups(combos: Index, columns: tuple[int, ...]) -> Index:
+    """Elements that the groups of a factor have in its columns, each once (G, .)."""
+    _, at = np.unique(combos[:, columns[0]], return_index=True)
+    return np.unique(combos[at][:, list(columns)], axis=1)
 
 
 def loose_blocks(
-    layout: Layout, plan: FieldArrays, weights: Weights
+    layout: Layout, plan: FieldArrays, weights: Callable[[slice], Matrix]
 ) -> tuple[Loose, Callable[[slice], np.ndarray]]:
     """Blocks on no path; and for a part of the rows the lengths of those of size one, by predictors."""
     held, design, n_x, n = layout.held, layout.design, len(layout.elements), layout.n_rows
     combos, tables = layout.combos, layout.columns.tables
     own, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    block, n_own = np.zeros(n_x + len(held.elements), np.int32), 0
+    block, n_own = np.zeros(n_x + len(held.center), np.int32), 0
     known = np.zeros(n_x, bool)
     for some in layout.loose:  # effects of one group are a block; those that are looked up twice are alone
-        _, at = np.unique(combos[:, some[0]], return_index=True)
-        elements = np.unique(combos[at][:, list(some)], axis=1)
+        elements = elements_of_groups(combos, some)
         elements = elements[~known[elements[:, 0]]]
         known[elements] = True
         block[elements] = n_own + np.arange(len(elements))[:, None]
@@ -54,7 +54,7 @@ def loose_blocks(
         n_own += len(elements)
     sizes_of_held = np.diff(held.starts)
     block[n_x:] = n_own + np.repeat(np.arange(len(sizes_of_held)), sizes_of_held)
-    elements = np.concatenate([*own, n_x + np.arange(len(held.elements))])
+    elements = np.concatenate([*own, n_x + np.arange(len(held.center))])
     sizes = np.concatenate([*counts, sizes_of_held])
     starts, places = np.concatenate([[0], np.cumsum(sizes)]), np.concatenate([[0], np.cumsum(sizes**2)])
     nodes = np.full(len(sizes), -1)
@@ -82,7 +82,9 @@ def loose_blocks(
     for part in parts(n):
         of_part, within, values = read(part)
         _add_loose(of_part, within, values, of_columns, weights(part))
-    _add_ridge(loose)
+    at = np.repeat(places[:-1], sizes) + place[elements] * (np.repeat(sizes, sizes) + 1)
+    diagonal = loose.factors[at]
+    loose.factors[at] = np.where(diagonal > 0.0, diagonal * (1.0 + _RIDGE), 1.0)
     none = np.zeros(0, np.int64)
     apart = tree_of(np.zeros(len(elements) + 1, np.int64), none, np.append(sizes, 0))  # a node for each
     factorise(apart, loose.factors, np.zeros(len(elements)))
@@ -101,17 +103,6 @@ def _add_loose(loose: Loose, within: Index, values: Matrix, of_columns: Index, w
                 if blocks[i, g] == b and within[i, g] <= row and of_columns[g] == of_columns[f]:
                     value = weights[i, of_columns[f]] * values[i, f] * values[i, g]
                     factors[loose.places[b] + row * q + within[i, g]] += value
-
-
-@entry
-def _add_ridge(loose: Loose) -> None:
-    """Add a ridge to the sums, which are to be factorised."""
-    factors, starts = loose.factors, loose.starts
-    for b in range(loose.nodes.shape[0]):
-        q = starts[b + 1] - starts[b]
-        for j in range(q):
-            at = loose.places[b] + j * (q + 1)
-            factors[at] = factors[at] * (1.0 + _RIDGE) if factors[at] > 0.0 else 1.0
 
 
 @entry

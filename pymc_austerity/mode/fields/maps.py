@@ -9,6 +9,7 @@ R = B B'. An autoregression has R tridiagonal in the same way.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,6 +61,27 @@ class Entries(NamedTuple):
     def taken(self, which: Index) -> "Entries":
         """Some of them."""
         return Entries(self.rows[which], self.columns[which], self.coefficients[which], self.factors[which])
+
+    def shifted(self, rows: int, columns: int) -> "Entries":
+        """The entries so many rows and columns further on."""
+        return self._replace(rows=self.rows + rows, columns=self.columns + columns)
+
+    def placed(self, rows: Index, columns: Index) -> "Entries":
+        """The entries at other places, by the new numbers of rows and columns; -1 leaves one out."""
+        found = self._replace(rows=rows[self.rows], columns=columns[self.columns])
+        return found.taken(np.flatnonzero((found.rows >= 0) & (found.columns >= 0)))
+
+
+def joined(parts: Iterable[Entries]) -> Entries:
+    """All entries of some matrices, one after the other."""
+    every = [_identity(0), *parts]
+    width = max(part.factors.shape[1] for part in every)
+    return Entries(
+        np.concatenate([part.rows for part in every]),
+        np.concatenate([part.columns for part in every]),
+        np.concatenate([part.coefficients for part in every]),
+        np.concatenate([np.pad(p.factors, ((0, 0), (0, width - p.factors.shape[1]))) for p in every]),
+    )
 
 
 @dataclass(eq=False)
@@ -196,12 +218,22 @@ class Coordinates(NamedTuple):
         return float(value_of(self.shift, features) @ z[self.first + self.shift.columns])
 
 
-class Maps(NamedTuple):
-    """All effects of a field as functions of theta and z."""
+class Given(NamedTuple):
+    """Elements that are numbers of the model, constants times features."""
+
+    elements: Index
+    numbers: Index
+    constants: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """All effects of a field as functions of theta and z. Elements are numbered over all tables."""
 
     coordinates: tuple[Coordinates, ...]
-    tables: tuple[Entries | None, ...]  # Of each table, by its elements; None if it is of numbers alone
-    given: tuple[Variable | None, ...]  # Of tables of numbers: these
+    first: Index  # (T + 1,): where the elements of each table begin
+    elements: Entries  # C
+    given: Given
     features: Features
     shifts: dict[int, Entries]  # What a shift of one adds to the elements of a table; its column is 0
 
@@ -209,6 +241,19 @@ class Maps(NamedTuple):
     def n_coordinates(self) -> int:
         """Length of z."""
         return sum(one.size for one in self.coordinates)
+
+    @cached_property
+    def innovations(self) -> Entries:
+        """All w - m, one after the other, but for their shifts."""
+        return joined(one.own.shifted(one.first, one.first) for one in self.coordinates)
+
+    @cached_property
+    def precision(self) -> Entries:
+        """R, the lower triangle."""
+        return joined(one.precision.shifted(one.first, one.first) for one in self.coordinates)
+
+
+_NONE_GIVEN = Given(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
 def maps_of(found: Field, graph: LogDensityGraph, *, with_means: bool = True) -> Maps:
@@ -232,25 +277,25 @@ def maps_of(found: Field, graph: LogDensityGraph, *, with_means: bool = True) ->
         summed = _with_mean(one, of_tables, first, features) if with_means else None
         coordinates[one.name] = summed or _coordinates(one, of_tables, first, features, effects)
         first += coordinates[one.name].size
-    tables: list[Entries | None] = []
-    given: list[Variable | None] = []
-    shifts: dict[int, Entries] = {}
-    for k, table in enumerate(found.tables):
+    places = np.cumsum([0, *(table.size for table in found.tables)])
+    tables, given, shifts = list[Entries](), [_NONE_GIVEN], dict[int, Entries]()
+    for k, (table, start) in enumerate(zip(found.tables, places, strict=False)):
         if table.innovation is None:
-            tables.append(None)
-            given.append(table.graph)
             continue
         own = coordinates[table.innovation.name]
         steps, shape = table.steps, tuple(int(k) for k in table.innovation.value.type.shape)
         if own.has_mean:
             steps, shape = steps[1:], (own.size,)
-        entries, _ = _through(steps, own.own, shape, features)
-        tables.append(entries._replace(columns=entries.columns + own.first).by_rows())
-        given.append(None)
+        tables.append(_through(steps, own.own, shape, features)[0].shifted(start, own.first))
         if own.shift is not None:
             ones = _identity(own.size)._replace(columns=np.zeros(own.size, np.int64))
-            shifts[k] = _through(steps, ones, shape, features)[0].by_rows()
-    return Maps(tuple(coordinates.values()), tuple(tables), tuple(given), features, shifts)
+            shifts[k] = _through(steps, ones, shape, features)[0].shifted(start, 0).by_rows()
+    for table, start in zip(found.tables, places, strict=False):
+        if table.innovation is None:
+            constants, numbers = features(table.graph)
+            given.append(Given(start + np.arange(table.size), numbers, constants))
+    every = Given(*map(np.concatenate, zip(*given, strict=True)))
+    return Maps(tuple(coordinates.values()), places, joined(tables).by_rows(), every, features, shifts)
 
 
 def _coordinates(
@@ -378,12 +423,8 @@ def _autoregression(one: Innovation, n: int, first: int, features: Features) -> 
     t = np.arange(1, n)
     of_scale = np.stack([numbers[1:], np.zeros(n - 1, np.int64)], 1)
     of_first = np.stack([np.full(n, numbers[0]), of_powers], 1)
-    own = Entries(
-        np.concatenate([t, np.arange(n)]),
-        np.concatenate([t, np.zeros(n, np.int64)]),
-        np.concatenate([constants[1:], constants[0] * powers]),
-        np.concatenate([of_scale, of_first]),
-    )
+    of_steps = Entries(t, t, constants[1:], of_scale)
+    of_start = Entries(np.arange(n), np.zeros(n, np.int64), constants[0] * powers, of_first)
     r, of_r = (x[0] for x in features(rho))
     square = np.array([[of_r, of_r]]).repeat(n - 2, 0)
     precision = Entries(
@@ -392,7 +433,7 @@ def _autoregression(one: Innovation, n: int, first: int, features: Features) -> 
         np.concatenate([np.ones(n), np.full(n - 2, r * r), np.full(n - 2, -r)]),
         np.concatenate([np.zeros((n, 2), np.int64), square, np.array([[of_r, 0]]).repeat(n - 2, 0)]),
     )
-    return Coordinates(one, first, n, own.by_rows(), precision, None)
+    return Coordinates(one, first, n, joined([of_steps, of_start]).by_rows(), precision, None)
 
 
 def _by_precision(
@@ -415,16 +456,12 @@ def _by_precision(
     for k, (other, m) in enumerate(one.precision):
         c, number = (np.ones(1), np.zeros(1, np.int64)) if k == 0 else features(other / phi)
         part = _of_matrix(sparse.tril(m))
-        parts.append(
-            part._replace(
-                coefficients=part.coefficients * c[0], factors=np.full((len(part.rows), 1), number[0])
-            )
-        )
-    precision = Entries(*(np.concatenate([getattr(p, name) for p in parts]) for name in Entries._fields))
+        n_own = len(part.rows)
+        parts.append(_times(part, np.full(n_own, c[0]), np.full(n_own, number[0])))
     (at,) = rebuild([graph.terms[graph.variables[one.name]]], {one.value: pt.as_tensor(location)})
     nothing = {v: pt.zeros(v.type.shape) for v in effects if v in set(ancestors([at]))}
     (at,) = rebuild([at], nothing) if nothing else [at]  # at its location the density does not depend on it
-    return Coordinates(one, first, n, own, precision, _folded(at.sum(), graph) + n * pt.log(scale))
+    return Coordinates(one, first, n, own, joined(parts), _folded(at.sum(), graph) + n * pt.log(scale))
 
 
 def _intrinsic(one: Innovation, n: int, first: int, features: Features) -> Coordinates:
@@ -462,12 +499,14 @@ def _folded(graph: Variable, of_model: LogDensityGraph) -> Variable:
 
 
 # Steps on entries: the rows are the elements of an array.
+_Shape = tuple[int, ...]
+_Array = tuple[Entries, _Shape]
 
 
-def _through(
-    steps: Iterable[Step], entries: Entries, shape: tuple[int, ...], features: Features
-) -> tuple[Entries, tuple[int, ...]]:
+def _through(steps: Iterable[Step], entries: Entries, shape: _Shape, features: Features) -> _Array:
     for step in steps:
+        if step.kind not in _STEPS:
+            raise NoField("an autoregression that is changed before rows look it up")
         entries, shape = _STEPS[step.kind](step, entries.by_rows(), shape, features)
     return entries, shape
 
@@ -490,9 +529,7 @@ def _times(entries: Entries, constants: Vector, numbers: Index) -> Entries:
     return entries._replace(coefficients=entries.coefficients * constants, factors=factors)
 
 
-def _scale(
-    step: Step, entries: Entries, shape: tuple[int, ...], features: Features
-) -> tuple[Entries, tuple[int, ...]]:
+def _scale(step: Step, entries: Entries, shape: _Shape, features: Features) -> _Array:
     assert step.graph is not None
     own = tuple(int(k) for k in step.graph.type.shape)
     new = np.broadcast_shapes(shape, own)
@@ -505,58 +542,46 @@ def _scale(
     return _times(entries, constants[at], numbers[at]), new
 
 
-def _matrix(
-    step: Step, entries: Entries, shape: tuple[int, ...], features: Features
-) -> tuple[Entries, tuple[int, ...]]:
+def _matrix(step: Step, entries: Entries, shape: _Shape, features: Features) -> _Array:
     """A product with a matrix from the left, over the last axis but one, or from the right, over the last."""
     assert step.graph is not None
-    *by_row, k, m = (int(x) for x in step.graph.type.shape)
+    own = [int(x) for x in step.graph.type.shape]
+    ids = np.arange(np.prod(own)).reshape(own)
     if step.kind == "right":  # of one matrix, or of one for each row
-
-        def place(at: tuple[Index, ...], r: int) -> Index:
-            return ((at[-2] * k if by_row else 0) + at[-1]) * m + r
-
-        return _over(entries, shape, len(shape) - 1, m, features(step.graph), place)
+        return _over(entries, shape, len(shape) - 1, ids, range(1 - len(own), 0), features(step.graph))
     axis = max(len(shape) - 2, 0)
-    return _over(entries, shape, axis, k, features(step.graph), lambda at, r: r * m + at[axis])
+    return _over(entries, shape, axis, ids.T, [axis], features(step.graph))
 
 
-def _zero_sum(
-    step: Step, entries: Entries, shape: tuple[int, ...], features: Features
-) -> tuple[Entries, tuple[int, ...]]:
-    n = shape[step.axis]
+def _zero_sum(step: Step, entries: Entries, shape: _Shape, features: Features) -> _Array:
+    n, axis = shape[step.axis], step.axis % len(shape)
     matrix = np.asarray(ZeroSumTransform.extend_axis(pt.constant(np.eye(n)), 0).eval())
     elements = matrix.ravel(), np.zeros(matrix.size, np.int64)
-    axis = step.axis % len(shape)
-    return _over(entries, shape, axis, n + 1, elements, lambda at, r: r * n + at[axis])
+    return _over(entries, shape, axis, np.arange(matrix.size).reshape(matrix.shape).T, [axis], elements)
 
 
 def _over(
     entries: Entries,
-    shape: tuple[int, ...],
+    shape: _Shape,
     axis: int,
-    size: int,
+    ids: Index,
+    which: Iterable[int],
     elements: tuple[Vector, Index],
-    place: Callable[[tuple[Index, ...], int], Index],
-) -> tuple[Entries, tuple[int, ...]]:
-    """Sums over an axis times elements of a matrix, `size` of them."""
-    (constants, numbers), new = elements, (*shape[:axis], size, *shape[axis + 1 :])
-    if len(entries.rows) * size > _DENSE * 1000:
+) -> _Array:
+    """Sums over an axis times elements of a matrix: `ids`, by some axes of the entries and the new one."""
+    (constants, numbers), n, size = elements, len(entries.rows), ids.shape[-1]
+    if n * size > _DENSE * 1000:
         raise NoField("effects are multiplied by a matrix that is large and dense")
-    index = np.unravel_index(entries.rows, shape)
-    parts = []
-    for r in range(size):
-        at = place(index, r)
-        to = np.ravel_multi_index((*index[:axis], np.full(len(at), r), *index[axis + 1 :]), new)
-        with_feature = np.concatenate([entries.factors, numbers[at][:, None]], axis=1)
-        part = Entries(to, entries.columns, entries.coefficients * constants[at], with_feature)
-        parts.append(part.by_rows())
-    return Entries(*(np.concatenate([getattr(p, f) for p in parts]) for f in Entries._fields)), new
+    new, at = (*shape[:axis], size, *shape[axis + 1 :]), np.unravel_index(entries.rows, shape)
+    place = ids[tuple(at[k] for k in which)].ravel()
+    index = [np.repeat(one, size) for one in at]
+    index[axis] = np.tile(np.arange(size), n)
+    every = entries.taken(np.repeat(np.arange(n), size))
+    every = every._replace(rows=np.ravel_multi_index(tuple(index), new))
+    return _times(every, constants[place], numbers[place]).by_rows(), new
 
 
-def _sum(
-    step: Step, entries: Entries, shape: tuple[int, ...], features: Features
-) -> tuple[Entries, tuple[int, ...]]:
+def _sum(step: Step, entries: Entries, shape: _Shape, features: Features) -> _Array:
     """Cumulative sums of the entries with the same features."""
     n = int(np.prod(shape))
     lines = np.moveaxis(np.arange(n).reshape(shape), step.axis, -1).reshape(-1, shape[step.axis])
@@ -584,13 +609,11 @@ def _sum(
         if total > _DENSE + 3 * n:
             raise NoField("sums of effects whose steps have several scales are tied to each other")
         factors = np.repeat(kinds[key[a, 0]][None], len(some), 0)
-        parts.append((lines[key[a, 2]][some], np.full(len(some), key[a, 1]), height[some], factors))
-    return Entries(*(np.concatenate(column) for column in zip(*parts, strict=True))), shape
+        parts.append(Entries(lines[key[a, 2]][some], np.full(len(some), key[a, 1]), height[some], factors))
+    return joined(parts), shape
 
 
-def _placed(
-    step: Step, entries: Entries, shape: tuple[int, ...], features: Features
-) -> tuple[Entries, tuple[int, ...]]:
+def _placed(step: Step, entries: Entries, shape: _Shape, features: Features) -> _Array:
     assert step.graph is not None
     node = step.graph.owner
     ids = pt.as_tensor(np.arange(int(np.prod(shape)), dtype=np.float64).reshape(shape))
@@ -598,20 +621,13 @@ def _placed(
     return _taken(entries, source.ravel())[0], source.shape
 
 
-def _refuse(
-    step: Step, entries: Entries, shape: tuple[int, ...], features: Features
-) -> tuple[Entries, tuple[int, ...]]:
-    raise NoField("an autoregression that is changed before rows look it up")
-
-
-_STEPS: dict[str, Callable[..., tuple[Entries, tuple[int, ...]]]] = {
+_STEPS: dict[str, Callable[[Step, Entries, _Shape, Features], _Array]] = {
     "scale": _scale,
     "left": _matrix,
     "right": _matrix,
     "sum": _sum,
     "zero_sum": _zero_sum,
     "placed": _placed,
-    "autoregression": _refuse,
 }
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import breadth_first_order, connected_components
+from scipy.sparse.csgraph import breadth_first_order, connected_components, dijkstra
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.fields.tree import Tree, tree_of
@@ -65,15 +65,8 @@ def find_order(together: sparse.csr_array, prior: sparse.csr_array, dense: Mask,
         If all orders that are known have too much fill.
     """
     n = len(dense)
-    ones = sparse.csr_array(
-        (np.ones(together.nnz, np.int64), together.indices, together.indptr), together.shape
-    )
-    graph = (
-        sparse.csr_array(ones.T @ ones)
-        + abs(prior).astype(bool).astype(np.int64)
-        + sparse.eye_array(n, dtype=np.int64)
-    )
-    graph = sparse.csr_array(graph)
+    ones, coupled = (one.astype(bool).astype(np.int64) for one in (together, prior))
+    graph = sparse.csr_array(ones.T @ ones + coupled + sparse.eye_array(n, dtype=np.int64))
     graph.data[:] = 1
     unit, n_units = _units(graph, dense)
     incidence = sparse.csr_array((np.ones(n, np.int64), (np.arange(n), unit)), (n, n_units))
@@ -99,7 +92,7 @@ def find_order(together: sparse.csr_array, prior: sparse.csr_array, dense: Mask,
         seen = np.zeros(n, bool)
         seen[np.unique(together.indices)] = True
         seen = (seen | dense)[variables]
-        pattern = pattern + _outer(seen, is_dense, n)
+        pattern = pattern + sparse.csr_array(seen[:, None] * 1) @ sparse.csr_array(is_dense[None] * 1)
     pattern = sparse.csr_array(pattern)
     tree = tree_of(pattern.indptr, pattern.indices, node_sizes)
     # Each node directly after all below it: what is moved together lies together, and so do twins. Of these
@@ -132,15 +125,6 @@ def _postorder(parent: Index, downwards: Index) -> Index:
         following[parent[v]] -= below[v]
         following[v] = place[v] - 1
     return place
-
-
-def _outer(rows: Mask, columns: Mask, n: int) -> sparse.csr_array:
-    """Ones in some columns of some rows."""
-    some, own = np.flatnonzero(rows), np.flatnonzero(columns)
-    indptr = np.concatenate([[0], np.cumsum(rows * len(own))])
-    return sparse.csr_array(
-        (np.ones(len(some) * len(own), np.int64), np.tile(own, len(some)), indptr), (n, n)
-    )
 
 
 def work_of(tree: Tree, narrowest: int = 0) -> float:
@@ -249,14 +233,8 @@ class _Search:
 
 def _levels(graph: sparse.csr_array) -> Index:
     """Distances from a unit at one end."""
-    start = 0
-    for _ in range(2):
-        order, before = breadth_first_order(graph, start, directed=False)
-        level = np.zeros(graph.shape[0], np.int64)
-        for v in order[1:]:
-            level[v] = level[before[v]] + 1
-        start = int(order[-1])
-    return level
+    start = breadth_first_order(graph, 0, directed=False, return_predecessors=False)[-1]
+    return dijkstra(graph, directed=False, indices=start, unweighted=True).astype(np.int64)
 
 
 @entry

@@ -1,13 +1,15 @@
-"""Passes over the rows of a field: predictors, and derivatives of log densities there."""
+"""Passes over the rows of a field: predictors, derivatives of log densities there, and sums of these."""
 
 import numpy as np
+from scipy import sparse
 
 from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
 from pymc_austerity.bounds.jets.tape import Tape, multi_indices
 from pymc_austerity.compilation import jitable
-from pymc_austerity.kernels.fields.records import Design, FieldRows, Sums
+from pymc_austerity.kernels.fields.records import Design, FieldArrays, FieldRows, Held, Sums
 from pymc_austerity.mode.fields.layout import Layout
+from pymc_austerity.mode.row_tables import parts
 from pymc_austerity.target import Array, Index, Matrix, RowNumbers, Vector
 
 # Nodes of the quadrature for averages over one predictor.
@@ -293,3 +295,58 @@ def product(sums: Sums, hessian: Vector, x: Vector) -> Vector:
     result = np.bincount(sums.first, hessian * x[sums.second], minlength=n)
     off = sums.first != sums.second
     return result + np.bincount(sums.second[off], (hessian * x[sums.first])[off], minlength=n)
+
+
+def with_elements(layout: Layout, plan: FieldArrays) -> Held:
+    """What is held, with its elements of H: with those that move, and for normal rows with each other.
+
+    Their weights are Taylor's, so that what these differ by from V has no such elements.
+    """
+    held, rows, n_x, n = plan.held, plan.rows, len(layout.elements), len(plan.held.center)
+    if not n:
+        return held
+    p, gradient = layout.columns.n_predictors, np.zeros(n)
+    both, own = sparse.csr_array((n_x, n)), sparse.csr_array((n, n))
+    for part in parts(layout.n_rows):
+        design = part_of(layout.design, part)
+        dense = np.broadcast_to(layout.n_lookups + design.at_dense, design.dense.shape)
+        moving = _by_predictors(
+            np.concatenate([design.columns, dense], axis=1),
+            np.concatenate([design.values, design.dense], axis=1),
+            np.append(design.of_columns, design.of_dense), (p, n_x),
+        )  # fmt: skip
+        fixed = _by_predictors(held.columns[part], held.values[part], held.of_columns, (p, n))
+        for j, k in np.ndindex(p, p):
+            weighted = sparse.diags_array(rows.weights[part, place_of(j, k)]) @ fixed[k]
+            both += moving[j].T @ weighted
+            if plan.sums.precision >= 0:
+                own += fixed[j].T @ weighted
+        if plan.sums.precision >= 0:
+            gradient += sum(one.T @ slopes for one, slopes in zip(fixed, rows.slopes[part].T, strict=True))
+    first, second, hessian = _elements(both)
+    one, other, own_hessian = _elements(sparse.triu(own, format="csr"))
+    return held._replace(
+        first=first, second=second, hessian=hessian, one=one, other=other, own_hessian=own_hessian,
+        gradient=gradient,
+    )  # fmt: skip
+
+
+def _by_predictors(
+    columns: np.ndarray, values: Matrix, of_columns: Index, shape: tuple[int, int]
+) -> list[sparse.csr_array]:
+    """The part of some rows in each of p predictors as a matrix; `shape` are p and the number of elements."""
+    (p, n), result = shape, []
+    for k in range(p):
+        own = of_columns == k
+        starts = np.arange(len(values) + 1) * np.count_nonzero(own)
+        matrix = values[:, own].ravel(), columns[:, own].ravel(), starts
+        result.append(sparse.csr_array(matrix, (len(values), n)))
+    return result
+
+
+def _elements(matrix: sparse.csr_array) -> tuple[Index, Index, Vector]:
+    """Rows, columns and values of the elements that are not zero."""
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    found = matrix.tocoo()
+    return found.row.astype(np.int64), found.col.astype(np.int64), found.data

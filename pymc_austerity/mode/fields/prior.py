@@ -5,8 +5,15 @@ import numpy as np
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.fields.records import Elements, HeavyTails, Matched, Prior, Runs, Sums
 from pymc_austerity.kernels.fields.tree import Tree, write_positions
-from pymc_austerity.mode.fields.maps import Entries, Maps
+from pymc_austerity.mode.fields.maps import Entries, Given, Maps
 from pymc_austerity.target import Index, Mask, Vector
+
+
+def places_of(tree: Tree, a: Index, b: Index) -> Index:
+    """Where a tree has the elements of pairs of variables; -1 for none."""
+    result = np.empty(len(a), np.int64)
+    write_positions(tree, a, b, result)
+    return result
 
 
 def ranks(numbers: Index) -> Index:
@@ -18,7 +25,7 @@ def prior_of(
     maps: Maps,
     entries: Entries,
     place: Index,
-    given: tuple[Index, Index, Vector],
+    given: Given,
     tree: Tree,
     elements: tuple[Index, Index],
     left: tuple[int, Entries] | None,
@@ -32,8 +39,8 @@ def prior_of(
         C, by elements of x, then coordinates in the order of the tree.
     place : ndarray of int
         Where the tree has each coordinate of the maps; -1 for those that are held.
-    given : tuple
-        Elements of x that are numbers: which, their features, and constants.
+    given : Given
+        Elements of x that are numbers.
     tree : Tree
     elements : tuple of ndarray of int (n_H,)
         The two elements of x of each element of H.
@@ -55,27 +62,15 @@ def prior_of(
     kept = ~is_own | (one <= other)
     which, one, other, is_own = which[kept], one[kept], other[kept], is_own[kept]
     a, b = entries.columns[one], entries.columns[other]
-    at = np.empty(len(a), np.int64)
-    write_positions(tree, a, b, at)
+    at = places_of(tree, a, b)
     assert at.min(initial=0) >= 0, "an element of the precision has no place in the tree"
     twice = np.where(~is_own & (a == b), 2, 1).astype(np.int8)
     same = is_own & (one != other) & (a == b)  # two entries at one place
     twice[same] = 2
-    parts = []
-    wide = max([c.precision.factors.shape[1] for c in maps.coordinates], default=0)
-    for c in maps.coordinates:
-        own = c.precision
-        rows, columns = place[own.rows + c.first], place[own.columns + c.first]
-        own = own.taken(np.flatnonzero(rows >= 0))
-        rows, columns = rows[rows >= 0], columns[rows >= 0]
-        where = np.empty(len(rows), np.int64)
-        write_positions(tree, rows, columns, where)
-        factors = np.zeros((len(rows), wide), np.int64)
-        factors[:, : own.factors.shape[1]] = own.factors
-        parts.append((where, columns, own.coefficients, factors))
-    precision = Elements(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    coupled = maps.precision.placed(place, place)
+    precision = Elements(*coupled._replace(rows=places_of(tree, coupled.rows, coupled.columns)))
     is_given = np.zeros(n_x + 1, bool)
-    is_given[given[0]] = True
+    is_given[given.elements] = True
     nothing = np.zeros(0, np.int64)
     intercept, pulls = -1, Elements(nothing, nothing, np.zeros(0), np.zeros((0, 0), np.int64))
     if left is not None and np.any(precision.columns[precision.coefficients != 0.0] == place[left[0]]):
@@ -131,8 +126,7 @@ def _matched(maps: Maps, place: Index, tree: Tree) -> Matched:
     own = [(one, one.matched) for one in maps.coordinates if one.matched is not None]
     nothing = np.zeros(0, np.int64)
     found = np.concatenate([nothing, *(place[one.first : one.first + one.size] for one, _ in own)])
-    places = np.empty(len(found), np.int64)
-    write_positions(tree, found, found, places)
+    places = places_of(tree, found, found)
     kinds = np.concatenate([nothing, *(np.full(one.size, each.kind) for one, each in own)])
     constants = np.concatenate([np.zeros((4, 0)), *(each.constants for _, each in own)], axis=1)
     numbers = np.concatenate([np.zeros((4, 0), np.int64), *(each.numbers for _, each in own)], axis=1)

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from pytensor.graph.basic import Variable
+from scipy import sparse
 
 from pymc_austerity import work
 from pymc_austerity.bounds.expressions import forms
@@ -13,6 +14,7 @@ from pymc_austerity.bounds.expressions.node import Expression, constant, predict
 from pymc_austerity.bounds.expressions.node import data as data_column
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.expressions.selects import select
+from pymc_austerity.kernels.fields.records import Design
 from pymc_austerity.mode.row_tables import RowTables, occurring, parts
 from pymc_austerity.model.factorisation import FEWEST_GROUPS
 from pymc_austerity.model.field.find import Field, Likelihood
@@ -36,16 +38,11 @@ _Number = tuple[int, float, float]
 
 
 class Columns(NamedTuple):
-    """Rows of a likelihood, functions of p predictors. Elements are numbered over all tables."""
+    """Rows of a likelihood, functions of p predictors."""
 
+    design: Design
+    elements: Index  # (n_x,): those that rows look up, then those of all rows, by numbers over all tables
     offsets: Matrix  # (N, p): o_i
-    elements: Index  # (D,): those that all rows have
-    x: Matrix  # (N, M): their coefficients
-    of_x: Index  # (M,): which predictor each is a part of
-    at_x: Index  # (M,): which of the D elements each is
-    columns: RowNumbers  # (N, F): elements that rows look up
-    values: Matrix  # (N, F): their coefficients
-    of_columns: Index  # (F,): which predictor each is a part of
     data: Matrix  # (n_data, N)
     expression: Expression  # The rows, a function of predictors and of data
     scale: tuple[int, float, float] | None  # Of normal rows: element, factor and offset of a free number
@@ -56,6 +53,11 @@ class Columns(NamedTuple):
     def n_predictors(self) -> int:
         """How many predictors a row has."""
         return self.offsets.shape[1]
+
+    @property
+    def n_lookups(self) -> int:
+        """How many elements rows look up."""
+        return len(self.elements) - self.design.n_dense
 
 
 class _Read(NamedTuple):
@@ -79,8 +81,8 @@ def columns_of(found: Field, *, is_normal: bool) -> Columns:
     NoField
         If the rows are functions of too many predictors.
     """
-    sizes = [int(np.prod(table.input.type.shape)) for table in found.tables]
-    first = dict(zip((t.input for t in found.tables), np.cumsum([0, *sizes]), strict=False))
+    starts = np.cumsum([0, *(table.size for table in found.tables)])
+    first = dict(zip((t.input for t in found.tables), starts, strict=False))
     of_numbers = {t.input for t in found.tables if t.innovation is None}
     stored = found.rows.rows_on_disk
     tables = RowTables(stored[0].scratch_folder() if stored else None)
@@ -96,15 +98,22 @@ def columns_of(found: Field, *, is_normal: bool) -> Columns:
     x = tables.zeros(n, len(both))
     for k, at in zip(np.flatnonzero(is_dense), np.ravel(place), strict=True):
         x[:, at] += values[k]
-    elements, at_x = np.unique(both[:, 1], return_inverse=True)
+    of_all, at_x = np.unique(both[:, 1], return_inverse=True)
     looked_up = [k for k in np.flatnonzero(~is_dense) if np.any(values[k])]
     own_columns = tables.zeros(n, len(looked_up), dtype=np.int32)
     own_values = tables.zeros(n, len(looked_up))
     for f, k in enumerate(looked_up):
         own_columns[:, f], own_values[:, f] = columns[k], values[k]
+    lookups, place = occurring(own_columns), np.zeros(starts[-1], np.int32)
+    place[lookups] = np.arange(len(lookups))
+    for part in parts(n):
+        own_columns[part] = place[own_columns[part]]
+    design = Design(
+        own_columns, own_values, of_slots[looked_up], x, both[:, 0].copy(), np.ravel(at_x), len(of_all)
+    )
     return Columns(
-        read.offsets, elements, x, both[:, 0].copy(), np.ravel(at_x), own_columns, own_values,
-        of_slots[looked_up], read.data, read.expression, read.scale, read.support, tables,
+        design, np.concatenate([lookups, of_all]), read.offsets, read.data, read.expression, read.scale,
+        read.support, tables,
     )  # fmt: skip
 
 
@@ -231,38 +240,41 @@ def _of_all_rows(likelihood: Likelihood, part: AffineParts, of_numbers: set[Vari
         scalars = likelihood(positions)
         forms = [scalars[k].times(evaluate(one, {}, data)) for k, one in part.coefficients.items()]
         offset = np.broadcast_to(evaluate(part.offset, {}, data), positions.shape)
-        found = _without_what_cancels(added([Form(offset, {}), *forms], [1.0] * (1 + len(forms))))
-        if not set(found.terms) <= of_numbers:
+        found = _common(added([Form(offset, {}), *forms], [1.0] * (1 + len(forms))))
+        if found is None or not set(found.terms) <= of_numbers or not _is_same(found, result or found):
             return None
-        result = found.moved(lambda ids: ids[:1]) if result is None else result
-        if set(found.terms) != set(result.terms) or np.any(found.offset != result.offset[0]):
-            return None
-        for table, (c, p) in found.terms.items():
-            first_c, first_p = result.terms[table]
-            if c.shape[-1] != first_c.shape[-1] or np.any(c != first_c) or np.any(p != first_p):
-                return None
+        result = found
     return result
 
 
-def _without_what_cancels(form: Form) -> Form:
-    """The form with each element once, as far as it does not cancel."""
+def _common(form: Form) -> Form | None:
+    """What all rows of a form have, each element once, as far as it does not cancel; None if rows differ."""
     terms = {}
-    for table, pair in form.terms.items():
-        c, p = pair
+    for table, (c, p) in form.terms.items():
         shape = np.broadcast_shapes((*form.shape, 1), c.shape, p.shape)
-        c, p = np.broadcast_to(c, shape), np.broadcast_to(p, shape)
-        order = np.argsort(p, axis=-1, kind="stable")
-        c, p = np.take_along_axis(c, order, -1), np.take_along_axis(p, order, -1)
-        size = np.abs(c).max(initial=0.0)
-        for k in range(1, p.shape[-1]):  # sums go to the last of equal places
-            is_same = p[..., k] == p[..., k - 1]
-            c[..., k] += np.where(is_same, c[..., k - 1], 0.0)
-            c[..., k - 1] = np.where(is_same, 0.0, c[..., k - 1])
-        c[np.abs(c) < _CANCELS * size] = 0.0
-        kept = np.flatnonzero(c.reshape(-1, c.shape[-1]).any(axis=0))
-        if len(kept):
-            terms[table] = c[..., kept], p[..., kept]
-    return Form(form.offset, terms)
+        values, elements = (np.broadcast_to(one, shape) for one in (c, p))
+        rows = np.repeat(np.arange(shape[0]), shape[1])
+        size = shape[0], int(elements.max(initial=0)) + 1
+        matrix = sparse.csr_array((values.ravel(), (rows, elements.ravel())), size)
+        matrix.data[np.abs(matrix.data) < _CANCELS * np.abs(values).max(initial=0.0)] = 0.0
+        matrix.eliminate_zeros()
+        n = matrix.indptr[1]
+        if np.any(np.diff(matrix.indptr) != n):
+            return None
+        c, p = matrix.data.reshape(-1, n), matrix.indices.reshape(-1, n).astype(np.int64)
+        if np.any(c != c[0]) or np.any(p != p[0]):
+            return None
+        if n:
+            terms[table] = c[:1], p[:1]
+    return None if np.any(form.offset != form.offset[0]) else Form(form.offset[:1], terms)
+
+
+def _is_same(one: Form, other: Form) -> bool:
+    """Have two forms the same numbers?"""
+    return np.array_equal(one.offset, other.offset) and (
+        one.terms.keys() == other.terms.keys()
+        and all(np.array_equal(one.terms[t][k], other.terms[t][k]) for t in one.terms for k in (0, 1))
+    )
 
 
 def _slots(forms: list[Form], which: list[int]) -> list[tuple[int, Variable, int]]:
@@ -337,16 +349,16 @@ def _kinds(
     if is_normal and len(moving) == 1 and len(which) == 2:
         ((k, scale),) = moving.items()
         (own,) = set(which) - {k}
-        expression = _rebuilt(predictors.expression, fixed, [own, k])
+        expression = with_fixed(predictors.expression, fixed, [own, k])
         powers = by_powers(expression)
         if powers is not None and not leaves(powers[2], "data"):
             return expression, [own], {**fixed, k: scale}, scale
     if len(which) > MOST_PREDICTORS:
         raise NoField(f"rows are functions of {len(which)} predictors, {MOST_PREDICTORS} at most have bounds")
-    return _rebuilt(predictors.expression, fixed, which), which, fixed, None
+    return with_fixed(predictors.expression, fixed, which), which, fixed, None
 
 
-def _rebuilt(expression: Expression, fixed: dict[int, _Number], which: list[int]) -> Expression:
+def with_fixed(expression: Expression, fixed: dict[int, _Number], which: list[int]) -> Expression:
     """The rows with constants in the place of some predictors; others get new numbers."""
     parts = {k: constant(offset) for k, (_, _, offset) in fixed.items()}
     parts |= {k: predictor(number) for number, k in enumerate(which)}
@@ -365,23 +377,3 @@ def _number(form: Form, of_numbers: set[Variable], first: dict[Variable, int]) -
     if p.shape[-1] != 1 or np.any(p != p.flat[0]) or np.any(c != c.flat[0]):
         return None
     return int(first[t] + p.flat[0]), float(c.flat[0]), float(offset[0])
-
-
-class Used(NamedTuple):
-    """Elements that rows use, in the order of a kernel: those that are looked up, then those of all rows."""
-
-    elements: Index  # (n_x,): numbers over all tables
-    n_lookups: int
-    columns: RowNumbers  # (N, F): in this order
-
-
-def used(columns: Columns) -> Used:
-    """The elements that rows use."""
-    lookups = occurring(columns.columns)
-    elements = np.concatenate([lookups, columns.elements])
-    place = np.zeros(int(elements.max(initial=0)) + 1, np.int32)
-    place[elements] = np.arange(len(elements))
-    own = columns.tables.zeros(*columns.columns.shape, dtype=np.int32)
-    for part in parts(len(own)):
-        own[part] = place[columns.columns[part]]
-    return Used(elements, len(lookups), own)

@@ -16,9 +16,9 @@ from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.fields.records import Elements
 from pymc_austerity.mode.fields.layout import Layout
 from pymc_austerity.mode.fields.maps import Coordinates, Entries, Maps, matrix_of, value_of
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorisation import Factorisation, point_of
 from pymc_austerity.model.field.find import Field
-from pymc_austerity.model.field.priors import NoField
+from pymc_austerity.model.field.priors import Innovation, NoField
 from pymc_austerity.model.field.rows import Form
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.random_variables import with_constants
@@ -47,27 +47,16 @@ class FieldValues:
     @cached_property
     def n_dim(self) -> int:
         """Length of the vector of the block."""
-        return sum(self._sizes)
-
-    @cached_property
-    def _sizes(self) -> list[int]:
-        graph = self.factorisation.graph
-        return [int(np.prod(graph.values[name].type.shape)) for name in self.factorisation.var_names]
+        return max((one.stop for one in self._places.values()), default=0)
 
     @cached_property
     def _places(self) -> dict[str, slice]:
-        ends = np.cumsum(self._sizes)
-        return {
-            name: slice(int(end) - size, int(end))
-            for name, size, end in zip(self.factorisation.var_names, self._sizes, ends, strict=True)
-        }
+        return _slices(self.factorisation)
 
     @cached_property
     def _numbers(self) -> Index:
-        places = self._places
-        own = [places[name] for name in self.shared.var_names]
-        every = [np.arange(one.start, one.stop) for one in own]
-        return np.concatenate([np.zeros(0, np.int64), *every])
+        every = np.arange(self.n_dim)
+        return np.concatenate([every[:0], *(every[self._places[name]] for name in self.shared.var_names)])
 
     @cached_property
     def _others(self) -> list[str]:
@@ -110,25 +99,23 @@ class FieldValues:
         if all(one.location is None for one in innovations):
             return None
         graph = self.factorisation.graph
-        inputs = {one.name: one.value.type(f"{one.name} - m") for one in innovations}
+        inputs = {one.value: one.value.type(f"{one.name} - m") for one in innovations}
         known: dict[Variable, Variable] = {}
-        left = list(innovations)
-        others = {one.value for one in innovations}
-        while left:
-            ready = [
-                one for one in left
-                if one.location is None or not (set(ancestors([one.location])) & others - set(known))
-            ]  # fmt: skip
-            for one in ready:
-                value: Variable = inputs[one.name]
+
+        def effects(one: Innovation) -> Variable:
+            """The values of a variable; its location may be made of others."""
+            if one.value not in known:
+                value: Variable = inputs[one.value]
                 if one.location is not None:
-                    (location,) = rebuild([one.location], known) if known else [one.location]
-                    value = value + location
+                    within = set(ancestors([one.location]))
+                    of_others = {o.value: effects(o) for o in innovations if o.value in within}
+                    value = value + (rebuild([one.location], of_others)[0] if of_others else one.location)
                 known[one.value] = value
-                left.remove(one)
+            return known[one.value]
+
         numbers = [graph.values[name] for name in (*self.shared.var_names, *self._others)]
         every = [*numbers, *inputs.values(), *graph.data]
-        forth = function_of(every, [known[one.value] for one in innovations], None, trust_input=True)
+        forth = function_of(every, [effects(one) for one in innovations], None, trust_input=True)
         nothing = pt.zeros(())
         locations = [
             pt.broadcast_to(nothing if one.location is None else one.location, one.value.type.shape)
@@ -136,20 +123,6 @@ class FieldValues:
         ]
         back = function_of([*graph.values.values(), *graph.data], locations, None)
         return forth, back
-
-    @cached_property
-    def _own(self) -> Elements:
-        """All innovations less their locations as a matrix times z."""
-        every = [one.own._replace(rows=one.own.rows + one.first, columns=one.own.columns + one.first)
-                 for one in self.maps.coordinates]  # fmt: skip
-        width = max([one.factors.shape[1] for one in every], default=0)
-        factors = [np.pad(one.factors, ((0, 0), (0, width - one.factors.shape[1]))) for one in every]
-        return Elements(
-            np.concatenate([np.zeros(0, np.int64), *(one.rows for one in every)]),
-            np.concatenate([np.zeros(0, np.int64), *(one.columns for one in every)]),
-            np.concatenate([np.zeros(0), *(one.coefficients for one in every)]),
-            np.concatenate([np.zeros((0, width), np.int64), *factors]),
-        )
 
     def __call__(
         self,
@@ -165,7 +138,7 @@ class FieldValues:
         if self.left is not None:
             every = z.copy()
             self._pulled(features, every, -1.0)
-        _add_products(self._own, features, every, effects)
+        _add_products(Elements(*self.maps.innovations), features, every, effects)
         found = []
         for one in self.maps.coordinates:
             own = effects[one.first : one.first + one.size]
@@ -176,22 +149,15 @@ class FieldValues:
             shapes = [one.innovation.value.type.shape for one in self.maps.coordinates]
             innovations = [w.reshape(shape) for w, shape in zip(found, shapes, strict=True)]
             data = self.factorisation.graph.data_values()
-            numbers = [theta[part].reshape(shape) for part, shape in self._parts]
+            values = self.shared.graph.values
+            numbers = [
+                theta[part].reshape(values[name].type.shape) for name, part in _slices(self.shared).items()
+            ]
             others = self.others() if others is None else others
             found = self._located[0](*numbers, *others, *innovations, *data)
         for one, w in zip(self.maps.coordinates, found, strict=True):
             result[self._places[one.innovation.name]] = w.ravel()
         return result
-
-    @cached_property
-    def _parts(self) -> list[tuple[slice, tuple[int, ...]]]:
-        """Where theta has the numbers of each variable, and their shape."""
-        shapes = [self.shared.graph.values[name].type.shape for name in self.shared.var_names]
-        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-        return [
-            (slice(int(end) - int(np.prod(shape)), int(end)), tuple(map(int, shape)))
-            for end, shape in zip(ends, shapes, strict=True)
-        ]
 
     def coordinates(self, q: Vector, others: list[np.ndarray] | None = None) -> tuple[Vector, Vector]:
         """Theta and z of the vector of the block; z is 0 where a scale is so small that it cannot be told."""
@@ -200,13 +166,8 @@ class FieldValues:
         features = self.features(theta, others)
         locations: Sequence[np.ndarray | float] = [0.0] * len(self.maps.coordinates)
         if self._located is not None:
-            known = dict(zip(self._others, others, strict=True))
-            values = [
-                q[self._places[name]].reshape([int(k) for k in var.type.shape])
-                if name in self._places
-                else known[name]
-                for name, var in graph.values.items()
-            ]
+            point = point_of(self.factorisation, q, dict(zip(self._others, others, strict=True)))
+            values = [point[name] for name in graph.values]
             locations = self._located[1](*values, *graph.data_values())
         every = np.empty(self.maps.n_coordinates)
         for one, location in zip(self.maps.coordinates, locations, strict=True):
@@ -220,6 +181,14 @@ class FieldValues:
             every[one.first : one.first + one.size] = np.where(np.isfinite(z), z, 0.0)
         self._pulled(features, every, 1.0)
         return theta.copy(), every
+
+
+def _slices(factorisation: Factorisation) -> dict[str, slice]:
+    """Where the vector of a block has each variable."""
+    sizes = [math.prod(factorisation.graph.values[name].type.shape) for name in factorisation.var_names]
+    ends = np.cumsum(sizes).tolist()
+    every = zip(factorisation.var_names, sizes, ends, strict=True)
+    return {name: slice(end - size, end) for name, size, end in every}
 
 
 @entry
@@ -262,12 +231,12 @@ def _solved(matrix: Any, w: Vector) -> Vector:
     return linalg.spsolve(matrix.tocsc(), w)
 
 
-def _within(form: Form, found: Field, maps: Maps) -> Variable:
+def _within(form: Form, found: Field) -> Variable:
     """Zero where a function of numbers is above zero, else minus infinity."""
-    graphs = {t.input: graph for t, graph in zip(found.tables, maps.given, strict=True)}
+    graphs = {table.input: table.graph for table in found.tables}
     total = pt.as_tensor(float(form.offset[0]))
     for table, (c, p) in form.terms.items():
-        total = total + pt.dot(np.ravel(c), graphs[table].flatten()[np.ravel(p)])  # type: ignore[union-attr]
+        total = total + pt.dot(np.ravel(c), graphs[table].flatten()[np.ravel(p)])
     return pt.switch(pt.gt(total, 0.0), 0.0, -np.inf)
 
 
@@ -293,7 +262,7 @@ def values_of(
     own = {graph.variables[name] for name in effects} | {one.term.name for one in found.likelihoods}
     terms = [(name, term) for name, term in graph.terms.items() if name not in own]
     terms += [(one.innovation.name, one.log_volume) for one in maps.coordinates if one.log_volume is not None]
-    terms += [(_SUPPORT, _within(one, found, maps)) for one in layout.columns.support]
+    terms += [(_SUPPORT, _within(one, found)) for one in layout.columns.support]
     values = {name: var for name, var in graph.values.items() if name not in effects}
     point = {name: graph.point[name] for name in values}
     terms_of_theta = with_constants(graph, [pt.sum(term) for _, term in terms])
