@@ -246,7 +246,7 @@ def _small_field(
         found = field_of(options, fact, point)
         if not isinstance(found, FieldModel):
             return None
-        plan = plan_field(options, point, found=found)
+        plan = plan_field(options, point, found)
     except UnsuitableError:
         return None
     other = of_field(plan, blank_record(evidence, asked), point)
