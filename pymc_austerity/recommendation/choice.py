@@ -34,8 +34,13 @@ from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.field_plan import FieldPlan, FieldRecipe, plan_field
-from pymc_austerity.step_methods.metropolis.field_search import field_of, tried_longer
+from pymc_austerity.step_methods.metropolis.field_plan import (
+    FieldPlan,
+    FieldRecipe,
+    field_of,
+    plan_field,
+    tried_longer,
+)
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.options import (
     BATCH_OF_REMAINDERS,

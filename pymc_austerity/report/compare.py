@@ -33,8 +33,7 @@ from pymc_austerity.report.render.words import as_fragment, as_markdown, headlin
 from pymc_austerity.report.results import Judgement, Results, convergence, judge
 from pymc_austerity.report.run import Budget, Run, Settings, Steps, budget_of, named, run_step
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.field_plan import plan_field
-from pymc_austerity.step_methods.metropolis.field_search import field_of
+from pymc_austerity.step_methods.metropolis.field_plan import field_of, plan_field
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.options import checked_options, proposal_for
 from pymc_austerity.step_methods.metropolis.plan import factorised

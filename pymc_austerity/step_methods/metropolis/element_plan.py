@@ -76,7 +76,6 @@ def planned(
         rule=options.acceptance,
         proposal=options.proposal,
         proposal_state=bound.state,
-        mode_fit=None,
         sweep=terms.n_elements,
     )
     rule = recipe.rule

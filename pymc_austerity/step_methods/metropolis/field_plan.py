@@ -1,4 +1,4 @@
-"""The plan of a step on a field: expansion, bounds and proposals, tried out on a short pilot run."""
+"""The plan of a step on a field: whether a model has one, its fit and bounds, tried out on a pilot run."""
 
 import logging
 import math
@@ -8,20 +8,27 @@ from typing import ClassVar
 
 import numpy as np
 from pymc.initial_point import PointType
+from pytensor.graph.traversal import ancestors
 
 from pymc_austerity import work
 from pymc_austerity.acceptance.base import AcceptanceRule, Exact, with_batch_size
-from pymc_austerity.exceptions import warn
+from pymc_austerity.exceptions import RowsOnDiskError, SelfCheckError, SetUpBudgetError, warn
 from pymc_austerity.kernels.fields.records import Schedule
 from pymc_austerity.mode.fields.field_model import FieldModel, field_model
 from pymc_austerity.mode.fields.fit import FieldFit, FittedField
 from pymc_austerity.model.factorisation import (
     FEWEST_IF_SLOW,
+    FEWEST_SCALED,
     Factorisation,
+    block_of,
     point_of,
     row_operations,
     vector_of,
 )
+from pymc_austerity.model.field.find import find_field
+from pymc_austerity.model.field.lookups import looked_up
+from pymc_austerity.model.field.priors import NoField
+from pymc_austerity.model.field.tables import Table
 from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
@@ -39,6 +46,72 @@ logger = logging.getLogger(__name__)
 _FAR = 5.0
 # Below this acceptance rate chains mix badly.
 _SELDOM = 0.2
+# Effects whose prior has no sampled number are coefficients like others, up to so many dimensions.
+_FEW_DIMENSIONS = 500
+# Rates that differ by less are near; so many times more a longer pilot run may cost.
+_NEAR, _LONGER = 4.0, 20.0
+
+
+# Is there a field? --------------------------------------------------------------------------------
+
+
+def field_of(
+    options: MetropolisOptions, fact: Factorisation, point: PointType
+) -> FieldModel | NoField | None:
+    """The field that a step moves; why there is none; None if rows look nothing up that would be one."""
+    taylor, fewest = options.control_variate, options.fewest_groups
+    is_expanded = taylor is not None and taylor.order == 2 and taylor.center == "mode"
+    if not is_expanded or options.proposal is not None or not fact.n_local:
+        return None
+    n_dim = len(vector_of(fact, point))
+    work.sized(fact.n_rows, n_dim, row_operations(fact))
+    is_long = bool(looked_up(fact, fewest))
+    if not is_long and not looked_up(fact, FEWEST_SCALED, times=True):
+        return None
+    try:
+        found = find_field(options.model, fact)
+    except NoField as reason:
+        return reason if is_long else None
+    except SelfCheckError as reason:  # it says that the field is not that of the model
+        return NoField(str(reason))
+    tables = [t for one in found.likelihoods for t in one.looked_up(found.tables, fewest, scaled=True)]
+    if not tables:
+        return None
+    if all(table.innovation is None for table in tables):
+        names = " and ".join(dict.fromkeys(table.variable for table in tables))
+        return NoField(f"the prior of {names} has no rule") if is_long else None
+    if n_dim <= _FEW_DIMENSIONS and not any(_has_numbers(table, fact) for table in tables):
+        return None
+    try:
+        return field_model(options.model, fact, found, is_tempered=options.temperature != 1.0)
+    except NoField as reason:
+        if not is_long:
+            return None
+        names = " and ".join(dict.fromkeys(map(_said, tables)))
+        return NoField(f"rows are linear in {names}, which are not moved together: {reason}")
+    except RowsOnDiskError as error:  # short effects are coefficients, whatever the order of the rows
+        if any(table.size >= fewest for table in tables):
+            raise
+        return NoField(str(error))
+
+
+def _has_numbers(table: Table, fact: Factorisation) -> bool:
+    """Is the location or scale of effects sampled?"""
+    one = table.innovation
+    if one is None:  # it is one itself, beside others
+        return False
+    graphs = [step.graph for step in (*table.steps, *one.steps)]
+    graphs += [one.location, one.shape, *(phi for phi, _ in one.precision)]
+    above = set(ancestors([graph for graph in graphs if graph is not None])) - {one.value}
+    return not above.isdisjoint(block_of(fact))
+
+
+def _said(table: Table) -> str:
+    """A table, its size and its prior in words."""
+    return f"{table.variable} ({table.size:,}, {table.said})"
+
+
+# How it is moved ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -60,8 +133,6 @@ class FieldRecipe(Recipe):
     fit: tuple[FittedField, ...]
     schedules: tuple[Schedule, ...]
     prediction: FieldPrediction
-    reads_all: bool
-    certificate: str
 
     @property
     def n_watched(self) -> int:
@@ -107,7 +178,8 @@ class FieldRecipe(Recipe):
         if np.allclose(q, vector_of(fact, default())):
             logger.info("%s: the chain starts from a draw of the fitted distribution.", names)
             return point_of(fact, self.fitted_draw(fact, engine, point, rng), point)
-        found, n = self.distance(engine, q, point)
+        assert isinstance(engine, FieldEngine)
+        found, n = engine.distance(q, point), len(self.fit[0].theta)
         if found**2 > n + _FAR * math.sqrt(2.0 * n):
             warn(
                 f"The chain starts {found:.3g} standard deviations from the distribution that was fitted to "
@@ -116,11 +188,6 @@ class FieldRecipe(Recipe):
                 "from a draw of the fitted distribution."
             )
         return point
-
-    def distance(self, engine: Engine, q: Vector, point: PointType) -> tuple[float, int]:
-        """How many standard deviations theta is from its fitted distribution in a state, and its length."""
-        assert isinstance(engine, FieldEngine)
-        return engine.distance(q, point), len(self.fit[0].theta)
 
     @property
     def rate(self) -> float:
@@ -183,7 +250,6 @@ def plan_field(
         rule=options.acceptance if rule is None else rule,
         proposal=FieldSweeps(", ".join(found.effects), found.n_nodes, float(engine.schedules[0].kappas[0])),
         proposal_state=engine.new_state(),
-        mode_fit=None,
         fit=tuple(one.fitted for one in fit),
         prediction=prediction,
         reads_all=engine.reads_all,
@@ -214,3 +280,18 @@ def _certificate(found: FieldModel, *, reads_all: bool) -> str:
     p = found.layouts[0].columns.n_predictors
     predictors = f"{p} predictors" if p > 1 else "1 predictor"
     return f"third derivatives of {names}, a function of {predictors} of each row, by interval arithmetic"
+
+
+def tried_longer(plan: FieldPlan, point: PointType, rate: float) -> FieldPlan:
+    """A plan whose effective draws a second are near `rate`, measured in a longer run; others as they are."""
+    recipe, engine = plan.recipe, plan.engine
+    if not rate / _NEAR < recipe.rate < rate * _NEAR:
+        return plan
+    try:
+        with work.on_trial():
+            prediction = announced(
+                engine, recipe.prediction, lambda rng: engine.drawn(rng, point), point, times=_LONGER
+            )
+    except SetUpBudgetError:  # the shorter run has to do
+        return plan
+    return replace(plan, recipe=replace(recipe, prediction=prediction))

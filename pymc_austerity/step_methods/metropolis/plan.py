@@ -87,9 +87,12 @@ class Recipe:
     rule: AcceptanceRule
     proposal: ProposalOption
     proposal_state: object  # State of the proposal before it has learnt anything
-    mode_fit: ModeFit | None
+    mode_fit: ModeFit | None = None
     # Bounds on the range of the log ratios, if the rule needs one and none was given
     certificates: RangeCertificates | RemainderCertificate | None = None
+    # Of `TunaMH` and of fields: whether all rows are read, and where bounds come from, in words
+    reads_all: bool = False
+    certificate: str = ""
     sweep: int = 1  # Transitions of a draw, if `steps_per_draw` was not given: 1, or one for each element
 
     @property

@@ -212,9 +212,6 @@ class TunaRecipe(Recipe):
     """What of the plan travels to other processes."""
 
     prediction: Prediction  # Rows that are expected for a transition
-    reads_all: bool  # Whether the exact test on all rows is used instead
-    # Where the bounds come from, how large they are, and how much looser than at the center alone
-    certificate: str
 
     @property
     def rows_a_draw(self) -> float:

@@ -47,7 +47,7 @@ def field_or_reason(
     if max(sizes, default=0) < min(options.fewest_groups - 1, FEWEST_SCALED):  # sums to zero have one fewer
         return None, ""
     from pymc_austerity.model.field.priors import NoField
-    from pymc_austerity.step_methods.metropolis.field_search import field_of
+    from pymc_austerity.step_methods.metropolis.field_plan import field_of
 
     found = field_of(options, fact, point)
     return (None, str(found)) if isinstance(found, NoField) else (found, "")
