@@ -197,7 +197,7 @@ def try_schedules(engine: FieldEngine, found: FieldModel, point: PointType) -> t
     def is_better(schedules: tuple[Schedule, ...]) -> bool:
         nonlocal best
         other = trials.run(schedules)
-        if other.fastest()[0] >= _GAIN * best.fastest()[0]:
+        if not other.fastest()[0] < _GAIN * best.fastest()[0]:
             return False
         best = other
         return True
