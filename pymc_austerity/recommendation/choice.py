@@ -37,10 +37,10 @@ from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.field_plan import (
     FieldPlan,
     FieldRecipe,
-    field_with_all_rows,
+    field_of,
     plan_field,
+    tried_longer,
 )
-from pymc_austerity.step_methods.metropolis.field_search import field_of, tried_longer
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.options import (
     BATCH_OF_REMAINDERS,
@@ -131,7 +131,7 @@ def gather(asked: Asked, budget: float = DEFAULT_BUDGET) -> Evidence:
         scratch_folder(fact)  # an error before a long search
         field = field_of(options, fact, point)
         if isinstance(field, FieldModel):
-            swept = plan_field(options, point, found=field)
+            swept = plan_field(options, point, field)
             return Evidence(fact, field=swept, certificate=swept.recipe.certificate, budget=budget)
         no_field = str(field) if isinstance(field, NoField) else ""
         surveyed = survey(options, point, certify=False, factorisation=fact)
@@ -158,14 +158,19 @@ def why_not_normal(evidence: Evidence) -> str | None:
         return str(evidence.unsuitable)
     report = evidence.report
     assert report is not None
+    return misfit(report, is_hierarchical=evidence.is_hierarchical)
+
+
+def misfit(report: ModeReport, *, is_hierarchical: bool) -> str | None:
+    """Why a step that is fitted to this mode would mix slowly; None if it would do well."""
     if report.n_modes > 1:
         return (
             f"{report.n_modes} modes were found, and a step that is fitted to one of them stays there unseen"
         )
     spread = f"its log density is off by {report.remainder_sd:.2g}"
-    if fits_normal(report.acceptance, report.remainder_sd, is_hierarchical=evidence.is_hierarchical):
+    if fits_normal(report.acceptance, report.remainder_sd, is_hierarchical=is_hierarchical):
         return None
-    if evidence.is_hierarchical:
+    if is_hierarchical:
         return f"The likelihood is far from its Taylor polynomial: {spread}"
     return (
         "The posterior is far from the normal distribution at its mode: independent draws would be "
@@ -432,14 +437,17 @@ def of_field(plan: FieldPlan, blank: Recommendation, point: PointType) -> Choice
     """Sweeps over a field; None where `pm.NUTS` promises more effective draws a second."""
     recipe = plan.recipe
     found = recipe.prediction
-    if found.terms <= _FEW * recipe.n_local and found.shared_acceptance >= _WELL and not recipe.reads_all:
-        return _sweeps_of_drawn_rows(plan, blank, point)
-    whole = plan if recipe.reads_all else field_with_all_rows(plan, point)
-    best = min(plan, whole, key=lambda one: one.recipe.prediction.cost)  # known better than what pilots mix
-    of_nuts = 1e9 / (_OF_NUTS * recipe.n_local)
-    best = tried_longer(best, point, of_nuts)
-    of_best = _sweeps_of_all_rows if best.recipe.reads_all else _sweeps_of_drawn_rows
-    return None if best.recipe.rate < of_nuts else of_best(best, blank, point)
+    if found.terms > _FEW * recipe.n_local or found.shared_acceptance < _WELL or recipe.reads_all:
+        whole = plan
+        if not recipe.reads_all:
+            fit = plan.field.fit_again(recipe.fit)
+            whole = plan_field(plan.options, point, plan.field, fit, reads_all=True)
+        plan = min(plan, whole, key=lambda one: one.recipe.prediction.cost)  # known better than what mixes
+        of_nuts = 1e9 / (_OF_NUTS * recipe.n_local)
+        plan = tried_longer(plan, point, of_nuts)
+        if plan.recipe.rate < of_nuts:
+            return None
+    return _sweeps(plan, blank, point)
 
 
 def _why_no_sweeps(recipe: FieldRecipe) -> str:
@@ -456,40 +464,35 @@ def _why_no_sweeps(recipe: FieldRecipe) -> str:
     )
 
 
-def _effects(plan: FieldPlan) -> str:
-    names = " and ".join(map(repr, plan.field.effects))
-    return f"{names} are a field of {plan.field.n_effects:,} effects: all are moved at once"
-
-
-def _sweeps_of_drawn_rows(plan: FieldPlan, blank: Recommendation, point: PointType) -> Choice:
+def _sweeps(plan: FieldPlan, blank: Recommendation, point: PointType) -> Choice:
+    """The choice of sweeps over a field, by drawn rows or by all."""
+    names, found = " and ".join(map(repr, plan.field.effects)), plan.recipe.prediction
+    effects = f"{names} are a field of {plan.field.n_effects:,} effects: all are moved at once"
+    if plan.recipe.reads_all:
+        why = blank._replace(
+            step="MetropolisHastings(control_variate=Taylor())",
+            reason=f"{effects}, decided on all rows, as with so few rows a group that is cheaper",
+            rows=float(blank.n_local or 0),
+            otherwise="TunaMH(), where there are more rows for each group.",
+            field=found,
+        )
+        whole = replace(plan, options=replace(plan.options, switch_above=0.0))
+        return Choice(why, lambda: MetropolisHastings.from_plan(whole, point), is_of_search=True)
     why = blank._replace(
         step="TunaMH()",
-        reason=f"{_effects(plan)}, each decided by few of its rows",
-        rows=plan.recipe.prediction.terms,
+        reason=f"{effects}, each decided by few of its rows",
+        rows=found.terms,
         guarantee=_COMPARED,
         otherwise="Where groups have very few rows, the exact test on all rows, or pm.NUTS.",
-        field=plan.recipe.prediction,
+        field=found,
     )
     if plan.field.is_normal:
         why = why._replace(
-            reason=f"{_effects(plan)}, decided by sums over their rows, which tell "
-            "all of a normal likelihood",
+            reason=f"{effects}, decided by sums over their rows, which tell all of a normal likelihood",
             guarantee=_EXACT,
             otherwise="With another likelihood, a few rows of each group.",
         )
     return Choice(why, lambda: TunaMH.from_plan(plan, point), is_of_search=True)
-
-
-def _sweeps_of_all_rows(plan: FieldPlan, blank: Recommendation, point: PointType) -> Choice:
-    why = blank._replace(
-        step="MetropolisHastings(control_variate=Taylor())",
-        reason=f"{_effects(plan)}, decided on all rows, as with so few rows a group that is cheaper",
-        rows=float(blank.n_local or 0),
-        otherwise="TunaMH(), where there are more rows for each group.",
-        field=plan.recipe.prediction,
-    )
-    whole = replace(plan, options=replace(plan.options, switch_above=0.0))
-    return Choice(why, lambda: MetropolisHastings.from_plan(whole, point), is_of_search=True)
 
 
 # What to change in a model for a better step, in the words of the model; or that nothing helps -----

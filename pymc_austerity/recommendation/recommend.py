@@ -41,8 +41,7 @@ from pymc_austerity.recommendation.choice import (
 )
 from pymc_austerity.step_methods.messages import few_digits, refuse_discrete
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.field_plan import plan_field
-from pymc_austerity.step_methods.metropolis.field_search import field_of
+from pymc_austerity.step_methods.metropolis.field_plan import field_of, plan_field
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, warn_of_poor_mixing
 from pymc_austerity.step_methods.recommendation import Recommendation
 from pymc_austerity.work import DEFAULT_BUDGET, budgeted, checked_budget
@@ -246,7 +245,7 @@ def _small_field(
         found = field_of(options, fact, point)
         if not isinstance(found, FieldModel):
             return None
-        plan = plan_field(options, point, found=found)
+        plan = plan_field(options, point, found)
     except UnsuitableError:
         return None
     other = of_field(plan, blank_record(evidence, asked), point)

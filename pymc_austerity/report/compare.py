@@ -19,7 +19,6 @@ from pymc_austerity.diagnostics.result import posterior_of
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning, UnsuitableError
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.find_mode import constrained, find_mode
-from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, FEWEST_IF_SLOW, point_of
 from pymc_austerity.model.factorise import model_of
 from pymc_austerity.model.field.of_model import factorise
@@ -27,14 +26,14 @@ from pymc_austerity.model.starting_point import initial_point, require_finite
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage, watched
 from pymc_austerity.proposals.surrogate import Surrogate
+from pymc_austerity.recommendation.choice import first_sentence, misfit
 from pymc_austerity.report.probe import probed
 from pymc_austerity.report.render.page import as_html
 from pymc_austerity.report.render.words import as_fragment, as_markdown, headline, verdict_of
-from pymc_austerity.report.results import Judgement, Results, judge
+from pymc_austerity.report.results import Judgement, Results, convergence, judge
 from pymc_austerity.report.run import Budget, Run, Settings, Steps, budget_of, named, run_step
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.field_plan import plan_field
-from pymc_austerity.step_methods.metropolis.field_search import field_of
+from pymc_austerity.step_methods.metropolis.field_plan import field_of, plan_field
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.options import checked_options, proposal_for
 from pymc_austerity.step_methods.metropolis.plan import factorised
@@ -119,9 +118,6 @@ class Comparison(Results):
     def _repr_html_(self) -> str:
         return as_fragment(self)
 
-
-# Where a random walk is as good; `recommend` has the same limits.
-_LEAST_ACCEPTANCE, _LARGEST_SPREAD = 0.2, 1.0
 
 Reference = Literal["exact", "nuts"] | DataTree
 
@@ -257,19 +253,17 @@ def compare(
         logger.info("compare: %d of %d, %s", k + 2, len(named_steps) + 1, name)
         run = run_step(model, name, blocks, each, settings, seeds[2 * k + 1])
         probe = probed(model, blocks, run, int(n_pairs), seeds[2 * k + 2])
-        results.append((run, _judged(run, standard, names, float(tolerance)), probe))
+        results.append((run, judged(run, standard, names, float(tolerance)), probe))
     return Comparison(tuple(results), standard, tuple(names), float(tolerance), settings, tuple(notes))
 
 
-def _judged(run: Run, standard: Run, names: list[str], tolerance: float) -> Judgement:
+def judged(run: Run, standard: Run, names: list[str], tolerance: float) -> Judgement:
     """Verdict on a run, also where it or the reference failed."""
     if run.idata is None:
         return Judgement("failed", run.error)
-    if standard.error:
-        judgement = judge(run.idata, None, names, tolerance)
-        return Judgement(
-            "cannot tell", f"the reference failed ({standard.error}).", convergence=judgement.convergence
-        )
+    if standard.idata is None:
+        reason = f"the reference failed ({standard.error})."
+        return Judgement("cannot tell", reason, convergence=convergence(run.idata, names))
     try:
         return judge(run.idata, standard.idata, names, tolerance)
     except NotComparableError as error:  # given draws may have other variables; what was run is kept
@@ -358,33 +352,21 @@ def exact_step(model: pm.Model, fewest: int = FEWEST_GROUPS) -> tuple[BlockedSte
             options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
             point = initial_point(model)
             with watched("compare: the reference", True):  # sweeps that read all rows
-                plan = plan_field(options, point, found=field)
+                plan = plan_field(options, point, field)
                 return MetropolisHastings.from_plan(plan, point), []
         taylor = Taylor(exact_rows=0)
         proposal = proposal_for(None, taylor, TermStructure(factorise(model, block)))
         # Sums of terms are kept from one transition to the next, those of remainders are not.
         needs = taylor if isinstance(proposal, Surrogate) else None
         step = MetropolisHastings(block, proposal=proposal, control_variate=needs, model=model)
-        why = _misfit(step.mode_fit, isinstance(proposal, Surrogate))
-        if not why:
+        assert step.mode_fit is not None
+        why = misfit(step.mode_fit, is_hierarchical=isinstance(proposal, Surrogate))
+        if why is None:
             return step, []
     except UnsuitableError as error:
-        why = str(error).partition(". ")[0].rstrip(".")
+        why = first_sentence(str(error))
     note = f"The reference proposes by a random walk, for no normal distribution fits the posterior: {why}."
     return MetropolisHastings(block, model=model), [note]
-
-
-def _misfit(report: ModeReport | None, is_surrogate: bool) -> str:
-    """Why a proposal that is fitted to the mode would mix slowly, if it would."""
-    if report is None:
-        return "there is no mode"
-    if report.n_modes > 1:
-        return f"{report.n_modes} modes were found"
-    if is_surrogate and report.remainder_sd >= _LARGEST_SPREAD:
-        return f"its log density is off by {report.remainder_sd:.2g}"
-    if not is_surrogate and report.acceptance < _LEAST_ACCEPTANCE:
-        return f"independent draws would be accepted at a rate of {report.acceptance:.2g}"
-    return ""
 
 
 def fewest_groups(steps: Iterable[BlockedStep]) -> int:

@@ -190,7 +190,7 @@ class SingleMoves:
         engine = step.engine
         assert isinstance(engine, RuleEngine)
         self._step, self._options, self._compiled = step, step.options, engine.target
-        self._proposal = step.recipe.bind()
+        self._proposal = engine.proposal
         self._target = self._compiled.interpreted()
         self._exact_rows = engine.exact_rows
         self._others = np.delete(np.arange(engine.n_local), self._exact_rows)

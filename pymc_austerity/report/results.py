@@ -68,7 +68,7 @@ class Judgement:
         return f"{self.verdict}: {self.reason}"
 
 
-def judge(idata: DataTree, reference: DataTree | None, var_names: list[str], tolerance: float) -> Judgement:
+def judge(idata: DataTree, reference: DataTree, var_names: list[str], tolerance: float) -> Judgement:
     """Compare the draws of a step with those of the reference.
 
     A difference of the tolerance would matter: of a mean in posterior sds, of an sd as a logarithm of the
@@ -79,10 +79,7 @@ def judge(idata: DataTree, reference: DataTree | None, var_names: list[str], tol
     *When it fails*: Monte Carlo errors come from the chains. Chains that all miss the same part of the
     posterior agree with each other.
     """
-    own = convergence(idata, var_names)
-    if reference is None:
-        return Judgement("cannot tell", "there is no reference to compare with.", convergence=own)
-    other = convergence(reference, var_names)
+    own, other = convergence(idata, var_names), convergence(reference, var_names)
     table, limit = _tested(agreement(idata, reference, var_names=var_names))
     doubts = [*_stuck(own, other, "its"), *_stuck(other, own, "the reference's")]
     doubts += [*_doubts(own, "its"), *_doubts(other, "the reference's")]

@@ -12,7 +12,7 @@ import pymc_austerity as pma
 from pymc_austerity.mode.fields import order
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.step_methods.metropolis.field_search import field_of
+from pymc_austerity.step_methods.metropolis.field_plan import field_of
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR

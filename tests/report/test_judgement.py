@@ -6,7 +6,9 @@ from scipy.signal import lfilter
 from xarray import Dataset, DataTree
 
 from pymc_austerity.exceptions import SubsamplingWarning
+from pymc_austerity.report.compare import judged
 from pymc_austerity.report.results import LEVEL, convergence, judge
+from pymc_austerity.report.run import Run
 
 TOLERANCE = 0.2
 
@@ -157,7 +159,8 @@ def test_draws_that_are_not_finite():
 
 
 def test_without_a_reference():
-    found = judge(chains(1), None, ["x"], TOLERANCE)
+    run, failed = Run("own", "a step", idata=chains(1)), Run("exact", "another", error="planted")
+    found = judged(run, failed, ["x"], TOLERANCE)
     assert found.verdict == "cannot tell"
     assert found.table is None
     assert len(found.convergence) == 5

@@ -25,7 +25,7 @@ DEFAULTS = {"AusterityMH": 500, "MinibatchBarker": 100, "MHSubLhd": 1, "TTest": 
 @pytest.fixture
 def uncompiled(monkeypatch):
     """Steps with all that they decide, and no engine."""
-    engine = SimpleNamespace(restart=lambda: None)
+    engine = SimpleNamespace(restart=lambda: None, columns={})
     monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.BlockPlan.compile", lambda *args: engine)
 
 

@@ -19,7 +19,7 @@ from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.step_methods.metropolis import field_pilot, field_plan
+from pymc_austerity.step_methods.metropolis import field_pilot
 from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
 from pymc_austerity.testing.steps import check_points, check_state, move
 from tests.model.features import (
@@ -199,9 +199,9 @@ def test_a_scale_besides():
 
 def test_many_rows_are_told(monkeypatch):
     """Few rows for each of the groups."""
-    for module in field_plan, field_pilot:
-        monkeypatch.setattr(module, "_SETTLE", 5)
-        monkeypatch.setattr(module, "_COUNTED", 12)
+    for name, n in {"SETTLE": 5, "COUNTED": 12}.items():
+        monkeypatch.setattr(field_pilot, f"_{name}", n)
+        monkeypatch.setattr(field_pilot, f"_TRIAL_{name}", n)
     model = model_of(non_centred, 1100)
     with pytest.warns(SubsamplingWarning, match="TunaMH would draw"):
         TunaMH(model=model, switch_above=1e-6)

@@ -20,7 +20,7 @@ from pymc_austerity import (
 )
 from pymc_austerity.model.compile.backend import interpreted as without_compilation
 from pymc_austerity.report import probe
-from pymc_austerity.step_methods.metropolis import field_pilot, field_plan
+from pymc_austerity.step_methods.metropolis import field_pilot
 from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe
 from pymc_austerity.step_methods.metropolis.mixing_pilot import draws_of_pilot
 from pymc_austerity.testing.steps import require_same_path
@@ -76,9 +76,9 @@ def built():
 @pytest.fixture
 def short_pilots(monkeypatch):
     """Few sweeps of a pilot, where its findings do not matter: interpreted ones take long."""
-    for module in (field_pilot, field_plan):
-        monkeypatch.setattr(module, "_SETTLE", 3)
-        monkeypatch.setattr(module, "_COUNTED", 6)
+    for name, n in {"SETTLE": 3, "COUNTED": 6}.items():
+        monkeypatch.setattr(field_pilot, f"_{name}", n)
+        monkeypatch.setattr(field_pilot, f"_TRIAL_{name}", n)
 
 
 # Odd groups --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from pymc_austerity import TunaMH, recommend
 from pymc_austerity.exceptions import UnsuitableError
-from pymc_austerity.step_methods.metropolis import field_pilot, field_plan
+from pymc_austerity.step_methods.metropolis import field_pilot
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -105,9 +105,9 @@ LONG = (one_of_its_own_beside_groups, rates_of_users)
 )
 def test_a_step_and_a_reason(make, monkeypatch):
     """Pilot runs are cut short: what they choose may not be the best."""
-    for module in field_plan, field_pilot:
-        monkeypatch.setattr(module, "_SETTLE", 5)
-        monkeypatch.setattr(module, "_COUNTED", 12)
+    for name, n in {"SETTLE": 5, "COUNTED": 12}.items():
+        monkeypatch.setattr(field_pilot, f"_{name}", n)
+        monkeypatch.setattr(field_pilot, f"_TRIAL_{name}", n)
     with pm.Model():
         make()
         step = recommend(verbose=False)

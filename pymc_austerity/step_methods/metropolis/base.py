@@ -10,7 +10,6 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
 
-import numpy as np
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
@@ -31,7 +30,7 @@ from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, floats, warn_of_compile_kwargs
 from pymc_austerity.step_methods.messages import plain, warn_of_temperature
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
+from pymc_austerity.step_methods.metropolis.engine.base import Engine
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, try_out
 from pymc_austerity.step_methods.metropolis.options import AskedOptions, MetropolisOptions, checked_options
 from pymc_austerity.step_methods.metropolis.plan import OtherDataError, Plan, Recipe
@@ -87,7 +86,7 @@ class SubsampledStep(RebuiltStep):
     _state_class = SubsampledState
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = DTYPES_SHAPES
     _factorisation: Factorisation | None = None
-    _engine: CompiledKernel | None = None
+    _engine: Engine | None = None
     _recipe: Recipe
     # Why `recommend` chose the step, if it did.
     recommendation: Recommendation | None = None
@@ -188,8 +187,8 @@ class SubsampledStep(RebuiltStep):
         if self.field is not None:
             self.mixing = self.field.prediction.mixing
         self._engine = engine
-        if recipe.columns:
-            self._also_report(recipe.columns)
+        if engine.columns:
+            self._also_report(engine.columns)
 
     def _graphs(self) -> list[LogDensityGraph]:
         return [self.factorisation.graph]
@@ -228,7 +227,7 @@ class SubsampledStep(RebuiltStep):
         return 1 if self._engine is None else self._engine.n_moves
 
     @property
-    def engine(self) -> CompiledKernel:
+    def engine(self) -> Engine:
         """The compiled transitions. They have size N, and are not there before `require_built`."""
         assert self._engine is not None
         return self._engine
@@ -370,24 +369,21 @@ class SubsampledStep(RebuiltStep):
         if n_read is not None:
             n_used += int(n_read[0])
             n_read[0] = 0
-        n_possible: int | None = getattr(outcome, "n_possible", None)  # of single elements
-        passes = n_used / n / engine.n_local if n_possible is None else n_used / max(1, n_possible)
         found = {
             "accepted": float(outcome.accepted),
             "mean_tree_accept": outcome.n_accepted / n,
             "n_used": n_used / n,
-            "fraction_used": passes,
+            "fraction_used": n_used / n / max(1, engine.n_local),
             "n_stages": outcome.n_stages / n,
             "exhausted": outcome.n_exhausted / n,
             "log_ratio_mean": outcome.log_ratio_mean,
             "log_ratio_se": outcome.log_ratio_se,
             "psi": outcome.psi,
-            "scale": state.scale[0] if n_possible is None else float(np.mean(state.scale)),
+            "scale": state.scale[0],
         }
         if "clipped" in self.stats_dtypes_shapes:
             found["clipped"] = outcome.n_clipped / n
-        if self._recipe.columns:
-            self._recipe.statistics(found, outcome, n, engine)
+        engine.statistics(found, outcome, n)
         if "bound_violations" in self.stats_dtypes_shapes:
             found["bound_violations"] = engine.take_violations()
         return found

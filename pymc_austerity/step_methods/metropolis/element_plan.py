@@ -76,7 +76,6 @@ def planned(
         rule=options.acceptance,
         proposal=options.proposal,
         proposal_state=bound.state,
-        mode_fit=None,
         sweep=terms.n_elements,
     )
     rule = recipe.rule
@@ -187,13 +186,18 @@ class ElementEngine(Engine):
         self._stages: dict[int, Any] = {}
         self._made: tuple[ElementRows, Elements, Any] | None = None
         self.target = CompiledTarget(terms.factorisation)
-        self._compile(proposal, q, point)
+        self._compile_moves(proposal, q, point)
 
     @property
     def n_tested(self) -> int:
         """Elements whose rows are subsampled, at the last run."""
         assert self._made is not None
         return int(np.count_nonzero(self._made[1].first_stage != READS_ALL))
+
+    def statistics(self, found: dict[str, float], outcome: Any, n: int) -> None:
+        """Data usage is a share of the rows that contain the elements; `scale` is the mean over these."""
+        found["fraction_used"] = outcome.n_used / max(1, outcome.n_possible)
+        found["scale"] = float(np.mean(self._record.state.scale))
 
     def restart(self) -> None:
         """Forget what an interrupted transition left in disorder."""

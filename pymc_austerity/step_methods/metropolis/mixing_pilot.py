@@ -1,6 +1,6 @@
 """How well a step mixes: a short run when it is set up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from pymc.initial_point import PointType
 from pymc_austerity.exceptions import warn
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.messages import few_digits
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
+from pymc_austerity.step_methods.metropolis.engine.base import Engine
 from pymc_austerity.target import Vector
 
 _SEED = 2022
@@ -75,15 +75,27 @@ def warn_of_poor_mixing(mixing: Mixing, name: str, *, is_field: bool) -> None:
     )
 
 
+def affordable(nanoseconds: float, budgets: Mapping[int, float], n_settle: int) -> tuple[int, int]:
+    """Draws of each chain, and chains, where a draw takes so long; no draws if there are too few to tell.
+
+    The first number of chains is taken whose budget, in nanoseconds, pays for enough draws.
+    """
+    for n_chains, budget in budgets.items():
+        n_draws = int(min(budget / (n_chains * nanoseconds) - n_settle, _MOST))
+        if n_draws >= _FEWEST:
+            return n_draws, n_chains
+    return 0, 1
+
+
 def draws_of_pilot(n_rows: float, n_dim: int, steps_per_draw: int, *, is_surrogate: bool) -> int:
-    """Draws of each chain that can be afforded; 0 if there are too few to tell."""
+    """Draws of each chain of a block that can be afforded; 0 if there are too few to tell."""
     move = (_OF_MOVE + _OF_SQUARE * n_dim**2) * (_INNER if is_surrogate else 1.0)
-    affordable = _BUDGET / (_CHAINS * steps_per_draw * (_OF_ROW * n_rows + move)) - _SETTLE
-    return 0 if affordable < _FEWEST else int(min(affordable, _MOST))
+    n_draws, _ = affordable(steps_per_draw * (_OF_ROW * n_rows + move), {_CHAINS: _BUDGET}, _SETTLE)
+    return n_draws
 
 
 def try_out(
-    engine: CompiledKernel,
+    engine: Engine,
     start: Callable[[np.random.Generator], Vector],
     point: PointType,
     proposal_state: Any,

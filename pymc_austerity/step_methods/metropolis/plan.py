@@ -21,7 +21,6 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import AcceptanceRule, log_uniform, with_batch_size
 from pymc_austerity.bounds.remainder import RemainderCertificate
-from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.fit import expanded_again, fit_mode
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, start_near
@@ -35,7 +34,7 @@ from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, is_fitted
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel, Engine
+from pymc_austerity.step_methods.metropolis.engine.base import Engine
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
 from pymc_austerity.step_methods.metropolis.options import (
     MetropolisOptions,
@@ -81,8 +80,6 @@ class Recipe:
 
     # Whether effects of groups are moved as a field.
     is_field: ClassVar[bool] = False
-    # Sample statistics that steps of this kind have besides those of all steps.
-    columns: ClassVar[dict[str, tuple[type, list[int]]]] = {}
 
     data: Fingerprint  # Of the data that the plan was made for
     n_local: int  # N, the number of local terms
@@ -90,17 +87,13 @@ class Recipe:
     rule: AcceptanceRule
     proposal: ProposalOption
     proposal_state: object  # State of the proposal before it has learnt anything
-    mode_fit: ModeFit | None
+    mode_fit: ModeFit | None = None
     # Bounds on the range of the log ratios, if the rule needs one and none was given
     certificates: RangeCertificates | RemainderCertificate | None = None
+    # Of `TunaMH` and of fields: whether all rows are read, and where bounds come from, in words
+    reads_all: bool = False
+    certificate: str = ""
     sweep: int = 1  # Transitions of a draw, if `steps_per_draw` was not given: 1, or one for each element
-    # Rows and columns of the matrices with orthonormal columns, if the block is made of these
-    matrices: tuple[tuple[int, int], ...] = ()
-
-    def bind(self) -> BoundProposal:
-        """The proposal, ready for the dimensions of the block."""
-        block = Block(self.n_dim, self.n_local, self.matrices)
-        return bound_to(self.proposal, block, self.rule, self.mode_fit)
 
     @property
     def exact_rows(self) -> Index:
@@ -130,7 +123,7 @@ class Recipe:
         """Warn of what a new plan means for the user."""
 
     def fitted_draw(
-        self, fact: Factorisation, engine: CompiledKernel, point: PointType, rng: np.random.Generator
+        self, fact: Factorisation, engine: Engine, point: PointType, rng: np.random.Generator
     ) -> Vector:
         """A draw of the distribution that the proposal is fitted to."""
         assert self.mode_fit is not None
@@ -140,7 +133,7 @@ class Recipe:
     def start(
         self,
         fact: Factorisation,
-        engine: CompiledKernel,
+        engine: Engine,
         point: PointType,
         default: Callable[[], PointType],
         rng: np.random.Generator,
@@ -155,9 +148,6 @@ class Recipe:
         )
         return point_of(fact, q, point)
 
-    def statistics(self, found: dict[str, float], outcome: Outcome, n: int, engine: CompiledKernel) -> None:
-        """Add to the sample statistics `found` of n transitions what steps of this kind have besides."""
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -167,7 +157,7 @@ class Plan:
     factorisation: Factorisation  # The terms of the block, in the order of its vector q
     recipe: Recipe  # What travels to other processes
 
-    def compile(self, point: PointType) -> CompiledKernel:
+    def compile(self, point: PointType) -> Engine:
         """Compile the transitions, which takes seconds if they are not in the cache on disk."""
         raise NotImplementedError
 
@@ -181,7 +171,7 @@ class BlockPlan[R: Recipe](Plan):
     # ``(bound, q, point) -> Engine``: compiles the transitions of a proposal
     engine: Callable[[BoundProposal, Vector, PointType], Engine]
 
-    def compile(self, point: PointType) -> CompiledKernel:
+    def compile(self, point: PointType) -> Engine:
         """Compile the transitions, which takes seconds if they are not in the cache on disk."""
         return self.engine(self.bound, vector_of(self.factorisation, point), point)
 
@@ -281,7 +271,6 @@ def plan_metropolis(
             proposal_state=bound.state,
             mode_fit=mode_fit,
             certificates=certificates_for(options, surveyed.structure, point, mode_fit),
-            matrices=matrices_of(options.model, options.vars),
         )
     terms = fact if surveyed.found is None else surveyed.found.expanded
     return block_plan(options, surveyed, terms, bound, recipe)
@@ -307,17 +296,10 @@ def block_plan[R: Recipe](
 def bound_proposal(
     options: MetropolisOptions, surveyed: Survey, rule: AcceptanceRule, point: PointType
 ) -> BoundProposal:
-    """The proposal, ready for the dimensions of the block; a user's function is tried once."""
-    q = vector_of(surveyed.factorisation, point)
+    """The proposal for the block, with the acceptance rate that suits the rule; a user's is tried once."""
+    q, fit = vector_of(surveyed.factorisation, point), surveyed.mode_fit
     block = Block(len(q), surveyed.factorisation.n_local, matrices_of(options.model, options.vars))
-    bound = bound_to(surveyed.proposal, block, rule, surveyed.mode_fit)
+    proxy = None if fit is None else fit.proxy
+    bound = bind(surveyed.proposal, block.n_dim, rule.target_accept(block.n_free), proxy, block)
     try_proposal(bound, q)
     return bound
-
-
-def bound_to(
-    proposal: ProposalOption, block: Block, rule: AcceptanceRule, mode_fit: ModeFit | None
-) -> BoundProposal:
-    """A proposal for a block, with the acceptance rate that suits the rule."""
-    proxy = None if mode_fit is None else mode_fit.proxy
-    return bind(proposal, block.n_dim, rule.target_accept(block.n_free), proxy, block)

@@ -212,9 +212,6 @@ class TunaRecipe(Recipe):
     """What of the plan travels to other processes."""
 
     prediction: Prediction  # Rows that are expected for a transition
-    reads_all: bool  # Whether the exact test on all rows is used instead
-    # Where the bounds come from, how large they are, and how much looser than at the center alone
-    certificate: str
 
     @property
     def rows_a_draw(self) -> float:
@@ -250,24 +247,22 @@ def plan_exact(
         if client is not None:
             warn("The set-up of a field of effects is not distributed: client= has had no effect.")
         return plan_sweeps(options, point, found=field)
-    elsewhere = None
-    if client is not None:
-        # The cluster is imported where there is one.
-        from pymc_austerity.step_methods.metropolis.sums_elsewhere import SumsElsewhere
+    with ExitStack() as opened:
+        elsewhere = None
+        if client is not None:
+            # The cluster is imported where there is one.
+            from pymc_austerity.step_methods.metropolis.sums_elsewhere import SumsElsewhere
 
-        elsewhere = SumsElsewhere(client, options, point)
-    try:
-        surveyed = survey(options, point, certify=False, factorisation=fact, elsewhere=elsewhere)
-        plan = plan_tuna(options, point, surveyed=surveyed)
-    except UnsuitableError as error:
-        if why_not:
-            error.add_note(
-                f"The model has effects of many groups, which are not moved as a field: {why_not}."
-            )
-        raise
-    finally:
-        if elsewhere is not None:
-            elsewhere.close()
+            elsewhere = opened.enter_context(closing(SumsElsewhere(client, options, point)))
+        try:
+            surveyed = survey(options, point, certify=False, factorisation=fact, elsewhere=elsewhere)
+            plan = plan_tuna(options, point, surveyed=surveyed)
+        except UnsuitableError as error:
+            if why_not:
+                error.add_note(
+                    f"The model has effects of many groups, which are not moved as a field: {why_not}."
+                )
+            raise
     if why_not and plan.recipe.reads_all:
         warn(f"Effects of many groups are not moved as a field: {why_not}.")
     return plan
@@ -333,7 +328,7 @@ class TunaEngine(Engine):
         self.rows = rows
         self._chi, self._debug = chi, debug
         self.target = CompiledTarget(factorisation)
-        self._compile(proposal, q, point)
+        self._compile_moves(proposal, q, point)
 
     def restart(self) -> None:
         """Begin to count violations."""

@@ -47,7 +47,7 @@ def field_or_reason(
     if max(sizes, default=0) < min(options.fewest_groups - 1, FEWEST_SCALED):  # sums to zero have one fewer
         return None, ""
     from pymc_austerity.model.field.priors import NoField
-    from pymc_austerity.step_methods.metropolis.field_search import field_of
+    from pymc_austerity.step_methods.metropolis.field_plan import field_of
 
     found = field_of(options, fact, point)
     return (None, str(found)) if isinstance(found, NoField) else (found, "")
@@ -60,6 +60,9 @@ def plan_sweeps(
     found: FieldModel | None = None,
 ) -> Plan:
     """The plan of sweeps over a field that was found, or that a recipe was made for."""
-    from pymc_austerity.step_methods.metropolis.field_plan import plan_field
+    from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe, plan_again, plan_field
 
-    return plan_field(options, point, recipe, found)
+    if found is not None:
+        return plan_field(options, point, found)
+    assert isinstance(recipe, FieldRecipe)
+    return plan_again(options, point, recipe)

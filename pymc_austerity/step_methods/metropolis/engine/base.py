@@ -1,9 +1,9 @@
 """A kernel compiled around a model: what the engines of all steps have in common."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -14,7 +14,6 @@ from pymc_austerity.model.compile.backend import InterpretedKernel
 from pymc_austerity.model.compile.protocol import (
     Backend,
     ReadyKernel,
-    Records,
     exact_arithmetic,
     has_functions,
     opened,
@@ -47,10 +46,11 @@ NO_RANGE = RangeBound(no_range, nothing)
 N_COMMON = 5
 
 
-class CompiledKernel:
+class Engine:
     """Transitions of one step, compiled. It has size N: it is made anew in every process.
 
-    A subclass says in `_given` what its kernel is handed, by the names of the kernel's parameters.
+    A subclass names the kernel, and says what it is handed by the names of the kernel's parameters: in
+    `given` if that does not depend on the state, else in `at`. When all is there it calls `_compile`.
     """
 
     # Local terms, and those that are subsampled.
@@ -61,9 +61,22 @@ class CompiledKernel:
     needs_range = False
     # Moves of a transition, each of which may read all rows; and groups or rows that all of them could read.
     n_moves = n_readings = 1
+    # Sample statistics that steps with this kernel have besides those of all steps.
+    columns: ClassVar[dict[str, tuple[type, list[int]]]] = {}
     # Terms larger than their bounds, shape (1,); None where no row is compared with a bound.
     violations: Index | None = None
     target: CompiledTarget
+    kernel: Callable[..., Any]
+    # Functions of the target that the kernel calls, besides those that the proposal does.
+    functions: Sequence[str]
+    # Whether work in proportion to the data, once for a draw, is worth a warning.
+    tells_given = True
+    # Functions of a user, which may not compile; and whether all but the proposal is known to compile.
+    suspects, compilable = "proposal", True
+    given: dict[str, Any] | None = None
+    # Of a block: how moves are proposed.
+    proposal: BoundProposal
+    _record: Any
     _transitions: ReadyKernel
     # Names of parameters, with the places of their open fields; None for what is handed over as it is.
     _open: list[tuple[str, list[int] | None]]
@@ -76,6 +89,9 @@ class CompiledKernel:
         count = float(self.violations[0])
         self.violations[0] = 0
         return count
+
+    def statistics(self, found: dict[str, float], outcome: Any, n: int) -> None:
+        """Put into the sample statistics of n transitions what this kernel counts besides, or otherwise."""
 
     @property
     def backend(self) -> Backend:
@@ -124,59 +140,46 @@ class CompiledKernel:
             self._seen_state = proposal_state
         return outcome
 
-    def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
-        """What the kernel is handed besides the state and the target, by the names of its parameters."""
+    def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
+        """What the kernel is handed in a state, by the names of its parameters, but for the proposal."""
         raise NotImplementedError
 
-    def _put_around(
-        self, kernel: Callable[..., Any], given: Mapping[str, Any], functions: Iterable[str]
-    ) -> Records:
-        """Put `kernel` around the target; return the functions that are compiled in, as records.
+    def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
+        """What the kernel is handed besides the state and the target."""
+        given = self.given or self.at(q, point)
+        if self._record.state is not proposal_state:
+            self._record = self.proposal.kernel(proposal_state)
+        given["proposal"] = self._record
+        return given
 
-        `functions` of the target are called. Of the records in `given` functions are compiled in, and all
-        else comes with each call.
+    def _compile_moves(self, proposal: BoundProposal, q: np.ndarray, point: PointType) -> None:
+        """Compile with a proposal of moves of the block."""
+        self.proposal, self._record = proposal, proposal.kernel(proposal.state)
+        self.functions = [*self.functions, *proposal.target_functions]
+        self.compilable = self.compilable and proposal.compilable
+        self._compile(proposal.state, q, point)
+
+    def _compile(self, proposal_state: Any, q: np.ndarray, point: PointType) -> None:
+        """Compile with a state, and the values of all variables.
+
+        Of the records that the kernel is handed functions are compiled in, and all else comes with each call.
         """
-        records = {name: opened(value) for name, value in given.items() if has_functions(value)}
-        self._open = [
-            (name, [k for k, value in enumerate(records[name]) if value is ...] if name in records else None)
-            for name in list(inspect.signature(kernel).parameters)[N_COMMON:-1]
-        ]
-        self._transitions = self.target.compile(kernel, records, functions)
-        return records
-
-
-class Engine(CompiledKernel):
-    """Transitions of a block, of whatever kernel.
-
-    A subclass names the kernel, and says what it is handed: in `given` if that does not depend on the state,
-    else in `at`. When all is there it calls `_compile`.
-    """
-
-    kernel: Callable[..., Any]
-    # Functions of the target that the kernel calls, besides those that the proposal does.
-    functions: Sequence[str]
-    # Whether work in proportion to the data, once for a draw, is worth a warning.
-    tells_given = True
-    # Functions of a user, which may not compile; and whether all but the proposal is known to compile.
-    suspects, compilable = "proposal", True
-    given: dict[str, Any] | None = None
-
-    def _compile(self, proposal: BoundProposal, q: np.ndarray, point: PointType) -> None:
-        """Compile with a state, and the values of all variables."""
-        self._proposal = proposal
-        self._record: Any = proposal.kernel(proposal.state)
         if self.tells_given:
             warn_of_given(self.target)
         self.restart()
-        functions = dict.fromkeys([*self.functions, *proposal.target_functions])
         with exact_arithmetic():
-            given = self._given(q, point, proposal.state)
-        records = self._put_around(self.kernel, given, functions)
+            given = self._given(q, point, proposal_state)
+        records = {name: opened(value) for name, value in given.items() if has_functions(value)}
+        self._open = [
+            (name, [k for k, value in enumerate(records[name]) if value is ...] if name in records else None)
+            for name in list(inspect.signature(self.kernel).parameters)[N_COMMON:-1]
+        ]
+        self._transitions = self.target.compile(self.kernel, records, dict.fromkeys(self.functions))
         try:
             with exact_arithmetic():  # the first call compiles, and makes no transition
-                self.run(0, False, np.random.default_rng(0), q, point, proposal.state)
+                self.run(0, False, np.random.default_rng(0), q, point, proposal_state)
         except Exception as error:  # numba passes some errors of the code it compiles through
-            if self.compilable and proposal.compilable:
+            if self.compilable:
                 raise
             said = str(error).strip().splitlines() or [type(error).__name__]
             warn(
@@ -186,14 +189,3 @@ class Engine(CompiledKernel):
             self._seen_state = None
             around = {**records, "target": self.target.interpreted()}
             self._transitions = InterpretedKernel(self.kernel, around)
-
-    def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
-        """What the kernel is handed in a state, by the names of its parameters, but for the proposal."""
-        raise NotImplementedError
-
-    def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
-        given = self.given or self.at(q, point)
-        if self._record.state is not proposal_state:
-            self._record = self._proposal.kernel(proposal_state)
-        given["proposal"] = self._record
-        return given

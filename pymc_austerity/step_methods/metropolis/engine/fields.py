@@ -7,20 +7,21 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.kernels.elements import READS_ALL
 from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
 from pymc_austerity.kernels.fields.row_tests import FieldTests
 from pymc_austerity.kernels.fields.sweeps import FieldMemory, SweepOutcome, field_sweeps, tested_field_sweeps
+from pymc_austerity.kernels.metropolis import Rule, no_range
 from pymc_austerity.kernels.packed import pack
 from pymc_austerity.mode.fields.draws import centered, height_of, hold_at, scores_of_theta, theta_of_scores
 from pymc_austerity.mode.fields.values import FieldValues
-from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.progress import stage
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.sequential import tests_of_remainders
+from pymc_austerity.step_methods.base import floats
+from pymc_austerity.step_methods.metropolis.engine.base import Engine
+from pymc_austerity.step_methods.metropolis.engine.sequential import fewest_rows, tests_of
 from pymc_austerity.target import Index, Vector
 
 
@@ -32,11 +33,15 @@ class FieldProposalState(NamedTuple):
     others: list[np.ndarray]  # Values of variables that other steps move, for which the memory is
 
 
-class FieldEngine(CompiledKernel):
+class FieldEngine(Engine):
     """Transitions of `kernels.fields`: what is compiled of a model is its prior alone.
 
     A `rule` decides on a subsample of remainders; without one all is exact.
     """
+
+    columns = floats("shared_n_used", "effects_n_used", "effects_acceptance")
+    functions = ("global_log_ratio", "features")
+    tells_given = False
 
     def __init__(
         self,
@@ -51,15 +56,11 @@ class FieldEngine(CompiledKernel):
         self._tests: list[dict[str, Any]] = [{} if rule is None else row_tests(rule, one) for one in turns]
         self._n_features = len(values.features(np.zeros(len(turns[0].room.theta))))
         self._others = values.others()  # what the rooms of all turns are for
-        self.restart()
-        self.target = CompiledTarget(values.shared)
-        state, q = self.new_state(), np.zeros(values.n_dim)
         self._number = 0  # of the turn
-        kernel = field_sweeps if rule is None else tested_field_sweeps
-        self._put_around(kernel, self._given(q, point, state), ["global_log_ratio", "features"])
+        self.target = CompiledTarget(values.shared)
+        self.kernel = field_sweeps if rule is None else tested_field_sweeps
         stage("transitions")
-        with exact_arithmetic():  # the first call compiles
-            self.run(0, False, np.random.default_rng(0), q, point, state)
+        self._compile(self.new_state(), np.zeros(values.n_dim), point)
 
     @property
     def reads_all(self) -> bool:  # type: ignore[override]
@@ -72,6 +73,17 @@ class FieldEngine(CompiledKernel):
     def draws_rows(self) -> bool:
         """Whether rows are drawn by bounds."""
         return self.turns[0].has_remainders and not self.turns[0].reads_all
+
+    def statistics(self, found: dict[str, float], outcome: SweepOutcome, n: int) -> None:
+        """Add rows and acceptance of either move."""
+        if "clipped" in found:  # a share of the decisions of a sweep
+            found["clipped"] /= 1 + sum(len(one.tree.first) for one in self.turns)
+        found |= {
+            "exhausted": outcome.whole_groups / n / self.n_readings,  # share of what was read whole
+            "shared_n_used": outcome.shared_n_used / n,
+            "effects_n_used": outcome.effects_n_used / n,
+            "effects_acceptance": outcome.effects_accepted / n,
+        }
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
@@ -260,5 +272,11 @@ def row_tests(rule: AcceptanceRule, turn: FieldArrays) -> dict[str, Any]:
     last = np.arange(n) + 1
     first_row = cells[np.searchsorted(of_cells, last - below)]
     sizes = cells[np.searchsorted(of_cells, last)] - first_row
-    first_stage, population, bound_rule = tests_of_remainders(rule, sizes)
+
+    def stages(n: int) -> Any:
+        return with_batch_size(rule, n).bind(n)
+
+    schedule, first_stage, different = tests_of(sizes, fewest_rows(rule), stages, rule)
+    population = np.arange(int(different.max(initial=0)))
+    bound_rule = Rule(schedule, math.nan, *rule.functions, no_range)
     return {"tests": FieldTests(first_row, sizes, first_stage, population), "rule": bound_rule}

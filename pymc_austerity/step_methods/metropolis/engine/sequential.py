@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.acceptance.base import AcceptanceRule, above, all_seen, with_batch_size
+from pymc_austerity.acceptance.base import AcceptanceRule, above, all_seen
 from pymc_austerity.kernels.elements import READS_ALL
 from pymc_austerity.kernels.metropolis import (
     Current,
     Outcome,
     Rule,
     full_transitions,
-    no_range,
     transitions,
     unknown_sum,
 )
@@ -97,7 +95,7 @@ class RuleEngine(Engine):
             self.functions = ["global_log_ratio", "log_ratios", *range_bound.functions]
             self.compilable = range_bound.compilable
             self.suspects = "proposal" if range_bound.compilable else "proposal or range_bound"
-        self._compile(proposal, q, point)
+        self._compile_moves(proposal, q, point)
 
     def _in_blocks(
         self, subsample: Subsample | None, rule: AcceptanceRule, factorisation: Factorisation
@@ -175,14 +173,3 @@ def tests_of(
     firsts = np.concatenate([[0], np.cumsum([len(schedule.ends) for schedule in schedules])[:-1]])
     first_stage[tested] = firsts[np.searchsorted(different, sizes[tested])]
     return first._replace(**whole), first_stage, different
-
-
-def tests_of_remainders(rule: AcceptanceRule, sizes: Index) -> tuple[Index, Index, Rule]:
-    """Where the stages of tests of several populations begin, work space to draw from these, and the rule."""
-
-    def bound(n: int) -> Any:
-        return with_batch_size(rule, n).bind(n)
-
-    schedule, first_stage, different = tests_of(sizes, fewest_rows(rule), bound, rule)
-    population = np.arange(int(different.max(initial=0)))
-    return first_stage, population, Rule(schedule, math.nan, *rule.functions, no_range)
