@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.distributions.uniform_stiefel import orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
@@ -11,7 +12,7 @@ from pymc_austerity.model.field.priors import Innovation, NoField, Step
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on
 from pymc_austerity.model.starting_point import jittered_point
-from pymc_austerity.target import Array, Index
+from pymc_austerity.target import Array
 
 # Of the sum of absolute terms: of priors, and of rows. PyTensor may write these in a form that loses more to
 # rounding, as of log(1 + erf(x)).
@@ -165,11 +166,6 @@ def require_same(factorisation: Factorisation, field: Any) -> None:
             _require_same_rows(name, own, tables, theirs)
 
 
-def _positions(n: int) -> Index:
-    """The rows of n that are compared, at equal distances."""
-    return np.unique(np.linspace(0, n - 1, _ROWS).astype(np.int64))
-
-
 def _require_same_single_rows(
     factorisation: Factorisation, pieces: dict[str, list[Any]], tables: dict[Any, Array], point: list[Any]
 ) -> None:
@@ -179,7 +175,7 @@ def _require_same_single_rows(
         if [term.size for term in terms] != [one.term.size for one in own]:
             raise NoField(f"rows of {name!r}, which are on disk, are taken apart in two ways")
         for one, term in zip(own, terms, strict=True):
-            positions = _positions(term.size)
+            positions = evenly_spaced(term.size, _ROWS)
             rows = factorisation.compile(term.rows, [term.index], mode=INTERPRETED)
             with np.errstate(all="ignore"):
                 expected = np.asarray(rows(*point, positions, *factorisation.leaf_values))
@@ -190,7 +186,7 @@ def _require_same_single_rows(
 def _require_same_rows(name: str, pieces: list[Any], tables: dict[Any, Array], theirs: Array) -> None:
     """Compare some rows of a term; their sum, if they are in pieces, or a part of a sum or of a table."""
     n = pieces[0].term.size
-    positions = _positions(n)
+    positions = evenly_spaced(n, _ROWS)
     if len(pieces) > 1 or np.shape(theirs) != (n,):
         parts = [one.rows_at(np.arange(one.term.size), tables) for one in pieces]
         ours, size = (np.atleast_1d(sum(each.sum() for each in both)) for both in zip(*parts, strict=True))

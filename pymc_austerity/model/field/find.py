@@ -11,6 +11,7 @@ from pytensor.graph.basic import Variable, equal_computations
 
 from pymc_austerity import work
 from pymc_austerity.bounds.expressions.evaluate import evaluate
+from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.factorisation import (
     FEWEST_SCALED,
@@ -69,7 +70,7 @@ class Likelihood:
         With `scaled` also shorter ones that unknown numbers multiply: with these a posterior is far from
         normal.
         """
-        positions = np.unique(np.linspace(0, self.term.size - 1, _LOOKED_AT).astype(np.int64))
+        positions = evenly_spaced(self.term.size, _LOOKED_AT)
         forms, found = self(positions), []
         for table in tables:
             own = [(form, form.terms[table.input][0]) for form in forms if table.input in form.terms]

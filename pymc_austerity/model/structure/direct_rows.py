@@ -22,6 +22,7 @@ from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure.affine import core_of
 from pymc_austerity.model.structure.data_of_rows import DataOfRows, neighbours
 from pymc_austerity.model.structure.parts import Coordinates, Part, Places
+from pymc_austerity.model.structure.predictors import is_one_per_row
 from pymc_austerity.model.structure.scaled_columns import add_columns
 from pymc_austerity.target import Array, Index, Vector
 
@@ -145,7 +146,7 @@ class _Reader:
 
     def _wide(self, node: Apply, places: Places, data: list[Variable]) -> _Wide:
         """Data (m, k) times coordinates (k,)."""
-        values = [var for var in data if not _is_number(var)]
+        values = [var for var in data if not is_one_per_row(var)]
         if len(values) != 1 or not _are_rows(values[0], places.size) or not _are_last(places):
             raise _Indirect
         return _Wide(Part(places.ravel(), values[0], factors=tuple(v for v in data if v is not values[0])))
@@ -264,13 +265,8 @@ def _negative(part: Part) -> Part:
     return part._replace(sign=-part.sign)
 
 
-def _is_number(var: Variable) -> bool:
-    """Is it one number a row, or one for all?"""
-    return all(k in (None, 1) for k in var.type.shape) and sum(k is None for k in var.type.shape) <= 1
-
-
 def _require_numbers(var: Variable) -> None:
-    if not _is_number(var):
+    if not is_one_per_row(var):
         raise _Indirect
 
 

@@ -32,14 +32,13 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
-from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
+from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, merged, rebuild
 from pymc_austerity.model.lift.sparse import RowsTimes
 from pymc_austerity.model.structure.affine import core_of
 from pymc_austerity.model.structure.predictors import (
     TermForm,
     block_and_others,
     find_predictor,
-    merged,
 )
 
 # Linear in the first input; a factor of all of it is one of the result.

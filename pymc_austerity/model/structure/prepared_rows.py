@@ -13,8 +13,7 @@ from pytensor.tensor.special import Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
-from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
-from pymc_austerity.model.structure.predictors import merged
+from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, merged, rebuild
 
 
 def prepared_rows(fact: Factorisation, term: LocalTerm) -> Variable:

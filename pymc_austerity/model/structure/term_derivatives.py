@@ -61,9 +61,9 @@ class ByPredictor(Compiled):
     def __init__(self, form: TermForm, point: list[np.ndarray]) -> None:
         self._form, self._point = form, point
         self.size = form.term.size
-        (eta,) = form.predictors
-        self.design = Design(form.factorisation, form.term, eta)
-        self._input = eta.type("eta")
+        assert form.predictor is not None
+        self.design = Design(form.factorisation, form.term, form.predictor)
+        self._input = form.predictor.type("eta")
 
     def operations(self, n_rows: int) -> float:
         """Operations of a pass over `n_rows` rows."""
@@ -81,7 +81,7 @@ class ByPredictor(Compiled):
     @cached_property
     def _function(self) -> Any:
         form = self._form
-        (of_eta,) = rebuild([form.rows], dict(zip(form.predictors, [self._input], strict=True)))
+        (of_eta,) = rebuild([form.rows], {form.predictor: self._input})
         try:
             outputs = [of_eta, *slopes(of_eta, self._input, form.term.index)]
         except NO_GRADIENT as error:
