@@ -73,6 +73,11 @@ class Step(NamedTuple):
     axis: int = 0
 
 
+def factors(steps: Iterable[Step]) -> list[Variable]:
+    """What steps multiply by."""
+    return [step.graph for step in steps if step.graph is not None and step.kind != "placed"]
+
+
 def applied(var: Variable, steps: Iterable[Step]) -> Variable:
     """A value to which the steps have been applied."""
     for step in steps:

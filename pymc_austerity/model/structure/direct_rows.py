@@ -13,14 +13,12 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot, Sum
-from pytensor.tensor.reshape import JoinDims, SplitDims
-from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import depends_on
-from pymc_austerity.model.structure.affine import core_of
 from pymc_austerity.model.structure.data_of_rows import DataOfRows, neighbours
+from pymc_austerity.model.structure.operations import VIEWS, core_of
 from pymc_austerity.model.structure.parts import Coordinates, Part, Places
 from pymc_austerity.model.structure.predictors import is_one_per_row
 from pymc_austerity.model.structure.scaled_columns import add_columns
@@ -233,7 +231,7 @@ _RULES: dict[Any, Callable[[_Reader, Apply], _Found]] = {
     Dot: _Reader._dot,
     AdvancedSubtensor: _Reader._lookup,
     Subtensor: _Reader._selection,
-    (DimShuffle, Reshape, JoinDims, SplitDims, SpecifyShape): _Reader._reshaped,
+    VIEWS: _Reader._reshaped,
 }
 _COLUMN_RULES: dict[Any, Callable[[_Reader, Apply, int], _Rows]] = {
     Elemwise: _Reader._elemwise_column,

@@ -20,7 +20,8 @@ from pytensor.tensor.elemwise import Elemwise
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import depends_on, merged
-from pymc_austerity.model.structure.affine import Kind, core_of, kinds
+from pymc_austerity.model.structure.affine import Kind, kinds
+from pymc_austerity.model.structure.operations import core_of
 
 
 class TermForm(NamedTuple):

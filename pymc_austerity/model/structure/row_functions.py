@@ -194,9 +194,7 @@ class PredictorRows(Compiled):
 
 
 def _selected(one: AffineScalar) -> Any:
-    if all(k is None for k in one.element):
-        return one.variable
-    return one.variable[tuple(slice(None) if k is None else k for k in one.element)]
+    return one.variable if all(k is None for k in one.element) else one.variable[one.entries]
 
 
 def check_against_graph(

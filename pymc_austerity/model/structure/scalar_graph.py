@@ -18,12 +18,10 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.basic import ScalarType
-from pytensor.tensor.basic import ExtractDiag, Join, MakeVector, ScalarFromTensor, Split, TensorFromScalar
+from pytensor.tensor.basic import ExtractDiag, ScalarFromTensor, Split, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
-from pytensor.tensor.reshape import JoinDims, SplitDims
-from pytensor.tensor.shape import Reshape, SpecifyShape
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
+from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.type import TensorType
 
 from pymc_austerity.bounds.expressions import forms
@@ -35,6 +33,7 @@ from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure import selection_rules  # noqa: F401 - registers rules
 from pymc_austerity.model.structure.affine import Kind, kinds
 from pymc_austerity.model.structure.affine_expressions import leaves
+from pymc_austerity.model.structure.operations import JOINING, RESHAPING, SELECTING, WRITING
 from pymc_austerity.model.structure.predictors import block_and_others
 from pymc_austerity.model.structure.prepared_rows import prepared_rows
 from pymc_austerity.model.structure.row_data import MOST_NUMBERS, RowData, TooMany
@@ -51,18 +50,7 @@ from pymc_austerity.model.structure.tensor_rules import (
 Kinds = dict[Variable, Kind]
 
 # What only moves numbers to other places, or puts some together.
-_RESHAPING = (Reshape, JoinDims, SplitDims)
-_PLACING = (
-    DimShuffle,
-    SpecifyShape,
-    TensorFromScalar,
-    ScalarFromTensor,
-    ExtractDiag,
-    Join,
-    MakeVector,
-    Split,
-)
-_SELECTING = (Subtensor, AdvancedSubtensor, IncSubtensor, AdvancedIncSubtensor)
+_PLACING = (DimShuffle, SpecifyShape, TensorFromScalar, ScalarFromTensor, ExtractDiag, *JOINING, Split)
 
 
 def read_by(node: Apply) -> list[Variable]:
@@ -114,10 +102,10 @@ def _parts(var: Variable, kind: Kinds) -> list[Variable]:
 
 def _is_placing(node: Apply) -> bool:
     """Does an operation move numbers to places that are the same for all rows?"""
-    if isinstance(node.op, _SELECTING):
-        is_set = isinstance(node.op, IncSubtensor | AdvancedIncSubtensor)
+    if isinstance(node.op, (*SELECTING, *WRITING)):
+        is_set = isinstance(node.op, WRITING)
         return all(isinstance(var, Constant) for var in node.inputs[1 + is_set :])
-    if isinstance(node.op, _RESHAPING):
+    if isinstance(node.op, RESHAPING):
         return keeps_rows_apart(node)
     return isinstance(node.op, _PLACING)
 
@@ -221,6 +209,11 @@ class AffineScalar(NamedTuple):
 
     variable: Variable
     element: tuple[int | None, ...]  # Its place there; None on the row axis
+
+    @property
+    def entries(self) -> tuple[int | slice, ...]:
+        """What selects it in all rows."""
+        return tuple(slice(None) if k is None else k for k in self.element)
 
 
 class ScalarGraph(NamedTuple):
