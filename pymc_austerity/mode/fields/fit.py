@@ -66,7 +66,7 @@ from pymc_austerity.mode.fields.passes import (
 from pymc_austerity.mode.fields.prior import write_covariances
 from pymc_austerity.mode.row_tables import parts
 from pymc_austerity.model.field.priors import NoField
-from pymc_austerity.model.structure.quadratic_expressions import by_powers
+from pymc_austerity.model.structure.affine_expressions import by_powers
 from pymc_austerity.target import Index, Matrix, Vector
 
 # Functions of kernels, to be called from Python.
