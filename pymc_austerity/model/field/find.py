@@ -80,7 +80,7 @@ class Likelihood:
 
 
 def _element(form: Form, scalar: AffineScalar) -> Form:
-    return form.moved(lambda ids: np.atleast_1d(ids[scalar.entries]))
+    return form.moved(lambda ids: np.atleast_1d(ids[scalar.element]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,8 @@ that a step moves is left among the coefficients.
 
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import reduce
+from operator import mul
 from typing import NoReturn
 
 import numpy as np
@@ -38,7 +40,7 @@ from pytensor.tensor.type import TensorType
 from pymc_austerity.model.factorisation import some_rows
 from pymc_austerity.model.field.priors import Innovation, NoField, Priors, Step, applied, factors
 from pymc_austerity.model.graph.rewrite import rebuild
-from pymc_austerity.model.structure.operations import JOINING, MOVING, core_of
+from pymc_austerity.model.structure.operations import ADDING, JOINING, MOVING, core_of
 
 
 class Kind(Enum):
@@ -189,9 +191,7 @@ class Visitor:
         wide = [v for v, one in zip(node.inputs, own, strict=True) if one is Kind.DATA and not _is_small(v)]
         if Kind.LINEAR not in own and not wide:
             return self._kind_of_short(node)
-        if isinstance(scalar, ps.Add | ps.Sub | ps.Neg | ps.Identity):
-            return Kind.LINEAR
-        if isinstance(scalar, ps.Cast):
+        if isinstance(scalar, ADDING):
             return Kind.LINEAR if node.outputs[0].type.dtype == "float64" else Kind.OTHER
         if isinstance(scalar, ps.TrueDiv):
             return Kind.LINEAR if own[1] is Kind.DATA else Kind.OTHER
@@ -226,7 +226,7 @@ class Visitor:
         """Kind of an operation on short values: short if linear in variables with a rule, or a number."""
         scalar = node.op.scalar_op
         carried = [v for v in node.inputs if self.priors.carries(v)]
-        if not carried or isinstance(scalar, ps.Add | ps.Sub | ps.Neg | ps.Identity | ps.Cast):
+        if not carried or isinstance(scalar, ADDING):
             return Kind.SHORT
         if isinstance(scalar, ps.Mul):
             if len(carried) > 1:
@@ -408,7 +408,7 @@ class Visitor:
 
     def _short_elemwise(self, node: Apply, carried: list[Variable], steps: tuple[Step, ...]) -> Variable:
         scalar, inputs = node.op.scalar_op, node.inputs
-        if isinstance(scalar, ps.Add | ps.Sub | ps.Neg | ps.Identity | ps.Cast):
+        if isinstance(scalar, ADDING):
             memo = {v: self.apart(v, steps) for v in inputs if self.kind(v) is not Kind.DATA}
             if steps and any(self.kind(v) is Kind.DATA for v in inputs):
                 memo.update({v: self._number(v, steps) for v in inputs if self.kind(v) is Kind.DATA})
@@ -439,17 +439,13 @@ class Visitor:
                 f"the location of {name} is the same for several of its elements, of which sums or "
                 "products with unknown numbers are taken"
             )
-        if self.kind(innovation.location) is Kind.DATA:
-            located = applied(innovation.location, steps) if steps else innovation.location
-            return new + (self._number(located, ()) if steps else located)
-        if self.kind(innovation.location) is Kind.SHORT:
-            return new + self.apart(innovation.location, steps)
-        if self.kind(innovation.location) is Kind.LINEAR and all(_is_number_step(s) for s in steps):
-            number = None
-            for step in steps:
-                number = step.graph if number is None else number * step.graph
-            return new + self.times(innovation.location, number)
         kind = self.kind(innovation.location)
+        if kind is Kind.DATA:
+            return new + self._number(innovation.location, steps)
+        if kind is Kind.SHORT:
+            return new + self.apart(innovation.location, steps)
+        if kind is Kind.LINEAR and all(map(_is_number_step, steps)):
+            return new + self.times(innovation.location, reduce(mul, factors(steps)) if steps else None)
         raise NoField(
             f"the location of {name} is not a linear function of variables with a normal prior"
             if kind is Kind.OTHER

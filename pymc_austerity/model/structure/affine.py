@@ -26,7 +26,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pymc_austerity.model.graph.checks import is_infinite
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.lift.sparse import RowsTimes
-from pymc_austerity.model.structure.operations import JOINING, MOVING, WRITING, core_of
+from pymc_austerity.model.structure.operations import ADDING, JOINING, MOVING, WRITING, core_of
 
 
 class Kind(Enum):
@@ -80,7 +80,7 @@ def is_affine(node: Apply, kind: Callable[[Variable], Kind], is_data: Callable[[
 
     if isinstance(op, Elemwise):
         scalar = op.scalar_op
-        if isinstance(scalar, ps.Add | ps.Sub | ps.Neg | ps.Identity | ps.Cast):
+        if isinstance(scalar, ADDING):
             return none_nonlinear(inputs)
         if isinstance(scalar, ps.Mul):
             return is_product(inputs)

@@ -1,5 +1,6 @@
 """Operations of PyTensor, by what they do with the numbers of their first input."""
 
+import pytensor.scalar as ps
 from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
@@ -24,6 +25,9 @@ WRITING = (IncSubtensor, AdvancedIncSubtensor)
 MOVING = (*VIEWS, *SELECTING, Alloc, TensorFromScalar, ScalarFromTensor)
 # They put the numbers of all inputs together.
 JOINING = (Join, MakeVector)
+
+# Scalar operations that are linear in all of their inputs together.
+ADDING = (ps.Add, ps.Sub, ps.Neg, ps.Identity, ps.Cast)
 
 
 def core_of(op: Op) -> Op:

@@ -98,6 +98,13 @@ def is_one_per_row(var: Variable) -> bool:
     return sum(k is None for k in var.type.shape) <= 1 and all(k in (None, 1) for k in var.type.shape)
 
 
+def entering(term: str, block: Mapping[str, Variable], values: Iterable[Variable]) -> str:
+    """The variables of the block that move some values of a term, and the verb, in words."""
+    above = set(ancestors(list(values)))
+    names = [repr(name) for name, var in block.items() if var in above]
+    return f"{' and '.join(names)} {'enters' if len(names) == 1 else 'enter'} the term {term!r}"
+
+
 def _obstacle(term: str, rows: Variable, block: Mapping[str, Variable], kind: dict[Variable, Kind]) -> str:
     """Name a variable and the first nonlinear operation that it meets, if others are predictors."""
     first: dict[Variable, Apply] = {}  # values at the border, and where they cross it
@@ -109,14 +116,7 @@ def _obstacle(term: str, rows: Variable, block: Mapping[str, Variable], kind: di
     wide = [var for var in first if not is_one_per_row(var)]
     # Where a predictor per row and something else enter, the something else is in the way.
     odd = wide or [var for var in first if None not in var.type.shape] or list(first)
-    names = {var: [name for name, value in block.items() if value in set(ancestors([var]))] for var in odd}
-    var = min(odd, key=lambda v: len(names[v]))
-    operation = _operation(first[var])
-    quoted = " and ".join(map(repr, names[var]))
-    verb = "enters" if len(names[var]) == 1 else "enter"
-    return f"{quoted} {verb} the term {term!r} through {operation}, beside or instead of a linear predictor"
-
-
-def _operation(node: Apply) -> str:
-    op = core_of(node.op)
-    return type(op.scalar_op if isinstance(op, Elemwise) else op).__name__
+    var = min(odd, key=lambda one: len(set(block.values()) & set(ancestors([one]))))
+    op = core_of(first[var].op)
+    operation = type(op.scalar_op if isinstance(op, Elemwise) else op).__name__
+    return f"{entering(term, block, [var])} through {operation}, beside or instead of a linear predictor"

@@ -194,7 +194,7 @@ class PredictorRows(Compiled):
 
 
 def _selected(one: AffineScalar) -> Any:
-    return one.variable if all(k is None for k in one.element) else one.variable[one.entries]
+    return one.variable if all(k == slice(None) for k in one.element) else one.variable[one.element]
 
 
 def check_against_graph(
