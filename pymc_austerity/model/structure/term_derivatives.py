@@ -182,7 +182,7 @@ class ByCoordinates(TermDerivatives):
         return OF_ELEMENT * self._n_dim * each
 
     def read(self, positions: Index) -> tuple[np.ndarray, ...]:
-        """Nothing."""
+        """Nothing: derivatives of a sum are computed from the data of the graph."""
         return ()
 
     def add_to(self, sums: Sums, phi: Vector, positions: Index, read: tuple[np.ndarray, ...]) -> np.ndarray:
