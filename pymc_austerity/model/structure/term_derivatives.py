@@ -5,7 +5,7 @@ says what it reads of some rows, and adds these rows to sums.
 """
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
 
@@ -39,7 +39,7 @@ def operations_of_rows(rows: np.ndarray) -> float:
     return _OF_NUMBER * p * n_dim + _OF_PRODUCT * filled * n_dim / 2.0 + _OF_SLOPE * (1 + p) * (2 + p) / 2.0
 
 
-class TermDerivatives(Compiled):
+class TermDerivatives(Compiled, ABC):
     """A term whose rows can be added up with their derivatives.
 
     Attributes
@@ -99,10 +99,10 @@ class ByPredictor(TermDerivatives):
         (rows,) = read
         (eta,) = predictors(rows, phi)
         value, *own = self._of_rows(eta, positions)
-        slopes = np.stack(own)
+        by_predictor = np.stack(own)
         sums.value[0] += value.sum()
-        add_slopes(rows, slopes, sums)
-        return slopes
+        add_slopes(rows, by_predictor, sums)
+        return by_predictor
 
     def _of_rows(self, eta: Vector, positions: Index) -> list[Vector]:
         """l_i, f_i' and f_i'' at eta_i."""
