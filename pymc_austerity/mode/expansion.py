@@ -29,7 +29,7 @@ from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_ro
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, depends_on, parts_of, rebuild, stable
 from pymc_austerity.model.structure.features import Features
-from pymc_austerity.model.structure.predictors import TermForm, one_per_row
+from pymc_austerity.model.structure.predictors import TermForm, is_one_per_row, one_per_row
 from pymc_austerity.model.structure.row_functions import PredictorRows
 from pymc_austerity.model.structure.row_sources import remainder_source
 from pymc_austerity.model.structure.term_derivatives import is_differentiated_by_rows
@@ -125,13 +125,13 @@ class _Expander:
 
     def _polynomial(self, k: int, term: LocalTerm, form: TermForm) -> Variable:
         """T_i for the rows of one term, without its constant."""
-        if form.has_one and form.predictors[0] is form.rows:  # linear in q: its own polynomial
+        if form.predictor is form.rows:  # linear in q: its own polynomial
             return term.rows
         if self._reads_disk or not self._slopes[k].shape[1]:
             return self._along_the_way(k, term)
         # Slopes are by the predictors that the sums over rows are differentiated by.
-        if not is_differentiated_by_rows(self._structure, k):
-            return self._of_predictors(k, term, [one_per_row(form.predictors[0], term.index)])
+        if form.predictor is not None and not is_differentiated_by_rows(self._structure, k):
+            return self._of_predictors(k, term, [one_per_row(form.predictor, term.index)])
         rows = self._structure.row_function(k).rows
         assert isinstance(rows, PredictorRows)
         return self._of_predictors(
@@ -220,5 +220,5 @@ def _is_narrow(var: Variable) -> bool:
     if var.type.dtype != "float64":
         return False
     if None in shape:
-        return sum(n is None for n in shape) == 1 and all(n in (None, 1) for n in shape)
+        return is_one_per_row(var)
     return int(np.prod(shape)) <= _FEW

@@ -21,6 +21,7 @@ from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.model.structure.feature_map import FeatureMap
 from pymc_austerity.model.structure.log_likelihood import LogLikelihood
+from pymc_austerity.model.structure.predictor_values import linear_predictor
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.laplace import squared, times_upper
 from pymc_austerity.target import Expansion, Index, LinearPredictor, Matrix, QuadraticProxy, Vector
@@ -96,7 +97,7 @@ class FittedTerms(NamedTuple):
         """
         structure = self.structure
         return tuple(
-            structure.predictors[number]
+            linear_predictor(form)
             if form.term.name in with_curvature and form.has_one
             else structure.row_function(number)
             for number, form in enumerate(structure.forms)

@@ -132,7 +132,7 @@ def test_products_of_numbers_in_half_precision_are_in_double():
         b = pm.Normal("b", 0, 1e-6, shape=K)
         x_, z_, w_ = map(pytensor.shared, (x, z, w))
         bernoulli(z_ * (x_ @ b) * z_ + w_ * b[0] * w_)
-    (predictor,) = TermStructure(factorise(model)).predictors
+    (predictor,) = TermStructure(factorise(model)).linear_predictors
     x, z, w = (each.astype(np.float64) for each in (x, z, w))
     expected = x * z[:, None] ** 2
     expected[:, 0] += w**2

@@ -171,7 +171,7 @@ def test_rows_that_are_constants(name):
 
 
 def test_infinite_offsets_are_in_no_predictor():
-    (found,) = structure_of(CONSTANT["exposure as offset"][0]).predictors
+    (found,) = structure_of(CONSTANT["exposure as offset"][0]).linear_predictors
     assert np.all(np.isfinite(found.rows(np.arange(N))))
 
 

@@ -154,7 +154,7 @@ def test_features_in_which_terms_have_a_few_predictors():
         nonlinear_in_rows()
     structure = TermStructure(factorise(model))
     assert structure.features is not None
-    assert [form.predictors for form in structure.forms] == [()]
+    assert [form.predictor for form in structure.forms] == [None]
     assert [function.n_predictors for function in structure.row_functions] == [4]
 
 

@@ -73,30 +73,29 @@ def test_nothing_is_searched_for_until_it_is_asked_for(monkeypatch):
 
 def test_parts_are_found_once():
     structure = TermStructure(factorise(logistic()))
-    for part in ("forms_in_block", "features", "predictors", "linear_predictors", "row_functions"):
+    for part in ("forms_in_block", "features", "linear_predictors", "row_functions"):
         assert getattr(structure, part) is getattr(structure, part)
     assert structure.forms is structure.forms_in_block
     assert structure.inner is structure.factorisation
 
 
 def test_one_predictor_or_several():
-    (one,) = TermStructure(factorise(logistic())).predictors
+    (one,) = TermStructure(factorise(logistic())).linear_predictors
     assert isinstance(one, LinearPredictor)
     structure = TermStructure(factorise(location_and_scale()))
     (two,) = structure.row_functions
     assert (two.n_predictors, structure.features) == (2, None)
     (form,) = structure.forms
-    assert (form.has_one, form.predictors, len(form.obstacles)) == (False, (), 1)
-    for ask in ("predictors", "linear_predictors"):
-        with pytest.raises(UnboundedError, match=r"^'sigma_log__' enters the term 'y' through Exp"):
-            getattr(structure, ask)
+    assert (form.has_one, form.predictor) == (False, None)
+    with pytest.raises(UnboundedError, match=r"^'sigma_log__' enters the term 'y' through Exp"):
+        structure.linear_predictors  # noqa: B018
 
 
 def test_as_few_predictors_as_possible():
     """A product of three is a function of three; of ten, there is no bound."""
     assert TermStructure(factorise(product("bcd"))).row_functions[0].n_predictors == 3
     structure = TermStructure(factorise(product("bcdefghijk")))
-    assert structure.forms[0].predictors == ()
+    assert structure.forms[0].predictor is None
     for _ in range(2):
         with pytest.raises(UnboundedError, match=r"the term 'y' is a function of 10 linear predictors, and"):
             structure.row_functions  # noqa: B018

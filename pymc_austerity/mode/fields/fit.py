@@ -57,7 +57,7 @@ from pymc_austerity.mode.fields.prior import places_of, write_covariances
 from pymc_austerity.mode.fields.rows import with_fixed
 from pymc_austerity.mode.row_tables import parts
 from pymc_austerity.model.field.priors import NoField
-from pymc_austerity.model.structure.quadratic_expressions import by_powers
+from pymc_austerity.model.structure.affine_expressions import by_powers
 from pymc_austerity.target import Index, Matrix, Vector
 
 # Passes at most, and when they end, in posterior standard deviations.

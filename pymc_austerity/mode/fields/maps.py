@@ -30,7 +30,7 @@ from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import Innovation, NearlyNormal, NoField, Step
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.rewrite import depends_on, rebuild
-from pymc_austerity.model.structure.affine import core_of
+from pymc_austerity.model.structure.operations import core_of
 from pymc_austerity.target import Index, Matrix, Vector
 
 # Elements of a dense matrix, at most.

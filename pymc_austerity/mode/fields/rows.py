@@ -20,9 +20,14 @@ from pymc_austerity.model.factorisation import FEWEST_GROUPS
 from pymc_austerity.model.field.find import Field, Likelihood
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.field.rows import Form, added
-from pymc_austerity.model.structure.affine_expressions import AffineParts, affine_nodes, leaves, renumbered
+from pymc_austerity.model.structure.affine_expressions import (
+    AffineParts,
+    affine_nodes,
+    by_powers,
+    leaves,
+    renumbered,
+)
 from pymc_austerity.model.structure.case_predictors import case_predictors
-from pymc_austerity.model.structure.quadratic_expressions import by_powers
 from pymc_austerity.model.structure.row_functions import MOST_PREDICTORS
 from pymc_austerity.target import Index, Matrix, RowNumbers, Vector
 

@@ -1,17 +1,24 @@
 """Comparison of a field with the graph that it was found on, at points: priors, tables and predictors."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from pytensor.graph.basic import Variable
 
+from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.distributions.uniform_stiefel import orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
-from pymc_austerity.model.field.priors import Innovation, NoField, Step
+from pymc_austerity.model.field.priors import Innovation, NoField, Step, factors
 from pymc_austerity.model.graph.functions import function_of
+from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on
 from pymc_austerity.model.starting_point import jittered_point
-from pymc_austerity.target import Array, Index
+from pymc_austerity.target import Array
+
+# Values of all variables of a model.
+Point = list[np.ndarray]
 
 # Of the sum of absolute terms: of priors, and of rows. PyTensor may write these in a form that loses more to
 # rounding, as of log(1 + erf(x)).
@@ -19,7 +26,7 @@ _TOLERANCE, _OF_ROWS = 1e-10, 1e-6
 
 
 def require_same_priors(
-    factorisation: Factorisation, innovations: list[Innovation], points: list[list[np.ndarray]]
+    factorisation: Factorisation, innovations: list[Innovation], points: list[Point]
 ) -> None:
     """Compare the densities of innovations with the model's own terms, up to a constant for each.
 
@@ -30,11 +37,9 @@ def require_same_priors(
     """
     graph = factorisation.graph
     for one in innovations:
-        rule = _log_density if one.matched is None else _nearly_normal
-        found = np.array([rule(factorisation, one, point) for point in points])
-        function = function_of([*graph.values.values(), *graph.data], graph.terms[graph.variables[one.name]])
-        data = graph.data_values()
-        theirs = [np.asarray(function(*point, *data)) for point in points]
+        rule = _nearly_normal if one.matched is not None else _by_precision if one.precision else _by_steps
+        found = np.array(rule(graph, one, points))
+        theirs = [each for (each,) in _values(graph, [_term(graph, one)], points)]
         expected = np.array([each.sum() for each in theirs])
         size = max(float(np.abs(each).sum()) for each in theirs)
         differences = (found - expected) - (found - expected)[0]
@@ -45,64 +50,66 @@ def require_same_priors(
             )
 
 
-def _log_density(factorisation: Factorisation, one: Innovation, point: list[np.ndarray]) -> float:
-    """Log p of w - m by the rule, with the determinant of S, up to a constant."""
-    graphs = [step.graph for step in one.steps if step.graph is not None]
-    shape = [] if one.shape is None else [one.shape]
-    outputs = [one.graph, *graphs, *shape, *(phi for phi, _ in one.precision)]
-    graph = factorisation.graph
-    function = function_of([*graph.values.values(), *graph.data], outputs)
-    w, *rest = (np.asarray(x, dtype=np.float64) for x in function(*point, *graph.data_values()))
-    if one.precision:
-        weights = [float(x) for x in rest]
+def _term(graph: LogDensityGraph, one: Innovation) -> Variable:
+    """The model's own density of a variable."""
+    return graph.terms[graph.variables[one.name]]
+
+
+def _values(graph: LogDensityGraph, outputs: list[Variable], points: list[Point]) -> list[list[Array]]:
+    """Values of some graphs at points."""
+    function, data = function_of([*graph.values.values(), *graph.data], outputs), graph.data_values()
+    return [[np.asarray(x, dtype=np.float64) for x in function(*point, *data)] for point in points]
+
+
+def _by_steps(graph: LogDensityGraph, one: Innovation, points: list[Point]) -> list[float]:
+    """Log p of w - m by the distribution of z, with the determinant of S, up to a constant."""
+    shape, result = [] if one.shape is None else [one.shape], []
+    for w, *rest in _values(graph, [one.graph, *factors(one.steps), *shape], points):
+        z, log_determinant = standardised(w, one.steps, rest)
+        degrees = float(np.ravel(rest[-1])[0]) if shape else 0.0
+        result.append(float(np.sum(one.family.distribution(degrees).logpdf(z))) - log_determinant)
+    return result
+
+
+def _by_precision(graph: LogDensityGraph, one: Innovation, points: list[Point]) -> list[float]:
+    """Log p of w - m by its precision; what normalises it is the model's own density at the location."""
+    result = []
+    for point, (w, *weights) in zip(
+        points, _values(graph, [one.graph, *(phi for phi, _ in one.precision)], points), strict=True
+    ):
         quadratic = sum(
-            phi * (w.sum() ** 2 if matrix is None else w.ravel() @ (matrix @ w.ravel()))
+            float(phi) * (w.sum() ** 2 if matrix is None else w.ravel() @ (matrix @ w.ravel()))
             for phi, (_, matrix) in zip(weights, one.precision, strict=True)
         )
-        at_location = _at_location(factorisation, one, point)
-        return at_location - 0.5 * quadratic
-    values = iter(rest)
-    known = [(step, next(values) if step.graph is not None else None) for step in one.steps]
-    z, log_determinant = standardised(w, known)
-    degrees = float(np.ravel(rest[-1])[0]) if shape else 0.0
-    return float(np.sum(one.family.distribution(degrees).logpdf(z))) - log_determinant
+        at = [x - w if var is one.value else x for var, x in zip(graph.values.values(), point, strict=True)]
+        ((own,),) = _values(graph, [_term(graph, one)], [at])
+        result.append(float(own.sum()) - 0.5 * quadratic)
+    return result
 
 
-def _nearly_normal(factorisation: Factorisation, one: Innovation, point: list[np.ndarray]) -> float:
+def _nearly_normal(graph: LogDensityGraph, one: Innovation, points: list[Point]) -> list[float]:
     """Log p of l + t v by the rule a v - b K(v) + c."""
     assert one.matched is not None
-    own, graph = one.matched, factorisation.graph
+    own, result = one.matched, []
     outputs = [one.value, own.slope, own.amount, own.log_normaliser, own.location, own.unit]
-    found = function_of([*graph.values.values(), *graph.data], outputs)(*point, *graph.data_values())
-    w, slope, amount, constant, location, unit = np.broadcast_arrays(*found)
-    v = (w - location) / unit
-    curve = (np.exp(v), np.exp(-v), np.logaddexp(0.0, v))[own.kind]
-    return float(np.sum(slope * v - amount * curve + constant - np.log(unit)))
+    for found in _values(graph, outputs, points):
+        w, slope, amount, constant, location, unit = np.broadcast_arrays(*found)
+        v = (w - location) / unit
+        curve = (np.exp(v), np.exp(-v), np.logaddexp(0.0, v))[own.kind]
+        result.append(float(np.sum(slope * v - amount * curve + constant - np.log(unit))))
+    return result
 
 
-def _at_location(factorisation: Factorisation, one: Innovation, point: list[np.ndarray]) -> float:
-    """The model's own density of a variable that is at its location: the logarithm of what normalises it."""
-    graph = factorisation.graph
-    inputs = list(graph.values.values())
-    location = np.zeros(one.value.type.shape)
-    if one.location is not None:
-        function = function_of([*inputs, *graph.data], one.location)
-        location = np.broadcast_to(function(*point, *graph.data_values()), location.shape)
-    moved = [location if var is one.value else x for var, x in zip(inputs, point, strict=True)]
-    function = function_of([*inputs, *graph.data], graph.terms[graph.variables[one.name]])
-    return float(np.sum(function(*moved, *graph.data_values())))
-
-
-def standardised(w: Array, steps: list[tuple[Step, Array | None]]) -> tuple[Array, float]:
-    """Z of w = S z, and log |det S|. Scales must not be zero here."""
+def standardised(w: Array, steps: Sequence[Step], values: Sequence[Array]) -> tuple[Array, float]:
+    """Z of w = S z, and log |det S|, by values of the graphs of the steps. Scales must not be zero here."""
+    known: dict[Step, Any] = dict(zip((one for one in steps if one.graph is not None), values, strict=False))
     log_determinant = 0.0
-    for step, graph in reversed(steps):
+    for step in reversed(steps):
+        graph: Any = known.get(step)
         if step.kind == "scale":
-            assert graph is not None
             w = w / graph
             log_determinant += float(np.sum(np.log(np.abs(np.broadcast_to(graph, w.shape)))))
         elif step.kind == "right":
-            assert graph is not None
             q = graph.shape[-1]
             if graph.ndim == 2:
                 w = np.linalg.solve(graph.T, w.reshape(-1, q).T).T.reshape(w.shape)
@@ -112,7 +119,6 @@ def standardised(w: Array, steps: list[tuple[Step, Array | None]]) -> tuple[Arra
         elif step.kind == "sum":
             w = np.diff(w, axis=step.axis, prepend=0.0)
         elif step.kind == "autoregression":
-            assert graph is not None
             p = graph.shape[-1]
             rest = w[..., p:].copy()
             for k in range(p):
@@ -165,11 +171,6 @@ def require_same(factorisation: Factorisation, field: Any) -> None:
             _require_same_rows(name, own, tables, theirs)
 
 
-def _positions(n: int) -> Index:
-    """The rows of n that are compared, at equal distances."""
-    return np.unique(np.linspace(0, n - 1, _ROWS).astype(np.int64))
-
-
 def _require_same_single_rows(
     factorisation: Factorisation, pieces: dict[str, list[Any]], tables: dict[Any, Array], point: list[Any]
 ) -> None:
@@ -179,7 +180,7 @@ def _require_same_single_rows(
         if [term.size for term in terms] != [one.term.size for one in own]:
             raise NoField(f"rows of {name!r}, which are on disk, are taken apart in two ways")
         for one, term in zip(own, terms, strict=True):
-            positions = _positions(term.size)
+            positions = evenly_spaced(term.size, _ROWS)
             rows = factorisation.compile(term.rows, [term.index], mode=INTERPRETED)
             with np.errstate(all="ignore"):
                 expected = np.asarray(rows(*point, positions, *factorisation.leaf_values))
@@ -190,7 +191,7 @@ def _require_same_single_rows(
 def _require_same_rows(name: str, pieces: list[Any], tables: dict[Any, Array], theirs: Array) -> None:
     """Compare some rows of a term; their sum, if they are in pieces, or a part of a sum or of a table."""
     n = pieces[0].term.size
-    positions = _positions(n)
+    positions = evenly_spaced(n, _ROWS)
     if len(pieces) > 1 or np.shape(theirs) != (n,):
         parts = [one.rows_at(np.arange(one.term.size), tables) for one in pieces]
         ours, size = (np.atleast_1d(sum(each.sum() for each in both)) for both in zip(*parts, strict=True))

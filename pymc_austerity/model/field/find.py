@@ -11,6 +11,8 @@ from pytensor.graph.basic import Variable, equal_computations
 
 from pymc_austerity import work
 from pymc_austerity.bounds.expressions.evaluate import evaluate
+from pymc_austerity.bounds.expressions.node import Expression
+from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.factorisation import (
     FEWEST_SCALED,
@@ -21,13 +23,13 @@ from pymc_austerity.model.factorisation import (
 )
 from pymc_austerity.model.factorise import taken_apart
 from pymc_austerity.model.field.check import require_same
-from pymc_austerity.model.field.priors import GivenUp, NoField, Priors
+from pymc_austerity.model.field.priors import GivenUp, NoField, Priors, factors
 from pymc_austerity.model.field.rows import Form, FormsOfRows
 from pymc_austerity.model.field.tables import Table, Visitor
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.structure.affine_expressions import leaves
-from pymc_austerity.model.structure.scalar_graph import Obstacle, ScalarGraph, scalar_graph
+from pymc_austerity.model.structure.scalar_graph import AffineScalar, Obstacle, ScalarGraph, scalar_graph
 from pymc_austerity.target import Index
 
 
@@ -41,25 +43,21 @@ class Likelihood:
 
     def __call__(self, positions: Index) -> list[Form]:
         """The predictors of the rows at some positions, one form (m,) or (1,) for each."""
-        found = dict(zip(self._variables, self.forms(positions), strict=True))
-        result = []
-        for scalar in self.graph.scalars:
-            form, element = found[scalar.variable], scalar.element
-            index = tuple(slice(None) if k is None else k for k in element)
-            result.append(form.moved(lambda ids, index=index: np.atleast_1d(ids[index])))
-        return result
+        found = self.forms(positions)
+        return [_element(found[one.variable], one) for one in self.graph.scalars]
 
     def rows_at(self, positions: Index, tables: dict[Variable, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """The rows at some positions given values of all tables, and the sums of absolute terms in them."""
-        columns = leaves(self.graph.expression, "data")
-        data = dict(zip(columns, self.graph.data.chosen(columns)(positions), strict=True))
         etas = [np.broadcast_to(one.at(tables), positions.shape) for one in self(positions)]
-        predictors = dict(enumerate(etas))
-        rows = evaluate(self.graph.expression, predictors, data)
-        for guard in self.graph.guards:
-            columns = leaves(guard, "data")
+
+        def values(one: Expression) -> np.ndarray:
+            columns = leaves(one, "data")
             data = dict(zip(columns, self.graph.data.chosen(columns)(positions), strict=True))
-            rows = np.where(evaluate(guard, predictors, data) < 0.0, -np.inf, rows)
+            return evaluate(one, dict(enumerate(etas)), data)
+
+        rows = values(self.graph.expression)
+        for guard in self.graph.guards:
+            rows = np.where(values(guard) < 0.0, -np.inf, rows)
         size = sum(np.abs(eta) for eta in etas) + np.abs(rows)
         return np.broadcast_to(rows, positions.shape), np.broadcast_to(size, positions.shape)
 
@@ -69,7 +67,7 @@ class Likelihood:
         With `scaled` also shorter ones that unknown numbers multiply: with these a posterior is far from
         normal.
         """
-        positions = np.unique(np.linspace(0, self.term.size - 1, _LOOKED_AT).astype(np.int64))
+        positions = evenly_spaced(self.term.size, _LOOKED_AT)
         forms, found = self(positions), []
         for table in tables:
             own = [(form, form.terms[table.input][0]) for form in forms if table.input in form.terms]
@@ -80,9 +78,9 @@ class Likelihood:
                 found.append(table)
         return found
 
-    @property
-    def _variables(self) -> list[Variable]:
-        return list(dict.fromkeys(scalar.variable for scalar in self.graph.scalars))
+
+def _element(form: Form, scalar: AffineScalar) -> Form:
+    return form.moved(lambda ids: np.atleast_1d(ids[scalar.element]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +249,7 @@ def _require_one_factor(priors: Priors, field: Field) -> None:
     for table, other in itertools.combinations(field.tables, 2):
         if table.innovation is None or table.innovation is not other.innovation:
             continue
-        one, two = ([v for v in _moving(each) if priors.moves(v)] for each in (table, other))
+        one, two = (list(filter(priors.moves, factors(each.steps))) for each in (table, other))
         if len(one) == len(two) and equal_computations(one, two):
             continue
         by_element = all(step.kind == "scale" for each in (table, other) for step in each.steps)
@@ -274,21 +272,13 @@ def _used(field: Field, table: Table) -> np.ndarray:
     return used
 
 
-def _moving(table: Table) -> list[Variable]:
-    """What multiplies the innovation of a table."""
-    return [step.graph for step in table.steps if step.graph is not None and step.kind != "placed"]
-
-
 def _require_few_numbers(priors: Priors, tables: tuple[Table, ...], block: tuple[str, ...]) -> None:
     """What has no rule is short, or has one element for each effect, as local scales have."""
     for table in tables:
-        if table.innovation is None:
-            graphs, longest = [table.graph], _MOST_NUMBERS
-        else:
-            graphs, longest = (
-                _moving(table),
-                max(_MOST_NUMBERS, int(np.prod(table.innovation.value.type.shape))),
-            )
+        graphs, longest = [table.graph], _MOST_NUMBERS
+        if table.innovation is not None:
+            graphs = factors(table.steps)
+            longest = max(longest, int(np.prod(table.innovation.value.type.shape)))
         for value in priors.numbers_in(graphs):
             size = int(np.prod(value.type.shape))
             if size > longest:
@@ -303,15 +293,8 @@ def _require_numbers(priors: Priors, tables: tuple[Table, ...]) -> None:
     """What scales effects must not be an effect itself."""
     effects = {t.innovation.value for t in tables if t.innovation is not None}
     for table in tables:
-        graphs = (
-            [table.graph]
-            if table.innovation is None
-            else [
-                step.graph
-                for step in (*table.steps, *table.innovation.steps)
-                if step.graph is not None and step.kind != "placed"
-            ]
-        )
+        one = table.innovation
+        graphs = [table.graph] if one is None else factors((*table.steps, *one.steps))
         used = priors.effects_in(graphs) & effects
         if used:
             raise GivenUp(priors.values[min(used, key=lambda v: int(np.prod(v.type.shape)))])

@@ -12,7 +12,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_austerity.model.factorisation import Factorisation, block_of
 from pymc_austerity.model.graph.rewrite import depends_on
-from pymc_austerity.model.structure.affine import core_of
+from pymc_austerity.model.structure.operations import core_of
 
 
 def looked_up(factorisation: Factorisation, fewest: int, *, times: bool = False) -> list[Variable]:

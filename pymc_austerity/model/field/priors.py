@@ -73,6 +73,11 @@ class Step(NamedTuple):
     axis: int = 0
 
 
+def factors(steps: Iterable[Step]) -> list[Variable]:
+    """What steps multiply by."""
+    return [step.graph for step in steps if step.graph is not None and step.kind != "placed"]
+
+
 def applied(var: Variable, steps: Iterable[Step]) -> Variable:
     """A value to which the steps have been applied."""
     for step in steps:
@@ -110,6 +115,7 @@ FAMILIES: dict[type, Family] = {
     CauchyRV: Family("Cauchy", lambda shape: stats.t(1.0), 1.0),
     LaplaceRV: Family("Laplace", lambda shape: stats.laplace()),
 }
+FAMILIES[LogNormalRV] = FAMILIES[NormalRV]  # Of the logarithm, which is what PyMC samples
 
 
 class NearlyNormal(NamedTuple):
@@ -167,17 +173,11 @@ class Drawn(NamedTuple):
 
 
 def _elements(drawn: Drawn) -> Innovation:
-    """``w = m + s z``, element by element: normal, Student's t, Cauchy, Laplace."""
+    """``w = m + s z``, element by element: normal, log-normal, Student's t, Cauchy, Laplace."""
     family = FAMILIES[type(drawn.op)]
     *shapes, location, scale = drawn.parameters
     shape = shapes[0] if shapes else pt.constant(family.degrees, dtype="float64")
     return Innovation(drawn.value, location, (Step("scale", scale),), family, shape)
-
-
-def _log_normal(drawn: Drawn) -> Innovation:
-    """``log u = m + s z``: the logarithm is what PyMC samples."""
-    location, scale = drawn.parameters
-    return Innovation(drawn.value, location, (Step("scale", scale),))
 
 
 def _log_gamma(drawn: Drawn) -> Innovation:
@@ -259,19 +259,14 @@ def _flat(drawn: Drawn) -> Innovation:
 def _areas(drawn: Drawn) -> Innovation:
     """ICAR: exp(-w' L w / (2 s^2) - (sum w)^2 / (2 (n s_0)^2)) with the Laplacian L of the graph."""
     weights, scale, sum_sd = drawn.parameters
-    if not isinstance(weights, Constant):
-        raise NoField(f"the neighbours of {drawn.value.name!r} are no fixed array, and have no rule")
-    w = np.asarray(weights.data, dtype=np.float64)
-    n = len(w)
-    laplacian = sparse.csr_array(np.diag(w.sum(axis=0)) - w)
+    w, degrees = _neighbours(drawn, weights)
     scale, sum_sd = (one.flatten()[0].astype("float64") for one in (scale, sum_sd))
-    soft = (sum_sd * n) ** -2.0
+    soft, laplacian = (sum_sd * w.shape[0]) ** -2.0, sparse.csr_array(degrees - w)
     return Innovation(drawn.value, None, (), precision=((scale**-2.0, laplacian), (soft, None)))
 
 
-def _conditional(drawn: Drawn) -> Innovation:
-    """CAR: the precision t (D - a W) of w - m, of several series that of each."""
-    location, weights, alpha, tau, _ = drawn.parameters
+def _neighbours(drawn: Drawn, weights: Variable) -> tuple[Any, Any]:
+    """The matrix W of weights of neighbours, and the diagonal one of their sums."""
     node = weights.owner
     while node is not None and len(node.inputs) == 1:
         weights, node = node.inputs[0], node.inputs[0].owner
@@ -279,7 +274,13 @@ def _conditional(drawn: Drawn) -> Innovation:
         raise NoField(f"the neighbours of {drawn.value.name!r} are no fixed array, and have no rule")
     data = weights.data
     w = sparse.csr_array(data if sparse.issparse(data) else np.asarray(data, dtype=np.float64))
-    degrees = sparse.csr_array(sparse.diags_array(np.asarray(w.sum(axis=0)).ravel()))
+    return w, sparse.csr_array(sparse.diags_array(np.asarray(w.sum(axis=0)).ravel()))
+
+
+def _conditional(drawn: Drawn) -> Innovation:
+    """CAR: the precision t (D - a W) of w - m, of several series that of each."""
+    location, weights, alpha, tau, _ = drawn.parameters
+    w, degrees = _neighbours(drawn, weights)
     series = sparse.eye_array(int(np.prod(drawn.value.type.shape[:-1])))
     degrees, w = (sparse.csr_array(sparse.kron(series, one)) for one in (degrees, w))
     t, a = (one.flatten()[0].astype("float64") for one in (tau, alpha))
@@ -458,7 +459,6 @@ RULES: dict[type, Callable[[Drawn], Innovation]] = {
     ICARRV: _areas,
     FlatRV: _flat,
     CARRV: _conditional,
-    LogNormalRV: _log_normal,
     GammaRV: _log_gamma,
     ExponentialRV: _log_exponential,
     InvGammaRV: _log_inverse_gamma,

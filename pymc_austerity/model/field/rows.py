@@ -13,20 +13,16 @@ import numpy as np
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
-from pytensor.raise_op import CheckAndRaise
-from pytensor.tensor.basic import Alloc, ExtractDiag, Join, MakeVector, ScalarFromTensor, TensorFromScalar
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.basic import ExtractDiag, Join, MakeVector
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Dot, Sum
-from pytensor.tensor.reshape import JoinDims, SplitDims
-from pytensor.tensor.shape import Reshape, SpecifyShape
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.lift.sparse import RowsTimes
-from pymc_austerity.model.structure.affine import core_of
 from pymc_austerity.model.structure.data_of_rows import DataOfRows
+from pymc_austerity.model.structure.operations import MOVING, UNCHANGED, core_of
 from pymc_austerity.target import Array, Index
 
 # By table: coefficients and places of its elements, (..., K) each.
@@ -99,10 +95,6 @@ def added(forms: Sequence[Form], signs: Sequence[float]) -> Form:
     return Form(offset, terms)
 
 
-_MOVING = (DimShuffle, Reshape, JoinDims, SplitDims, Subtensor, AdvancedSubtensor, Alloc, ExtractDiag)
-_SAME = (SpecifyShape, TensorFromScalar, ScalarFromTensor, CheckAndRaise)
-
-
 class FormsOfRows:
     """Values of a graph that is linear in tables, for some rows of a term.
 
@@ -126,7 +118,7 @@ class FormsOfRows:
         data += [v for v in outputs if v not in made]
         self._data = DataOfRows(fact, term, list(dict.fromkeys(data)))
 
-    def __call__(self, positions: Index) -> list[Form]:
+    def __call__(self, positions: Index) -> dict[Variable, Form]:
         """The outputs for the rows at some positions."""
         found: dict[Variable, Any] = {}
         for var, value in self._data(positions).items():  # single numbers come without a shape
@@ -143,7 +135,7 @@ class FormsOfRows:
             except NoField as error:
                 raise NoField(f"{error} (in the term {self._name!r})") from None
             found[node.outputs[0]] = result
-        return [_form(found[v]) for v in self._outputs]
+        return {v: _form(found[v]) for v in self._outputs}
 
 
 def places_of(shape: tuple[int, ...]) -> Index:
@@ -159,9 +151,9 @@ def _execute(node: Apply, args: list[Any]) -> Form:
     op = core_of(node.op)
     if isinstance(op, Elemwise):
         return _elemwise(node, op.scalar_op, args)
-    if isinstance(op, _SAME):
+    if isinstance(op, UNCHANGED):
         return args[0]
-    if isinstance(op, _MOVING):
+    if isinstance(op, (*MOVING, ExtractDiag)):
         return args[0].moved(lambda ids: _performed(node, [ids, *args[1:]]))
     if isinstance(op, Join):
         return _joined([_form(one) for one in args], op.axis)

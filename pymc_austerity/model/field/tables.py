@@ -20,6 +20,8 @@ that a step moves is left among the coefficients.
 
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import reduce
+from operator import mul
 from typing import NoReturn
 
 import numpy as np
@@ -28,20 +30,17 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable, equal_computations
 from pytensor.graph.traversal import graph_inputs
 from pytensor.raise_op import CheckAndRaise
-from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.math import Dot, Sum
-from pytensor.tensor.reshape import JoinDims, SplitDims
-from pytensor.tensor.shape import Reshape, SpecifyShape
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.type import TensorType
 
 from pymc_austerity.model.factorisation import some_rows
-from pymc_austerity.model.field.priors import Innovation, NoField, Priors, Step, applied
+from pymc_austerity.model.field.priors import Innovation, NoField, Priors, Step, applied, factors
 from pymc_austerity.model.graph.rewrite import rebuild
-from pymc_austerity.model.structure.affine import core_of
+from pymc_austerity.model.structure.operations import ADDING, JOINING, MOVING, core_of
 
 
 class Kind(Enum):
@@ -80,8 +79,7 @@ class Table:
     @property
     def is_scaled(self) -> bool:
         """Whether rows have it times unknown numbers."""
-        graphs = [step.graph for step in self.steps if step.graph is not None and step.kind != "placed"]
-        return any(not isinstance(one, Constant) for one in graph_inputs(graphs))
+        return any(not isinstance(one, Constant) for one in graph_inputs(factors(self.steps)))
 
     @property
     def said(self) -> str:
@@ -101,13 +99,6 @@ _IN_WORDS = {
     "sum": "summed up",
     "autoregression": "carried on",
 }
-# Operations that only move numbers to other places, by their first input.
-_PLACING = (
-    DimShuffle, Reshape, JoinDims, SplitDims, SpecifyShape, TensorFromScalar, ScalarFromTensor, Alloc,
-    Subtensor, AdvancedSubtensor,
-)  # fmt: skip
-
-
 # Elements of variables that are taken for numbers where they enter through a curve.
 _FEW = 10
 
@@ -160,28 +151,21 @@ class Visitor:
         if not self.priors.carries(var) and all(self._is_short(v) for v in node.inputs):
             return Kind.SHORT
         op = core_of(node.op)
-        if isinstance(op, CheckAndRaise):
-            return own[0]
         if isinstance(op, Elemwise):
             return self._kind_of_elemwise(node, own)
         data = [v for v, one in zip(node.inputs, own, strict=True) if one is Kind.DATA]
-        if isinstance(op, _PLACING):
+        if isinstance(op, MOVING):
             if own[0] is Kind.DATA:
                 return Kind.OTHER
             if isinstance(op, AdvancedSubtensor) and any(self._is_by_row(v) for v in data):
                 return Kind.LINEAR
             return own[0]
-        if isinstance(op, Join | MakeVector):
-            return Kind.LINEAR if Kind.LINEAR in own or any(not _is_small(v) for v in data) else Kind.SHORT
-        if isinstance(op, Sum):
+        if isinstance(op, Sum | CheckAndRaise):
             return own[0]
-        if isinstance(op, Dot):
-            if Kind.LINEAR not in own and all(_is_small(v) for v in data):
-                return Kind.SHORT
-            return Kind.LINEAR if Kind.DATA in own else Kind.OTHER
-        if Kind.LINEAR not in own and all(_is_small(v) for v in data):
+        if Kind.LINEAR not in own and all(map(_is_small, data)):
             return Kind.SHORT
-        return Kind.OTHER
+        is_linear = isinstance(op, JOINING) or (isinstance(op, Dot) and data)
+        return Kind.LINEAR if is_linear else Kind.OTHER
 
     def _give_up_curved(self, var: Variable) -> None:
         """Take few variables of which rows know a curve alone, as a length scale, for numbers."""
@@ -207,9 +191,7 @@ class Visitor:
         wide = [v for v, one in zip(node.inputs, own, strict=True) if one is Kind.DATA and not _is_small(v)]
         if Kind.LINEAR not in own and not wide:
             return self._kind_of_short(node)
-        if isinstance(scalar, ps.Add | ps.Sub | ps.Neg | ps.Identity):
-            return Kind.LINEAR
-        if isinstance(scalar, ps.Cast):
+        if isinstance(scalar, ADDING):
             return Kind.LINEAR if node.outputs[0].type.dtype == "float64" else Kind.OTHER
         if isinstance(scalar, ps.TrueDiv):
             return Kind.LINEAR if own[1] is Kind.DATA else Kind.OTHER
@@ -244,7 +226,7 @@ class Visitor:
         """Kind of an operation on short values: short if linear in variables with a rule, or a number."""
         scalar = node.op.scalar_op
         carried = [v for v in node.inputs if self.priors.carries(v)]
-        if not carried or isinstance(scalar, ps.Add | ps.Sub | ps.Neg | ps.Identity | ps.Cast):
+        if not carried or isinstance(scalar, ADDING):
             return Kind.SHORT
         if isinstance(scalar, ps.Mul):
             if len(carried) > 1:
@@ -260,7 +242,7 @@ class Visitor:
         if kind is Kind.SHORT or node is None:
             return True
         is_sum = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Add | ps.Sub)
-        if is_sum or isinstance(node.op, Join | MakeVector):
+        if is_sum or isinstance(node.op, JOINING):
             return all(self._is_homogeneous(v) for v in node.inputs)
         return all(self._is_homogeneous(v) for v in node.inputs if self._kinds[v] is not Kind.DATA)
 
@@ -299,7 +281,7 @@ class Visitor:
             return self._product(node, number)
         memo = {v: self.times(v, number) for v in node.inputs if self.kind(v) is not Kind.DATA}
         is_sum = isinstance(op, Elemwise) and isinstance(op.scalar_op, ps.Add | ps.Sub)
-        if number is not None and (is_sum or isinstance(op, Join | MakeVector)):
+        if number is not None and (is_sum or isinstance(op, JOINING)):
             fixed = [v for v in node.inputs if v not in memo and not _is_zero(v)]
             memo.update({v: self._number(v, (Step("scale", number),)) for v in fixed})
         return _applied(node, memo)
@@ -379,11 +361,11 @@ class Visitor:
             return self.apart(carried[0], (Step("left" if left else "right", other), *steps))
         if isinstance(op, CumOp) and op.mode == "add":
             return self.apart(carried[0], (Step("sum", axis=op.axis), *steps))
-        if isinstance(op, (*_PLACING, Join, MakeVector, Sum, CheckAndRaise)):
+        if isinstance(op, (*MOVING, *JOINING, Sum, CheckAndRaise)):
             if all(map(_is_number_step, steps)):
                 moving = [v for v in node.inputs if self.kind(v) is not Kind.DATA]
                 memo = {v: self.apart(v, steps) for v in moving}
-                if steps and isinstance(op, Join | MakeVector):
+                if steps and isinstance(op, JOINING):
                     fixed = [v for v in node.inputs if v not in memo and not _is_zero(v)]
                     memo.update({v: self._number(v, steps) for v in fixed})
                 return _applied(node, memo)
@@ -391,9 +373,9 @@ class Visitor:
                 return self.apart(carried[0], (Step("placed", var), *steps))
             if all(step.kind == "scale" for step in steps):
                 scale = applied(pt.ones(var.type.shape), steps)
-                if isinstance(op, Join | MakeVector):
+                if isinstance(op, JOINING):
                     return self._joined(node, scale)
-                if isinstance(op, _PLACING):
+                if isinstance(op, MOVING):
                     return self._placed(node, scale)
         raise NoField(f"{self.priors.named(carried)} through {op}, for which there is no rule of a prior")
 
@@ -426,7 +408,7 @@ class Visitor:
 
     def _short_elemwise(self, node: Apply, carried: list[Variable], steps: tuple[Step, ...]) -> Variable:
         scalar, inputs = node.op.scalar_op, node.inputs
-        if isinstance(scalar, ps.Add | ps.Sub | ps.Neg | ps.Identity | ps.Cast):
+        if isinstance(scalar, ADDING):
             memo = {v: self.apart(v, steps) for v in inputs if self.kind(v) is not Kind.DATA}
             if steps and any(self.kind(v) is Kind.DATA for v in inputs):
                 memo.update({v: self._number(v, steps) for v in inputs if self.kind(v) is Kind.DATA})
@@ -457,17 +439,13 @@ class Visitor:
                 f"the location of {name} is the same for several of its elements, of which sums or "
                 "products with unknown numbers are taken"
             )
-        if self.kind(innovation.location) is Kind.DATA:
-            located = applied(innovation.location, steps) if steps else innovation.location
-            return new + (self._number(located, ()) if steps else located)
-        if self.kind(innovation.location) is Kind.SHORT:
-            return new + self.apart(innovation.location, steps)
-        if self.kind(innovation.location) is Kind.LINEAR and all(_is_number_step(s) for s in steps):
-            number = None
-            for step in steps:
-                number = step.graph if number is None else number * step.graph
-            return new + self.times(innovation.location, number)
         kind = self.kind(innovation.location)
+        if kind is Kind.DATA:
+            return new + self._number(innovation.location, steps)
+        if kind is Kind.SHORT:
+            return new + self.apart(innovation.location, steps)
+        if kind is Kind.LINEAR and all(map(_is_number_step, steps)):
+            return new + self.times(innovation.location, reduce(mul, factors(steps)) if steps else None)
         raise NoField(
             f"the location of {name} is not a linear function of variables with a normal prior"
             if kind is Kind.OTHER

@@ -12,37 +12,21 @@ import numpy as np
 import pytensor.scalar as ps
 from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.op import Op
 from pytensor.graph.traversal import toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.sparse.math import Dot as SparseDot
 from pytensor.sparse.math import StructuredDot
-from pytensor.tensor.basic import (
-    Alloc,
-    ExtractDiag,
-    Join,
-    MakeVector,
-    ScalarFromTensor,
-    Split,
-    TensorFromScalar,
-)
+from pytensor.tensor.basic import ExtractDiag, Split
 from pytensor.tensor.blas import BatchedDot
-from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.extra_ops import CumOp, Repeat
 from pytensor.tensor.math import Dot, Sum
-from pytensor.tensor.reshape import JoinDims, SplitDims
-from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
-from pytensor.tensor.subtensor import (
-    AdvancedIncSubtensor,
-    AdvancedSubtensor,
-    IncSubtensor,
-    Subtensor,
-)
+from pytensor.tensor.shape import Shape, Shape_i
 
 from pymc_austerity.model.graph.checks import is_infinite
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.lift.sparse import RowsTimes
+from pymc_austerity.model.structure.operations import ADDING, JOINING, MOVING, WRITING, core_of
 
 
 class Kind(Enum):
@@ -54,26 +38,7 @@ class Kind(Enum):
 
 
 # Linear in the first input; the others say where things go.
-_LINEAR_IN_FIRST = (
-    DimShuffle,
-    Reshape,
-    JoinDims,
-    SplitDims,
-    SpecifyShape,
-    ViewOp,
-    DeepCopyOp,
-    TensorFromScalar,
-    ScalarFromTensor,
-    ExtractDiag,
-    Alloc,
-    Sum,
-    Repeat,
-    Split,
-    Subtensor,
-    AdvancedSubtensor,
-)
-# Linear in the first two together.
-_LINEAR_IN_TWO = (IncSubtensor, AdvancedIncSubtensor)
+_LINEAR_IN_FIRST = (*MOVING, ViewOp, DeepCopyOp, ExtractDiag, Sum, Repeat, Split)
 _PRODUCTS = (Dot, BatchedDot, SparseDot, StructuredDot)
 
 
@@ -115,7 +80,7 @@ def is_affine(node: Apply, kind: Callable[[Variable], Kind], is_data: Callable[[
 
     if isinstance(op, Elemwise):
         scalar = op.scalar_op
-        if isinstance(scalar, ps.Add | ps.Sub | ps.Neg | ps.Identity | ps.Cast):
+        if isinstance(scalar, ADDING):
             return none_nonlinear(inputs)
         if isinstance(scalar, ps.Mul):
             return is_product(inputs)
@@ -135,9 +100,9 @@ def is_affine(node: Apply, kind: Callable[[Variable], Kind], is_data: Callable[[
         return none_nonlinear(inputs[:1])
     if isinstance(op, CumOp):
         return op.mode == "add" and none_nonlinear(inputs)
-    if isinstance(op, Join | MakeVector):
+    if isinstance(op, JOINING):
         return none_nonlinear(inputs)
-    if isinstance(op, _LINEAR_IN_TWO):
+    if isinstance(op, WRITING):
         return none_nonlinear(inputs[:2]) and all_data(inputs[2:])
     if isinstance(op, _LINEAR_IN_FIRST):
         return none_nonlinear(inputs[:1]) and all_data(inputs[1:])
@@ -148,11 +113,6 @@ def _is_shaped(node: Apply, moving: Container[Variable]) -> bool:
     """Does a node read the shape of what moves, and not its numbers?"""
     is_second = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Second)
     return isinstance(node.op, Shape | Shape_i) or (is_second and node.inputs[1] not in moving)
-
-
-def core_of(op: Op) -> Op:
-    """The operation that a batched one applies to each element of the batch."""
-    return op.core_op if isinstance(op, Blockwise) else op
 
 
 def _is_real(var: Variable) -> bool:

@@ -1,15 +1,18 @@
-"""Expressions that are affine in predictors, and their coefficients.
+"""Expressions that are affine or quadratic in predictors, and their coefficients.
 
-The coefficients are expressions of data. A choice by data between affine expressions is affine as well.
+The coefficients are expressions of all else, as of data. A choice by data between affine expressions is
+affine as well.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from pymc_austerity.bounds.expressions import forms
+from pymc_austerity.bounds.expressions.linear import ONE, ZERO
 from pymc_austerity.bounds.expressions.node import Expression, constant, data, node, ordered, predictor
 
-_ZERO = constant(0.0)
+# Coefficients by monomials, which are the numbers of their predictors in order: () is 1, (0, 0) a square.
+Polynomial = dict[tuple[int, ...], Expression]
 
 
 class AffineParts(NamedTuple):
@@ -21,66 +24,68 @@ class AffineParts(NamedTuple):
 
 def affine_nodes(root: Expression) -> dict[Expression, AffineParts]:
     """All parts of an expression that move and are affine in its predictors."""
-    found: dict[Expression, AffineParts] = {}
+    return {
+        one: AffineParts(found.get((), ZERO), {key[0]: own for key, own in found.items() if key})
+        for one, found in _polynomials(root, 1, lambda one: one.moves).items()
+    }
+
+
+def by_powers(root: Expression) -> tuple[Expression, Expression, Expression] | None:
+    """Coefficients of 1, t and t^2, t being predictor 0; None if that is not all there is."""
+    found = _polynomials(root, 2, lambda one: 0 in leaves(one, "predictor")).get(root)
+    return None if found is None else (found.get((), ZERO), found.get((0,), ZERO), found.get((0, 0), ZERO))
+
+
+def _polynomials(
+    root: Expression, degree: int, moves: Callable[[Expression], bool]
+) -> dict[Expression, Polynomial]:
+    """All parts of an expression that move, and are polynomials of a degree at most in what moves."""
+    found: dict[Expression, Polynomial] = {}
     for one in ordered(root):
-        parts = _parts(one, found) if one.moves else None
-        if parts is not None:
-            found[one] = parts
+        if one.op in _RULES and moves(one):
+            own: list[Polynomial | None] = [found.get(arg) if moves(arg) else {(): arg} for arg in one.args]
+            parts = [part for part in own if part is not None]
+            result = _RULES[one.op](one, parts, degree) if len(parts) == len(own) else None
+            if result is not None:
+                found[one] = result
     return found
 
 
-def _parts(one: Expression, known: dict[Expression, AffineParts]) -> AffineParts | None:
-    own = [known.get(arg) if arg.moves else AffineParts(arg, {}) for arg in one.args]
-    parts = [part for part in own if part is not None]
-    if len(parts) < len(own) or one.op not in _RULES:
-        return None
-    return _RULES[one.op](one, parts)
-
-
-def _predictor(one: Expression, parts: list[AffineParts]) -> AffineParts:
-    return AffineParts(_ZERO, {cast(int, one.value): constant(1.0)})
-
-
-def _sum(one: Expression, parts: list[AffineParts]) -> AffineParts:
+def _sum(one: Expression, parts: list[Polynomial], degree: int) -> Polynomial:
     first, factors = cast(tuple[float, tuple[float, ...]], one.value)
-    scaled = [_scaled(part, constant(factor)) for part, factor in zip(parts, factors, strict=True)]
-    offset = forms.add(constant(first), *(part.offset for part in scaled))
-    names = dict.fromkeys(k for part in scaled for k in part.coefficients)
-    return AffineParts(
-        offset, {k: forms.add(*(p.coefficients[k] for p in scaled if k in p.coefficients)) for k in names}
-    )
+    terms: dict[tuple[int, ...], list[Expression]] = {(): [constant(first)]}
+    for factor, part in zip(factors, parts, strict=True):
+        for key, own in part.items():
+            terms.setdefault(key, []).append(forms.multiply(constant(factor), own))
+    return {key: forms.add(*own) for key, own in terms.items()}
 
 
-def _scaled(part: AffineParts, factor: Expression) -> AffineParts:
-    coefficients = {k: forms.multiply(factor, one) for k, one in part.coefficients.items()}
-    return AffineParts(forms.multiply(factor, part.offset), coefficients)
-
-
-def _product(one: Expression, parts: list[AffineParts]) -> AffineParts | None:
-    a, b = parts
-    if a.coefficients and b.coefficients:
+def _product(one: Expression, parts: list[Polynomial], degree: int) -> Polynomial | None:
+    a, b = parts if one.op == "product" else parts * 2
+    if max(map(len, a)) + max(map(len, b)) > degree:
         return None
-    return _scaled(a, b.offset) if a.coefficients else _scaled(b, a.offset)
+    terms: dict[tuple[int, ...], list[Expression]] = {}
+    for key, own in a.items():
+        for other, factor in b.items():
+            terms.setdefault(tuple(sorted(key + other)), []).append(forms.multiply(own, factor))
+    return {key: forms.add(*own) for key, own in terms.items()}
 
 
-def _select(one: Expression, parts: list[AffineParts]) -> AffineParts | None:
-    condition, (_, yes, no) = one.args[0], parts
-    if condition.moves:
+def _select(one: Expression, parts: list[Polynomial], degree: int) -> Polynomial | None:
+    condition, yes, no = parts
+    if condition.keys() != {()}:
         return None
-    names = dict.fromkeys([*yes.coefficients, *no.coefficients])
-    return AffineParts(
-        forms.select(condition, yes.offset, no.offset),
-        {
-            k: forms.select(condition, yes.coefficients.get(k, _ZERO), no.coefficients.get(k, _ZERO))
-            for k in names
-        },
-    )
+    return {
+        key: forms.select(condition[()], yes.get(key, ZERO), no.get(key, ZERO))
+        for key in dict.fromkeys([*yes, *no])
+    }
 
 
-_RULES: dict[str, Callable[[Expression, list[AffineParts]], AffineParts | None]] = {
-    "predictor": _predictor,
+_RULES: dict[str, Callable[[Expression, list[Polynomial], int], Polynomial | None]] = {
+    "predictor": lambda one, parts, degree: {(cast(int, one.value),): ONE},
     "sum": _sum,
     "product": _product,
+    "square": _product,
     "select": _select,
 }
 

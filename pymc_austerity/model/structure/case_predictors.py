@@ -5,19 +5,19 @@ cutpoint, one in the middle two. A case needs the smallest cut through what is a
 of all rows are as many as the largest case has: in every case they are the affine values of its own cut.
 """
 
-from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Set
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from pymc_austerity.bounds.expressions.node import Expression, constant, node, ordered
 from pymc_austerity.bounds.expressions.trees import floats
 from pymc_austerity.model.structure.affine_expressions import affine_nodes, leaves, replaced_by
 
-# The smallest set of values through which everything passes on its way through a graph.
-
+# Room for paths of a node that may not be cut.
 _MANY = 1 << 30
-_START, _END = "start", "end"
 
 
 def smallest_cut[T: Hashable](
@@ -25,7 +25,8 @@ def smallest_cut[T: Hashable](
 ) -> set[T] | None:
     """The fewest nodes through which all paths from `sources` to `root` pass.
 
-    Of several such sets, the one nearest to the root.
+    Of several such sets, the one nearest to the root. By Menger's theorem they are as many as the largest
+    flow from the sources to the root, where one unit at most passes through a node that may be cut.
 
     Parameters
     ----------
@@ -41,64 +42,23 @@ def smallest_cut[T: Hashable](
     set of nodes, or None
         None if some path has no node that is allowed.
     """
-    rest = _capacities(inputs, sources, root, allowed)
-    while path := _path(rest):
-        edges = list(pairwise(path))
-        room = min(rest[a][b] for a, b in edges)
-        if room >= _MANY:
-            return None
-        for a, b in edges:
-            rest[a][b] -= room
-            rest[b][a] = rest[b].get(a, 0) + room
-    behind = _before_the_end(rest)
-    return {node for node in allowed if (node, "out") in behind and (node, "in") not in behind}
-
-
-def _capacities(
-    inputs: Mapping[Any, Iterable[Any]], sources: Iterable[Any], root: Any, allowed: Collection[Any]
-) -> dict[Any, dict[Any, int]]:
-    """Every node as an edge, of one path at most if it may be cut (Menger)."""
-    edges: list[tuple[Any, Any, int]] = [
-        ((node, "in"), (node, "out"), 1 if node in allowed else _MANY) for node in inputs
-    ]
-    edges += [((arg, "out"), (node, "in"), _MANY) for node, args in inputs.items() for arg in args]
-    edges += [(_START, (source, "in"), _MANY) for source in sources]
-    edges.append(((root, "out"), _END, _MANY))
-    rest: dict[Any, dict[Any, int]] = {_START: {}, _END: {}}
-    for a, b, room in edges:
-        rest.setdefault(a, {})[b] = room
-        rest.setdefault(b, {}).setdefault(a, 0)
-    return rest
-
-
-def _path(rest: dict[Any, dict[Any, int]]) -> list[Any] | None:
-    """A shortest path along edges with room (Edmonds and Karp); None if there is none."""
-    before: dict[Any, Any] = {_START: None}
-    queue = deque([_START])
-    while queue and _END not in before:
-        node = queue.popleft()
-        for other, room in rest[node].items():
-            if room > 0 and other not in before:
-                before[other] = node
-                queue.append(other)
-    if _END not in before:
+    # Node k of the graph is an edge from 2 k to 2 k + 1.
+    number = {one: 2 * k for k, one in enumerate(inputs)}
+    start, end = 2 * len(number), 2 * len(number) + 1
+    edges = {(k, k + 1): 1 if one in allowed else _MANY for one, k in number.items()}
+    edges |= {(number[arg] + 1, number[one]): _MANY for one, args in inputs.items() for arg in args}
+    edges |= {(start, number[source]): _MANY for source in sources}
+    edges[number[root] + 1, end] = _MANY
+    rooms = sparse.csr_array(
+        (np.array(list(edges.values()), np.int32), tuple(np.array(list(edges)).T)), shape=(end + 1, end + 1)
+    )
+    found = maximum_flow(rooms, start, end)
+    if found.flow_value >= _MANY:
         return None
-    path = [_END]
-    while path[-1] != _START:
-        path.append(before[path[-1]])
-    return path[::-1]
-
-
-def _before_the_end(rest: dict[Any, dict[Any, int]]) -> set[Any]:
-    """Whatever has a way to the end along edges with room."""
-    found, queue = {_END}, deque([_END])
-    while queue:
-        node = queue.popleft()
-        for other in rest[node]:  # every edge has its opposite
-            if other not in found and rest[other].get(node, 0) > 0:
-                found.add(other)
-                queue.append(other)
-    return found
+    # What has a way to the end along edges with room; every edge has its opposite.
+    ways = (rooms - found.flow).T > 0
+    behind = set(breadth_first_order(ways, end, return_predecessors=False).tolist())
+    return {one for one, k in number.items() if one in allowed and k + 1 in behind and k not in behind}
 
 
 _ZERO = constant(0.0)

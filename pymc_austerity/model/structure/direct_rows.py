@@ -13,15 +13,14 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot, Sum
-from pytensor.tensor.reshape import JoinDims, SplitDims
-from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import depends_on
-from pymc_austerity.model.structure.affine import core_of
 from pymc_austerity.model.structure.data_of_rows import DataOfRows, neighbours
+from pymc_austerity.model.structure.operations import VIEWS, core_of
 from pymc_austerity.model.structure.parts import Coordinates, Part, Places
+from pymc_austerity.model.structure.predictors import is_one_per_row
 from pymc_austerity.model.structure.scaled_columns import add_columns
 from pymc_austerity.target import Array, Index, Vector
 
@@ -145,7 +144,7 @@ class _Reader:
 
     def _wide(self, node: Apply, places: Places, data: list[Variable]) -> _Wide:
         """Data (m, k) times coordinates (k,)."""
-        values = [var for var in data if not _is_number(var)]
+        values = [var for var in data if not is_one_per_row(var)]
         if len(values) != 1 or not _are_rows(values[0], places.size) or not _are_last(places):
             raise _Indirect
         return _Wide(Part(places.ravel(), values[0], factors=tuple(v for v in data if v is not values[0])))
@@ -232,7 +231,7 @@ _RULES: dict[Any, Callable[[_Reader, Apply], _Found]] = {
     Dot: _Reader._dot,
     AdvancedSubtensor: _Reader._lookup,
     Subtensor: _Reader._selection,
-    (DimShuffle, Reshape, JoinDims, SplitDims, SpecifyShape): _Reader._reshaped,
+    VIEWS: _Reader._reshaped,
 }
 _COLUMN_RULES: dict[Any, Callable[[_Reader, Apply, int], _Rows]] = {
     Elemwise: _Reader._elemwise_column,
@@ -264,13 +263,8 @@ def _negative(part: Part) -> Part:
     return part._replace(sign=-part.sign)
 
 
-def _is_number(var: Variable) -> bool:
-    """Is it one number a row, or one for all?"""
-    return all(k in (None, 1) for k in var.type.shape) and sum(k is None for k in var.type.shape) <= 1
-
-
 def _require_numbers(var: Variable) -> None:
-    if not _is_number(var):
+    if not is_one_per_row(var):
         raise _Indirect
 
 

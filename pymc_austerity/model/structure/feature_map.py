@@ -10,7 +10,7 @@ short functions. No pass over the data differentiates along coordinates.
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -25,30 +25,6 @@ from pymc_austerity.target import Vector
 from pymc_austerity.work import OF_FLOP
 
 
-class FeatureMap(Protocol):
-    """phi as a function of q.
-
-    Attributes
-    ----------
-    n_features : int
-    """
-
-    n_features: int
-
-    @property
-    def operations(self) -> float:
-        """Operations of a call of `in_block`."""
-
-    def __call__(self, q: Vector) -> Vector:
-        """phi(q), of shape (p,)."""
-
-    def jacobian(self, q: Vector) -> np.ndarray:
-        """Derivatives of phi by q, of shape (p, D)."""
-
-    def in_block(self, q: Vector, of_features: Derivatives) -> Derivatives:
-        """A function with derivatives `of_features` at phi(q), as a function of q."""
-
-
 class Identity:
     """The identity as feature map, phi(q) = q.
 
@@ -57,7 +33,7 @@ class Identity:
     n_features : int
     """
 
-    operations = 0.0
+    operations = 0.0  # Of a call of `in_block`
 
     def __init__(self, n_features: int) -> None:
         self.n_features = n_features
@@ -137,3 +113,6 @@ class CompiledFeatures(Compiled):
         jacobian = vectorised(grad(total, self._q), weights, self.n_features)
         _, _, hessian = with_derivatives(total, self._q)
         return self._fact.compile([jacobian, hessian], [self._q, weights], mode=INTERPRETED_STABLE)
+
+
+FeatureMap = Identity | CompiledFeatures

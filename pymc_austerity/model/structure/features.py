@@ -22,28 +22,25 @@ from typing import NamedTuple
 import numpy as np
 import pytensor.scalar as ps
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, toposort
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Dot, Sum
-from pytensor.tensor.reshape import JoinDims, SplitDims
-from pytensor.tensor.shape import Reshape, SpecifyShape
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
-from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
+from pymc_austerity.model.graph.checks import is_elemwise
+from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, merged, rebuild
 from pymc_austerity.model.lift.sparse import RowsTimes
-from pymc_austerity.model.structure.affine import core_of
+from pymc_austerity.model.structure.operations import SELECTING, VIEWS, core_of
 from pymc_austerity.model.structure.predictors import (
     TermForm,
     block_and_others,
     find_predictor,
-    merged,
 )
 
 # Linear in the first input; a factor of all of it is one of the result.
-_THROUGH = (DimShuffle, Sum, Subtensor, AdvancedSubtensor, Reshape, JoinDims, SplitDims, SpecifyShape)
+_THROUGH = (*VIEWS, *SELECTING, Sum)
 
 
 def distributed(rows: list[Variable], block: Iterable[Variable], short: Iterable[Variable]) -> list[Variable]:
@@ -75,7 +72,7 @@ class _Distributor:
             if not any(out in self._wide for out in node.outputs):
                 continue
             inputs = [memo.get(var, var) for var in node.inputs]
-            product = self._product(inputs) if _is(node, ps.Mul) else None
+            product = self._product(inputs) if is_elemwise(node.outputs[0], ps.Mul) else None
             if product is not None:
                 memo[node.outputs[0]] = product
             elif inputs != node.inputs:
@@ -112,11 +109,11 @@ class _Distributor:
         moving = [k for k, one in enumerate(inputs) if one in self._short or one in self._wide]
         if not moving:  # views of what moves, which broadcasting has put in between
             places = []
-        elif _is(node, ps.Add, ps.Sub, ps.Neg, ps.Identity):
+        elif is_elemwise(var, ps.Add, ps.Sub, ps.Neg, ps.Identity):
             places = list(range(len(inputs)))
-        elif _is(node, ps.Mul):
+        elif is_elemwise(var, ps.Mul):
             places = [next((k for k in moving if inputs[k] in self._wide), moving[0])]
-        elif _is(node, ps.TrueDiv) and moving == [0]:
+        elif is_elemwise(var, ps.TrueDiv) and moving == [0]:
             places = [0]
         elif not is_scalar:
             places = []
@@ -137,14 +134,6 @@ class _Distributor:
     def _marked(self, var: Variable, kind: set[Variable]) -> Variable:
         kind.add(var)
         return var
-
-
-def _is(node: Apply, *scalars: type) -> bool:
-    return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, scalars)
-
-
-# What only moves numbers to other places.
-_VIEWS = (DimShuffle, Reshape, JoinDims, SplitDims, SpecifyShape)
 
 
 class Features(NamedTuple):
@@ -238,7 +227,7 @@ def _frontier(rows: list[Variable], block: list[Variable], short: list[Variable]
         if any(moving.get(out, False) and out not in inside for out in node.outputs):
             for var in node.inputs:
                 if var in inside:
-                    while var.owner is not None and isinstance(var.owner.op, _VIEWS):
+                    while var.owner is not None and isinstance(var.owner.op, VIEWS):
                         var = var.owner.inputs[0]
                     found[var] = None
     return list(found)
@@ -253,7 +242,7 @@ def _variable_behind(var: Variable, block: set[Variable]) -> Variable:
     for node in toposort([var]):
         if any(moving.get(out, False) for out in node.outputs):
             own = {math.prod(out.type.shape) for out in node.outputs}
-            if own != {size} or not (size == 1 or isinstance(node.op, (Elemwise, *_VIEWS))):
+            if own != {size} or not (size == 1 or isinstance(node.op, (Elemwise, *VIEWS))):
                 return var
     return found[0]
 

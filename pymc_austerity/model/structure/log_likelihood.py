@@ -10,25 +10,19 @@ order: the result is the same to the bit wherever the sums of a block are comput
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity import work
-from pymc_austerity.bounds.jets.derivatives import Sums, add_rows, add_slopes, no_sums, predictors
-from pymc_austerity.model.compile.programs import program_of
+from pymc_austerity.bounds.jets.derivatives import no_sums
 from pymc_austerity.model.factorisation import CHUNK
 from pymc_austerity.model.structure.derivatives import Derivatives, zero
 from pymc_austerity.model.structure.feature_map import FeatureMap
 from pymc_austerity.model.structure.local_terms import rows_within
-from pymc_austerity.model.structure.term_derivatives import (
-    ByCoordinates,
-    ByPredictor,
-    ByRowFunction,
-    TermDerivatives,
-)
+from pymc_austerity.model.structure.term_derivatives import TermDerivatives
 from pymc_austerity.target import Index, Vector
 
 # Numbers of a chunk of rows.
@@ -40,7 +34,6 @@ _BLOCK, _BLOCK_ROWS = 16, 65_536
 _STORED = 2_500_000
 
 Slopes = npt.NDArray[np.float64]
-RowsOf = Callable[[Index], np.ndarray]
 # Positions of a term; a range takes no memory.
 Rows = Index | range
 
@@ -108,7 +101,7 @@ class LogLikelihood:
             if positions is not None:
                 own = rows_within(positions, first, term.size)
             chunks = [own[a : a + length] for a in range(0, len(own), length)]
-            self._sums.append(_sum_of(term, chunks, stores=n_rows * width <= _STORED))
+            self._sums.append(_Blocks(term, chunks, stores=n_rows * width <= _STORED))
             self.operations += term.operations(len(own)) if work.is_open() else 0.0
             first += term.size
         self._last: tuple[Vector, LikelihoodAt] | None = None
@@ -167,127 +160,43 @@ class LogLikelihood:
             first += term.n_blocks
 
 
-class _Stored:
-    """What is read for one chunk of rows after the other, which may be stored when it is first read."""
-
-    def __init__(self, read: RowsOf, chunks: list[Rows], *, stores: bool) -> None:
-        self._read, self._chunks, self._stores = read, chunks, stores
-        self._stored: dict[int, np.ndarray] = {}
-
-    def of_chunk(self, k: int) -> np.ndarray:
-        """Numbers of the rows of chunk k."""
-        if k in self._stored:
-            return self._stored[k]
-        found = self._read(_positions(self._chunks[k]))
-        if self._stores:
-            self._stored[k] = found
-        return found
-
-
 class _Blocks:
-    """Some rows of a term, in chunks of which several are a block."""
+    """Some rows of a term, in chunks of which several are a block.
 
-    # Derivatives of a row by its predictors.
-    _n_slopes = 0
+    With `stores` what the term reads of a chunk is kept when it is first read.
+    """
 
-    def __init__(self, chunks: list[Rows]) -> None:
-        self._chunks = chunks
+    def __init__(self, term: TermDerivatives, chunks: list[Rows], *, stores: bool) -> None:
+        self._term, self._chunks = term, chunks
+        self._stores, self._stored = stores, dict[int, tuple[np.ndarray, ...]]()
         self._starts = np.cumsum([0, *map(len, chunks)])
         self._block = max(_BLOCK, -(-_BLOCK_ROWS // len(chunks[0])) if chunks else 0)
         self.n_blocks = -(-len(chunks) // self._block)
 
     def no_slopes(self, stored: bool) -> Slopes:
         """Room for derivatives of all rows; without columns if none are stored."""
-        return np.empty((self._n_slopes or 2, self._starts[-1] if stored and self._n_slopes else 0))
+        n_slopes = self._term.n_slopes
+        return np.empty((n_slopes or 2, self._starts[-1] if stored and n_slopes else 0))
 
     def of_block(self, phi: Vector, number: int, slopes: Slopes) -> Derivatives:
         """The sums over a block; derivatives of its rows are written if there is room."""
-        raise NotImplementedError
-
-    def _chunks_of(self, block: int) -> range:
-        return range(block * self._block, min((block + 1) * self._block, len(self._chunks)))
-
-    def _write(self, own: Slopes, chunk: int, slopes: Slopes) -> None:
-        if slopes.shape[1]:
-            slopes[:, self._starts[chunk] : self._starts[chunk + 1]] = own
-
-
-class _SumByPredictor(_Blocks):
-    """Some rows of a term with one linear predictor."""
-
-    _n_slopes = 2
-
-    def __init__(self, term: ByPredictor, chunks: list[Rows], *, stores: bool) -> None:
-        super().__init__(chunks)
-        self._term = term
-        self._rows = _Stored(term.design, chunks, stores=stores)
-
-    def of_block(self, phi: Vector, number: int, slopes: Slopes) -> Derivatives:
-        """Sums over a block, by the derivatives of rows by their predictor."""
         sums = no_sums(len(phi))
-        for k in self._chunks_of(number):
-            rows = self._rows.of_chunk(k)[:, None]
-            (eta,) = predictors(rows, phi)
-            value, first, second = self._term.of_rows(eta, _positions(self._chunks[k]))
-            own = np.stack([first, second])
-            sums.value[0] += value.sum()
-            add_slopes(rows, own, sums)
-            self._write(own, k, slopes)
-        return _derivatives(sums)
+        for k in range(number * self._block, min((number + 1) * self._block, len(self._chunks))):
+            positions = _positions(self._chunks[k])
+            own = self._term.add_to(sums, phi, positions, self._read(k, positions))
+            if slopes.shape[1]:
+                slopes[:, self._starts[k] : self._starts[k + 1]] = own
+        lower = sums.hessian
+        return Derivatives(float(sums.value[0]), sums.gradient, lower + np.tril(lower, -1).T)
 
-
-class _SumByRowFunction(_Blocks):
-    """Some rows of a term with a few linear predictors."""
-
-    def __init__(self, term: ByRowFunction, chunks: list[Rows], *, stores: bool) -> None:
-        super().__init__(chunks)
-        function = term.function
-        self._program = program_of(function.expression, function.n_predictors)
-        self._n_slopes = function.n_predictors * (function.n_predictors + 3) // 2
-        self._rows = _Stored(function.rows, chunks, stores=stores)
-        self._data = _Stored(function.data, chunks, stores=stores)
-        self._guards = None if function.guards is None else _Stored(function.guards, chunks, stores=stores)
-
-    def of_block(self, phi: Vector, number: int, slopes: Slopes) -> Derivatives:
-        """Sums over a block, by the program of the row function."""
-        sums = no_sums(len(phi))
-        for k in self._chunks_of(number):
-            own = add_rows(self._program, self._rows.of_chunk(k), self._data.of_chunk(k), phi, sums)
-            self._write(own, k, slopes)
-            if self._guards is not None:
-                guards = self._guards.of_chunk(k)
-                if not np.all(guards[..., :-1] @ phi + guards[..., -1] > 0.0):
-                    sums.value[0] = -np.inf
-        return _derivatives(sums)
-
-
-class _SumByCoordinates(_Blocks):
-    """Some rows of any other term, which have no slopes."""
-
-    def __init__(self, term: ByCoordinates, chunks: list[Rows]) -> None:
-        super().__init__(chunks)
-        self._term = term
-
-    def of_block(self, phi: Vector, number: int, slopes: Slopes) -> Derivatives:
-        """Sums over a block, by derivatives along all coordinates."""
-        total = zero(len(phi))
-        for k in self._chunks_of(number):
-            total = total.plus(self._term.of_rows(phi, _positions(self._chunks[k])))
-        return total
-
-
-def _derivatives(sums: Sums) -> Derivatives:
-    lower = sums.hessian
-    return Derivatives(float(sums.value[0]), sums.gradient, lower + np.tril(lower, -1).T)
+    def _read(self, chunk: int, positions: Index) -> tuple[np.ndarray, ...]:
+        if chunk in self._stored:
+            return self._stored[chunk]
+        found = self._term.read(positions)
+        if self._stores:
+            self._stored[chunk] = found
+        return found
 
 
 def _positions(rows: Rows) -> Index:
     return np.arange(rows.start, rows.stop) if isinstance(rows, range) else rows
-
-
-def _sum_of(term: TermDerivatives, chunks: list[Rows], *, stores: bool) -> _Blocks:
-    if isinstance(term, ByPredictor):
-        return _SumByPredictor(term, chunks, stores=stores)
-    if isinstance(term, ByRowFunction):
-        return _SumByRowFunction(term, chunks, stores=stores)
-    return _SumByCoordinates(term, chunks)

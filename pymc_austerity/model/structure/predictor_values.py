@@ -14,7 +14,6 @@ from pytensor.gradient import grad, pushforward
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
-from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import mul
 from pytensor.tensor.math import Sum
 
@@ -24,13 +23,12 @@ from pymc_austerity.model.graph.rewrite import (
     INTERPRETED,
     INTERPRETED_STABLE,
     Compiled,
-    depends_on,
     rebuild,
     stable,
 )
 from pymc_austerity.model.structure.direct_rows import DirectRows, direct_parts
 from pymc_austerity.model.structure.parts import Part, at_zero, tangent
-from pymc_austerity.model.structure.predictors import TermForm, block_and_others, one_per_row
+from pymc_austerity.model.structure.predictors import TermForm, block_and_others, one_per_row, others_in
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
 # Numbers in an intermediate result when rows are computed for several directions at once.
@@ -45,9 +43,9 @@ def linear_predictor(form: TermForm) -> LinearPredictor:
     UnboundedError
         If the term has not exactly one; the message names it and the operation in the way.
     """
-    if not form.has_one:
-        raise UnboundedError("; ".join(form.obstacles))
-    (eta,) = form.predictors
+    eta = form.predictor
+    if eta is None:
+        raise UnboundedError(form.obstacle)
     slopes = _Slopes(form)
     design = Design(form.factorisation, form.term, eta)
     return LinearPredictor(
@@ -56,17 +54,10 @@ def linear_predictor(form: TermForm) -> LinearPredictor:
         n_dim=design.n_dim,
         rows=design,
         slopes=slopes,
-        offset_fixed=_is_fixed(form),
+        offset_fixed=not others_in(form.factorisation, [eta]),
         others=slopes.names,
         is_affine=eta is form.rows,
     )
-
-
-def _is_fixed(form: TermForm) -> bool:
-    """Whether the predictors are the same functions of the block whatever other steps do."""
-    _, others = block_and_others(form.factorisation)
-    moved = depends_on(form.predictors, others.values())
-    return not any(moved.get(var, False) for var in form.predictors)
 
 
 @node_rewriter([Sum])
@@ -176,13 +167,11 @@ class _Slopes(Compiled):
 
     def __init__(self, form: TermForm) -> None:
         self._fact, self._term = form.factorisation, form.term
-        (eta,) = form.predictors
-        self._input = eta.type("eta")
-        (rows,) = rebuild([form.rows], {eta: self._input})
+        assert form.predictor is not None
+        self._input = form.predictor.type("eta")
+        (rows,) = rebuild([form.rows], {form.predictor: self._input})
         self._rows = rows
-        _, others = block_and_others(self._fact)
-        used = set(ancestors([rows]))
-        self.names = tuple(name for name, var in others.items() if var in used)
+        self.names = others_in(self._fact, [rows])
 
     def _values_at(self, point: Mapping[str, Any]) -> list[np.ndarray]:
         """All variables, of which those that matter are looked up in `point`."""

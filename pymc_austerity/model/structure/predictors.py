@@ -8,33 +8,20 @@ The graph of a term is affine in q near its inputs (`affine`) and nonlinear near
 predictor is a value in the affine part that holds one number for each row, or one for all, and through which
 everything passes: with it replaced by an input, nothing depends on q any more. Of several such values
 (``X @ b``, and ``y - X @ b``) the one nearest to the output is taken.
-
-*Long variables of which a predictor contains one element for each row.* A predictor with groups, eta_i = x_i
-. b + u[g_i], has for each row i one element g_i of the long variable u. `incidence` has the map from elements
-to rows, for terms of any form.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Constant, Variable, clone
-from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import MergeOptimizer
-from pytensor.graph.traversal import ancestors, graph_inputs, toposort
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.elemwise import Elemwise
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
-from pymc_austerity.model.structure.affine import Kind, core_of, kinds
-from pymc_austerity.target import Index
-
-
-class Group(NamedTuple):
-    """A long variable of which a predictor contains one element for each row."""
-
-    variable: str  # Name of the value variable
-    n_elements: int  # Its length
-    elements: Index  # (n_rows,): the element that each row contains
+from pymc_austerity.model.graph.rewrite import depends_on, merged
+from pymc_austerity.model.structure.affine import Kind, kinds
+from pymc_austerity.model.structure.operations import core_of
 
 
 class TermForm(NamedTuple):
@@ -43,14 +30,13 @@ class TermForm(NamedTuple):
     factorisation: Factorisation
     term: LocalTerm  # One of its local terms
     rows: Variable  # The rows of the term as a graph in which the predictor occurs
-    predictors: tuple[Variable, ...]  # One linear predictor in the graph of `rows`; empty if there is none
-    obstacles: tuple[str, ...] = ()  # Why there is none
-    groups: tuple[Group, ...] = ()  # Long variables of which a predictor contains one element for each row
+    predictor: Variable | None  # The one linear predictor, in the graph of `rows`
+    obstacle: str = ""  # Why there is none
 
     @property
     def has_one(self) -> bool:
         """Whether the term is a function of a single linear predictor."""
-        return len(self.predictors) == 1
+        return self.predictor is not None
 
 
 def find_predictor(factorisation: Factorisation, term: LocalTerm) -> TermForm:
@@ -59,16 +45,16 @@ def find_predictor(factorisation: Factorisation, term: LocalTerm) -> TermForm:
     for name, var in block.items():
         if var.type.dtype != "float64":
             obstacle = f"{name!r}, which enters the term {term.name!r}, is discrete"
-            return TermForm(factorisation, term, term.rows, (), (obstacle,))
+            return TermForm(factorisation, term, term.rows, None, obstacle)
     (rows,) = merged([term.rows])
     kind = kinds([rows], block.values(), others.values())
     if rows not in kind:  # nothing moves, so that the rows are a predictor themselves
-        return TermForm(factorisation, term, rows, (rows,))
+        return TermForm(factorisation, term, rows, rows)
     cuts = _cuts(rows, block.values(), kind)
     eta = next((var for var in cuts if is_one_per_row(var)), None)
     if eta is None:
-        return TermForm(factorisation, term, rows, (), (_obstacle(term.name, rows, block, kind),))
-    return TermForm(factorisation, term, rows, (eta,))
+        return TermForm(factorisation, term, rows, None, _obstacle(term.name, rows, block, kind))
+    return TermForm(factorisation, term, rows, eta)
 
 
 def block_and_others(factorisation: Factorisation) -> tuple[dict[str, Variable], dict[str, Variable]]:
@@ -78,18 +64,16 @@ def block_and_others(factorisation: Factorisation) -> tuple[dict[str, Variable],
     return block, {name: var for name, var in values.items() if name not in block}
 
 
+def others_in(factorisation: Factorisation, graphs: Sequence[Variable]) -> tuple[str, ...]:
+    """Names of the variables of other steps on which some values depend."""
+    _, others = block_and_others(factorisation)
+    moved = {name: depends_on(graphs, [var]) for name, var in others.items()}
+    return tuple(name for name, found in moved.items() if any(found.get(graph, False) for graph in graphs))
+
+
 def one_per_row(eta: Variable, index: Variable) -> Variable:
     """The linear predictor as a vector with one number for each row."""
     return eta.flatten() if None in eta.type.shape else pt.alloc(eta.flatten()[0], index.shape[0])
-
-
-def merged(outputs: list[Variable]) -> list[Variable]:
-    """A copy of the graphs in which equal computations are one; inputs are the same variables."""
-    inputs = [var for var in graph_inputs(outputs) if not isinstance(var, Constant)]
-    inputs, outputs = clone(inputs, outputs, copy_inputs=False)
-    graph = FunctionGraph(inputs, outputs, clone=False)
-    MergeOptimizer().rewrite(graph)
-    return list(graph.outputs)
 
 
 def _cuts(rows: Variable, block: Iterable[Variable], kind: dict[Variable, Kind]) -> list[Variable]:
@@ -114,6 +98,13 @@ def is_one_per_row(var: Variable) -> bool:
     return sum(k is None for k in var.type.shape) <= 1 and all(k in (None, 1) for k in var.type.shape)
 
 
+def entering(term: str, block: Mapping[str, Variable], values: Iterable[Variable]) -> str:
+    """The variables of the block that move some values of a term, and the verb, in words."""
+    above = set(ancestors(list(values)))
+    names = [repr(name) for name, var in block.items() if var in above]
+    return f"{' and '.join(names)} {'enters' if len(names) == 1 else 'enter'} the term {term!r}"
+
+
 def _obstacle(term: str, rows: Variable, block: Mapping[str, Variable], kind: dict[Variable, Kind]) -> str:
     """Name a variable and the first nonlinear operation that it meets, if others are predictors."""
     first: dict[Variable, Apply] = {}  # values at the border, and where they cross it
@@ -125,14 +116,7 @@ def _obstacle(term: str, rows: Variable, block: Mapping[str, Variable], kind: di
     wide = [var for var in first if not is_one_per_row(var)]
     # Where a predictor per row and something else enter, the something else is in the way.
     odd = wide or [var for var in first if None not in var.type.shape] or list(first)
-    names = {var: [name for name, value in block.items() if value in set(ancestors([var]))] for var in odd}
-    var = min(odd, key=lambda v: len(names[v]))
-    operation = _operation(first[var])
-    quoted = " and ".join(map(repr, names[var]))
-    verb = "enters" if len(names[var]) == 1 else "enter"
-    return f"{quoted} {verb} the term {term!r} through {operation}, beside or instead of a linear predictor"
-
-
-def _operation(node: Apply) -> str:
-    op = core_of(node.op)
-    return type(op.scalar_op if isinstance(op, Elemwise) else op).__name__
+    var = min(odd, key=lambda one: len(set(block.values()) & set(ancestors([one]))))
+    op = core_of(first[var].op)
+    operation = type(op.scalar_op if isinstance(op, Elemwise) else op).__name__
+    return f"{entering(term, block, [var])} through {operation}, beside or instead of a linear predictor"

@@ -1,6 +1,6 @@
 """Graphs of rows made ready for being taken apart into scalar expressions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytensor.tensor as pt
@@ -13,17 +13,36 @@ from pytensor.tensor.special import Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
-from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
-from pymc_austerity.model.structure.predictors import merged
+from pymc_austerity.model.graph.checks import behind, is_elemwise
+from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, merged, rebuild
 
 
 def prepared_rows(fact: Factorisation, term: LocalTerm) -> Variable:
     """The rows of a term, with equal row numbers written once, selections first, exponentials not shifted."""
     (rows,) = merged([term.rows])
     (rows,) = rebuild([rows], _equal_indices(fact, term, rows))
-    rows = _without_sums_of_shares(_without_shifts(indexed_first(_in_double(rows))))
+    for rule in (_in_double, _indexed_first, _without_shift, _without_sum_of_shares):
+        rows = rewritten(rows, rule)
     (rows,) = merged([rows])
     return rows
+
+
+def rewritten(rows: Variable, rule: Callable[[Apply, list[Variable]], Variable | None]) -> Variable:
+    """A graph rewritten from its inputs on.
+
+    A rule gets a node and what its inputs have become. It gives what stands for the result, or None if the
+    operation stays.
+    """
+    memo: dict[Variable, Variable] = {}
+    for node in toposort([rows]):
+        inputs = [memo.get(var, var) for var in node.inputs]
+        found = rule(node, inputs)
+        if found is not None:
+            memo[node.outputs[0]] = found
+        elif inputs != node.inputs:
+            new = node.clone_with_new_inputs(inputs, strict=False).outputs
+            memo.update(zip(node.outputs, new, strict=True))
+    return memo.get(rows, rows)
 
 
 def _equal_indices(fact: Factorisation, term: LocalTerm, rows: Variable) -> dict[Variable, Variable]:
@@ -68,36 +87,27 @@ def _numbers_of_equals(fact: Factorisation, term: LocalTerm, variables: Sequence
     return result
 
 
-def _in_double(rows: Variable) -> Variable:
+def _in_double(node: Apply, inputs: list[Variable]) -> Variable | None:
     """Square roots of written numbers in double precision.
 
     PyTensor takes the square root of a written 2.0 in single precision, so that the two branches of a normal
     distribution function differ by 1e-8 where they meet. That is rounding, and not a kink.
     """
-    memo: dict[Variable, Variable] = {}
-    for node in toposort([rows]):
-        inputs = [memo.get(var, var) for var in node.inputs]
-        result = node.outputs[0].type
-        is_written = _is(node, Sqrt) and isinstance(inputs[0], Constant)
-        if is_written and result.dtype == "float32" and not set(result.shape) - {1}:
-            memo[node.outputs[0]] = pt.constant(np.sqrt(inputs[0].data.astype("float64")))
-        elif inputs != node.inputs:
-            new = node.clone_with_new_inputs(inputs, strict=False).outputs
-            memo.update(zip(node.outputs, new, strict=True))
-    return memo.get(rows, rows)
+    out = node.outputs[0]
+    is_written = is_elemwise(out, Sqrt) and isinstance(inputs[0], Constant)
+    if is_written and out.type.dtype == "float32" and not set(out.type.shape) - {1}:
+        return pt.constant(np.sqrt(inputs[0].data.astype("float64")))
+    return None
 
 
 def indexed_first(rows: Variable) -> Variable:
     """f(z)[group] as f(z[group]), whose values are one for each row, and not one for each group."""
-    memo: dict[Variable, Variable] = {}
-    for node in toposort([rows]):
-        inputs = [memo.get(var, var) for var in node.inputs]
-        if isinstance(node.op, AdvancedSubtensor) and node.op.idx_list == (0,):
-            memo[node.outputs[0]] = _selection(inputs[0], inputs[1], node)
-        elif inputs != node.inputs:
-            new = node.clone_with_new_inputs(inputs, strict=False).outputs
-            memo.update(zip(node.outputs, new, strict=True))
-    return memo.get(rows, rows)
+    return rewritten(rows, _indexed_first)
+
+
+def _indexed_first(node: Apply, inputs: list[Variable]) -> Variable | None:
+    is_lookup = isinstance(node.op, AdvancedSubtensor) and node.op.idx_list == (0,)
+    return _selection(inputs[0], inputs[1], node) if is_lookup else None
 
 
 def _selection(x: Variable, index: Variable, node: Apply) -> Variable:
@@ -126,23 +136,9 @@ def _product_with_vector(x: Variable) -> tuple[Variable, Variable] | None:
     return (matrix, column) if is_product else None
 
 
-def _without_shifts(rows: Variable) -> Variable:
+def _without_shift(node: Apply, inputs: list[Variable]) -> Variable | None:
     """log(sum(exp(x - max))) + max as log(sum(exp(x))): expressions need no guard against overflow."""
-    memo: dict[Variable, Variable] = {}
-    for node in toposort([rows]):
-        inputs = [memo.get(var, var) for var in node.inputs]
-        plain = _log_sum_exp(node, inputs)
-        if plain is not None:
-            memo[node.outputs[0]] = plain
-        elif inputs != node.inputs:
-            new = node.clone_with_new_inputs(inputs, strict=False).outputs
-            memo.update(zip(node.outputs, new, strict=True))
-    return memo.get(rows, rows)
-
-
-def _log_sum_exp(node: Apply, inputs: list[Variable]) -> Variable | None:
-    """log(sum(exp(x))) in place of log(sum(exp(x - max))) + max; None if this is not such a sum."""
-    if not _is(node, Add) or len(inputs) != 2:
+    if not is_elemwise(node.outputs[0], Add) or len(inputs) != 2:
         return None
     for logarithm, shift in (inputs, inputs[::-1]):
         views: list[DimShuffle] = []
@@ -150,10 +146,10 @@ def _log_sum_exp(node: Apply, inputs: list[Variable]) -> Variable | None:
         if inner is None or inner.owner is None or not isinstance(inner.owner.op, Sum):
             continue
         difference = _input_of(inner.owner.inputs[0], Exp)
-        if difference is None or not _is(difference.owner, Sub) or not _is_largest(shift):
+        if difference is None or not is_elemwise(difference, Sub) or not _is_largest(shift):
             continue
         x, subtracted = difference.owner.inputs
-        if _core(subtracted) is _core(shift):
+        if behind(subtracted, DimShuffle) is behind(shift, DimShuffle):
             result = inner.owner.op(pt.exp(x))
             for view in reversed(views):
                 result = view(result)
@@ -161,33 +157,20 @@ def _log_sum_exp(node: Apply, inputs: list[Variable]) -> Variable | None:
     return None
 
 
-def _without_sums_of_shares(rows: Variable) -> Variable:
-    """The sum of a softmax is one: densities check it."""
-    memo: dict[Variable, Variable] = {}
-    for node in toposort([rows]):
-        inputs = [memo.get(var, var) for var in node.inputs]
-        if isinstance(node.op, Sum) and _sums_shares(node.op, inputs[0]):
-            kept = [k for k in range(inputs[0].type.ndim) if k not in node.op.axis]
-            memo[node.outputs[0]] = pt.ones([inputs[0].shape[k] for k in kept])
-        elif inputs != node.inputs:
-            new = node.clone_with_new_inputs(inputs, strict=False).outputs
-            memo.update(zip(node.outputs, new, strict=True))
-    return memo.get(rows, rows)
-
-
-def _sums_shares(op: Sum, x: Variable) -> bool:
-    """Is it the sum of a softmax over its own axis?"""
-    if x.owner is None or not isinstance(x.owner.op, Softmax) or op.axis is None:
-        return False
-    return tuple(sorted(op.axis)) == tuple(sorted(k % x.type.ndim for k in x.owner.op.axis))
-
-
-def _is(node: Apply | None, kind: type) -> bool:
-    return node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, kind)
+def _without_sum_of_shares(node: Apply, inputs: list[Variable]) -> Variable | None:
+    """The sum of a softmax over its own axis is one: densities check it."""
+    if not isinstance(node.op, Sum) or node.op.axis is None:
+        return None
+    (x,) = inputs
+    if x.owner is None or not isinstance(x.owner.op, Softmax):
+        return None
+    if sorted(node.op.axis) != sorted(k % x.type.ndim for k in x.owner.op.axis):
+        return None
+    return pt.ones([x.shape[k] for k in range(x.type.ndim) if k not in node.op.axis])
 
 
 def _input_of(var: Variable, kind: type) -> Variable | None:
-    return var.owner.inputs[0] if _is(var.owner, kind) else None
+    return var.owner.inputs[0] if is_elemwise(var, kind) else None
 
 
 def _through_views(var: Variable | None, views: list[DimShuffle]) -> Variable | None:
@@ -197,13 +180,9 @@ def _through_views(var: Variable | None, views: list[DimShuffle]) -> Variable | 
     return var
 
 
-def _core(var: Variable) -> Variable | None:
-    return _through_views(var, [])
-
-
 def _is_largest(shift: Variable) -> bool:
     """The largest of some numbers, or that unless it is infinite."""
-    var = _core(shift)
-    if var is not None and _is(var.owner, Switch) and _is(var.owner.inputs[0].owner, IsInf):
-        var = _core(var.owner.inputs[2])
-    return var is not None and var.owner is not None and isinstance(var.owner.op, Max)
+    var = behind(shift, DimShuffle)
+    if is_elemwise(var, Switch) and is_elemwise(var.owner.inputs[0], IsInf):
+        var = behind(var.owner.inputs[2], DimShuffle)
+    return var.owner is not None and isinstance(var.owner.op, Max)

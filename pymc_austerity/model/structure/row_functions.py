@@ -17,10 +17,10 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import Expression
-from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
-from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, depends_on
+from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled
 from pymc_austerity.model.structure.affine_expressions import (
     AffineParts,
     affine_nodes,
@@ -30,7 +30,7 @@ from pymc_austerity.model.structure.affine_expressions import (
 from pymc_austerity.model.structure.case_predictors import CasePredictors, case_predictors
 from pymc_austerity.model.structure.parts import Part
 from pymc_austerity.model.structure.predictor_values import Design
-from pymc_austerity.model.structure.predictors import block_and_others, one_per_row
+from pymc_austerity.model.structure.predictors import block_and_others, one_per_row, others_in
 from pymc_austerity.model.structure.row_data import Columns
 from pymc_austerity.model.structure.scalar_graph import AffineScalar, Obstacle, ScalarGraph, scalar_graph
 from pymc_austerity.target import Index, Vector
@@ -79,7 +79,7 @@ def _made(fact: Factorisation, term: LocalTerm, graph: ScalarGraph, cases: CaseP
         rows=rows,
         data=graph.data.chosen(columns),
         expression=renumbered(cases.expression, columns),
-        others=_others(fact, graph),
+        others=others_in(fact, [graph.rows]),
         offset_fixed=not (rows.is_moved or guards.is_moved),
         guards=_Guards(guards) if graph.guards else None,
     )
@@ -97,21 +97,8 @@ class _Guards:
         return found
 
 
-def _is_fixed(one: Expression, graph: ScalarGraph) -> bool:
-    """Is an expression of data the same whatever other steps do?"""
-    return graph.data.moved_columns.isdisjoint(leaves(one, "data"))
-
-
 def _affine_parts(one: Expression) -> AffineParts:
     return affine_nodes(one).get(one, AffineParts(one, {}))
-
-
-def _others(fact: Factorisation, graph: ScalarGraph) -> tuple[str, ...]:
-    """Variables of other steps of which the rows are made."""
-    _, others = block_and_others(fact)
-    return tuple(
-        name for name, var in others.items() if depends_on([graph.rows], [var]).get(graph.rows, False)
-    )
 
 
 class PredictorRows(Compiled):
@@ -137,7 +124,7 @@ class PredictorRows(Compiled):
     def __init__(
         self, fact: Factorisation, term: LocalTerm, graph: ScalarGraph, parts: list[AffineParts]
     ) -> None:
-        block, others = block_and_others(fact)
+        block, _ = block_and_others(fact)
         self._fact, self._term, self._parts = fact, term, parts
         self.n_dim = sum(int(np.prod(var.type.shape)) for var in block.values())
         used = dict.fromkeys(k for part in parts for k in part.coefficients)
@@ -145,10 +132,8 @@ class PredictorRows(Compiled):
         coefficients = [one for part in parts for one in (part.offset, *part.coefficients.values())]
         self._numbers = sorted({k for one in coefficients for k in leaves(one, "data")})
         self._columns: Columns = graph.data.chosen(self._numbers)
-        sources = [one.variable for one in self._scalars.values()]
-        moved = depends_on(sources, others.values())
-        self.is_moved = any(moved.get(var, False) for var in sources) or not all(
-            _is_fixed(part.offset, graph) for part in parts
+        self.is_moved = bool(others_in(fact, [one.variable for one in self._scalars.values()])) or not all(
+            graph.data.moved_columns.isdisjoint(leaves(part.offset, "data")) for part in parts
         )
 
     def __call__(self, positions: Index) -> np.ndarray:
@@ -209,9 +194,7 @@ class PredictorRows(Compiled):
 
 
 def _selected(one: AffineScalar) -> Any:
-    if all(k is None for k in one.element):
-        return one.variable
-    return one.variable[tuple(slice(None) if k is None else k for k in one.element)]
+    return one.variable if all(k == slice(None) for k in one.element) else one.variable[one.element]
 
 
 def check_against_graph(
@@ -226,7 +209,7 @@ def check_against_graph(
     """
     block, _ = block_and_others(fact)
     names = list(fact.graph.values)
-    positions = np.unique(np.linspace(0, term.size - 1, min(_CHECKED, term.size)).astype(np.int64))
+    positions = evenly_spaced(term.size, _CHECKED)
     compiled = fact.compile(term.rows, [term.index], mode=INTERPRETED_STABLE, stabilised=True)
     rows, data = function.rows(positions), function.data(positions)
     for point in points:

@@ -11,6 +11,7 @@ minus infinity outside of the domain, as where a check of parameters fails.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,12 +19,10 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.basic import ScalarType
-from pytensor.tensor.basic import ExtractDiag, Join, MakeVector, ScalarFromTensor, Split, TensorFromScalar
+from pytensor.tensor.basic import ExtractDiag, ScalarFromTensor, Split, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
-from pytensor.tensor.reshape import JoinDims, SplitDims
-from pytensor.tensor.shape import Reshape, SpecifyShape
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
+from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.type import TensorType
 
 from pymc_austerity.bounds.expressions import forms
@@ -35,7 +34,8 @@ from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure import selection_rules  # noqa: F401 - registers rules
 from pymc_austerity.model.structure.affine import Kind, kinds
 from pymc_austerity.model.structure.affine_expressions import leaves
-from pymc_austerity.model.structure.predictors import block_and_others
+from pymc_austerity.model.structure.operations import JOINING, RESHAPING, SELECTING, WRITING
+from pymc_austerity.model.structure.predictors import block_and_others, entering
 from pymc_austerity.model.structure.prepared_rows import prepared_rows
 from pymc_austerity.model.structure.row_data import MOST_NUMBERS, RowData, TooMany
 from pymc_austerity.model.structure.scalar_rules import NoForm
@@ -51,18 +51,7 @@ from pymc_austerity.model.structure.tensor_rules import (
 Kinds = dict[Variable, Kind]
 
 # What only moves numbers to other places, or puts some together.
-_RESHAPING = (Reshape, JoinDims, SplitDims)
-_PLACING = (
-    DimShuffle,
-    SpecifyShape,
-    TensorFromScalar,
-    ScalarFromTensor,
-    ExtractDiag,
-    Join,
-    MakeVector,
-    Split,
-)
-_SELECTING = (Subtensor, AdvancedSubtensor, IncSubtensor, AdvancedIncSubtensor)
+_PLACING = (DimShuffle, SpecifyShape, TensorFromScalar, ScalarFromTensor, ExtractDiag, *JOINING, Split)
 
 
 def read_by(node: Apply) -> list[Variable]:
@@ -114,10 +103,10 @@ def _parts(var: Variable, kind: Kinds) -> list[Variable]:
 
 def _is_placing(node: Apply) -> bool:
     """Does an operation move numbers to places that are the same for all rows?"""
-    if isinstance(node.op, _SELECTING):
-        is_set = isinstance(node.op, IncSubtensor | AdvancedIncSubtensor)
+    if isinstance(node.op, (*SELECTING, *WRITING)):
+        is_set = isinstance(node.op, WRITING)
         return all(isinstance(var, Constant) for var in node.inputs[1 + is_set :])
-    if isinstance(node.op, _RESHAPING):
+    if isinstance(node.op, RESHAPING):
         return keeps_rows_apart(node)
     return isinstance(node.op, _PLACING)
 
@@ -220,7 +209,7 @@ class AffineScalar(NamedTuple):
     """One number of each row that is affine in the block."""
 
     variable: Variable
-    element: tuple[int | None, ...]  # Its place there; None on the row axis
+    element: tuple[int | slice, ...]  # Its place there; all of the row axis
 
 
 class ScalarGraph(NamedTuple):
@@ -248,7 +237,7 @@ def scalar_graph(fact: Factorisation, term: LocalTerm) -> ScalarGraph:
         if var in own and var.type.dtype != "float64":
             raise Obstacle(f"{name!r}, which enters the term {term.name!r}, is discrete")
     kind = kinds([rows], block.values(), others.values())
-    names = _Names(term, {var: name for name, var in block.items()})
+    said = partial(entering, term.name, block)
     sources = affine_sources(rows, kind)
     nodes = _moving_nodes(rows, sources)
     moved = depends_on([rows], others.values())
@@ -261,37 +250,23 @@ def scalar_graph(fact: Factorisation, term: LocalTerm) -> ScalarGraph:
     except TooMany:
         raise Obstacle(f"a row of the term {term.name!r} reads more than {MOST_NUMBERS} numbers") from None
     scalars: list[AffineScalar] = []
-    found = {var: _predictors(var, scalars, names) for var in sources}
+    found = {var: _predictors(var, scalars, said) for var in sources}
     found.update((var, data.elements(var)) for var in fixed)
-    domains = _execute(nodes, found, names)
+    domains = _execute(nodes, found, said)
     bare, guards = without_guards(within(found[rows].item(), domains))
     used = [scalars[k] for k in leaves(bare, "predictor")]
     if len(used) > MOST_SCALARS:
-        raise names.too_many(one.variable for one in used)
+        raise _too_many(said(one.variable for one in used))
     return ScalarGraph(rows, forms.finished(bare), guards, tuple(scalars), data)
 
 
-class _Names:
-    """Says what is in the way, in the words of the model."""
+# Says what some values are made of, in the words of the model; see `entering`.
+_Said = Callable[[Iterable[Variable]], str]
 
-    def __init__(self, term: LocalTerm, block: dict[Variable, str]) -> None:
-        self._term, self._block = term, block
 
-    def of(self, variables: Iterable[Variable]) -> str:
-        """The variables of the block that move any of these, and the verb."""
-        found = set(ancestors(list(variables)))
-        names = [repr(name) for var, name in self._block.items() if var in found]
-        return (
-            f"{' and '.join(names)} {'enters' if len(names) == 1 else 'enter'} the term {self._term.name!r}"
-        )
-
-    def too_many(self, variables: Iterable[Variable]) -> Obstacle:
-        """A table in each row."""
-        return Obstacle(f"{self.of(variables)} through more than {MOST_SCALARS} numbers a row")
-
-    def no_form(self, node: Apply, operation: str) -> Obstacle:
-        """An operation without derivatives that can be bounded."""
-        return Obstacle(f"{self.of(node.inputs)} through {operation}, whose derivatives have no known bounds")
+def _too_many(entering: str) -> Obstacle:
+    """A table in each row."""
+    return Obstacle(f"{entering} through more than {MOST_SCALARS} numbers a row")
 
 
 def _moving_nodes(rows: Variable, sources: Iterable[Variable]) -> list[Apply]:
@@ -305,23 +280,23 @@ def _moving_nodes(rows: Variable, sources: Iterable[Variable]) -> list[Apply]:
     ]
 
 
-def _predictors(var: Variable, scalars: list[AffineScalar], names: _Names) -> np.ndarray:
+def _predictors(var: Variable, scalars: list[AffineScalar], said: _Said) -> np.ndarray:
     """A predictor for every number of a row in `var`."""
     try:
         shape = abstract_shape(var)
     except NoForm:
-        raise Obstacle(f"{names.of([var])} in a table whose shape is unknown") from None
+        raise Obstacle(f"{said([var])} in a table whose shape is unknown") from None
     if len(scalars) + int(np.prod(shape)) > _MOST_CANDIDATES:
-        raise names.too_many([var])
+        raise _too_many(said([var]))
     result = np.empty(shape, dtype=object)
     for place in np.ndindex(shape):
         result[place] = predictor(len(scalars))
-        element = [None if k is None else p for k, p in zip(var.type.shape, place, strict=True)]
+        element = [slice(None) if k is None else p for k, p in zip(var.type.shape, place, strict=True)]
         scalars.append(AffineScalar(var, tuple(element)))
     return result
 
 
-def _execute(nodes: list[Apply], found: dict[Variable, np.ndarray], names: _Names) -> list[Domain]:
+def _execute(nodes: list[Apply], found: dict[Variable, np.ndarray], said: _Said) -> list[Domain]:
     """Compute all nodes, adding their results to `found`; and what they ask of their arguments."""
     domains = []
     for node in nodes:
@@ -329,10 +304,11 @@ def _execute(nodes: list[Apply], found: dict[Variable, np.ndarray], names: _Name
         try:
             result = tensor_rule(node.op, node, args)
         except NoForm as operation:
-            raise names.no_form(node, str(operation)) from None
+            how = f"through {operation}, whose derivatives have no known bounds"
+            raise Obstacle(f"{said(node.inputs)} {how}") from None
         results = result if isinstance(result, list) else [result]
         if any(one.size > _MOST_NUMBERS for one in results):
-            raise names.too_many(node.inputs)
+            raise _too_many(said(node.inputs))
         found.update(zip(node.outputs, results, strict=True))
         domains += domains_of(node, args, results[0])
     return domains

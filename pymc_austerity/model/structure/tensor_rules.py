@@ -9,20 +9,11 @@ from functools import partial, singledispatch
 from typing import Any
 
 import numpy as np
-from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Add
-from pytensor.tensor.basic import (
-    Alloc,
-    ExtractDiag,
-    Join,
-    MakeVector,
-    ScalarFromTensor,
-    Split,
-    TensorFromScalar,
-)
+from pytensor.tensor.basic import Alloc, ExtractDiag, Join, MakeVector, Split
 from pytensor.tensor.blas import BatchedDot
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -35,13 +26,14 @@ from pytensor.tensor.special import LogSoftmax, Softmax
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import Expression
+from pymc_austerity.model.structure.operations import RESHAPING, UNCHANGED
 from pymc_austerity.model.structure.scalar_rules import NoForm, number, scalar_rule
 
 # Arrays of expressions in the place of the inputs of a node.
 Arrays = list[np.ndarray]
 
 # Operations that read the numbers in their first input only; the others say where they go.
-READ_FIRST = (Reshape, JoinDims, SplitDims, SpecifyShape, Alloc, CheckAndRaise, Split)
+READ_FIRST = (*RESHAPING, SpecifyShape, Alloc, CheckAndRaise, Split)
 
 
 @singledispatch
@@ -110,14 +102,12 @@ def _around_rows(shape: tuple[int | None, ...]) -> tuple[int, ...]:
     return tuple(math.prod(k for k in part if k is not None) for part in parts)
 
 
-@tensor_rule.register(SpecifyShape)
-@tensor_rule.register(CheckAndRaise)
-@tensor_rule.register(ViewOp)
-@tensor_rule.register(DeepCopyOp)
-@tensor_rule.register(TensorFromScalar)
-@tensor_rule.register(ScalarFromTensor)
 def _elements_of_unchanged(op: Op, node: Apply, args: Arrays) -> np.ndarray:
     return args[0]
+
+
+for _kind in UNCHANGED:
+    tensor_rule.register(_kind, _elements_of_unchanged)
 
 
 @tensor_rule.register(Alloc)

@@ -130,17 +130,6 @@ class TermStructure:
         return all(form.has_one for form in self.forms_in_block) or math.isfinite(_most(self._in_block))
 
     @cached_property
-    def predictors(self) -> tuple[LinearPredictor, ...]:
-        """The linear predictors of all local terms in the features, in their order.
-
-        Raises
-        ------
-        UnboundedError
-            If a term has not exactly one; the message names the term and the operation in the way.
-        """
-        return tuple(linear_predictor(form) for form in self.forms)
-
-    @cached_property
     def linear_predictors(self) -> tuple[LinearPredictor, ...]:
         """The linear predictors of all local terms in q, in their order.
 
