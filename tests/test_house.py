@@ -16,7 +16,7 @@ ROOT = Path(pymc_austerity.__file__).parent
 # Lines that each room may have, as `wc -l` counts them, without those of a room within it that is named, too.
 # A room that needs more says so here.
 BUDGETS = {
-    ".": 880,
+    ".": 870,
     "acceptance": 1_010,
     "bounds": 1_890,
     "bounds/expressions": 2_480,
@@ -28,32 +28,32 @@ BUDGETS = {
     "design": 1_080,
     "diagnostics": 1_650,
     "distributions": 250,
-    "kernels": 1_760,
-    "kernels/fields": 2_780,
+    "kernels": 1_790,
+    "kernels/fields": 2_810,
     "mode": 1_870,
-    "mode/fields": 5_270,
+    "mode/fields": 5_000,
     "model": 2_290,
     "model/chains": 940,
     "model/compile": 1_490,
     "model/conjugacy": 1_150,
-    "model/field": 2_100,
+    "model/field": 2_050,
     "model/graph": 1_540,
     "model/lift": 1_380,
-    "model/selection": 330,
-    "model/structure": 4_970,
+    "model/selection": 320,
+    "model/structure": 4_680,
     "plots": 1_370,
     "proposals": 1_720,
-    "recommendation": 980,
-    "report": 2_080,
+    "recommendation": 960,
+    "report": 2_050,
     "step_methods": 1_450,
     "step_methods/gamma": 920,
     "step_methods/langevin": 540,
-    "step_methods/metropolis": 4_920,
+    "step_methods/metropolis": 4_830,
     "testing": 1_520,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 59_010
-MOST_FILES = 314
+WHOLE = 58_350
+MOST_FILES = 311
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700
 

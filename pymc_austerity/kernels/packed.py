@@ -7,7 +7,7 @@ Compiled code has its arrays on loan: Python keeps the `Packed` for as long as a
 them are not counted, which took a third of the time of a short call.
 """
 
-# mypy: disable-error-code="no-untyped-call,misc,no-any-return"
+# mypy: disable-error-code="no-untyped-call,call-arg,arg-type,var-annotated,misc,no-any-return"
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def _on_loan(typing_context: Any, record: Any) -> Any:
 
     def lend(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         if isinstance(kind, types.BaseTuple):
-            for k, of_part in enumerate(kind.types):
+            for k, of_part in enumerate(kind):
                 part = lend(context, builder, of_part, builder.extract_value(value, k))
                 value = builder.insert_value(value, part, k)
         elif isinstance(kind, types.Array):

@@ -172,7 +172,7 @@ def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, stop: int
         old, eps = room.eps[now, f:last], room.eps[new, f:last]
         if depth[v] < stop:
             if n == 1:
-                base[g] += _propose(rng, is_walk, widths[v], old, eps)
+                base[g] += _propose(rng, is_walk, float(widths[v]), old, eps)
             elif g == v:  # nodes of a run decide each for itself, or with one that is above all of them
                 _propose_run(rng, is_walk, widths[v : v + n], old, eps, base[v : v + n])
             else:

@@ -154,16 +154,15 @@ class FieldEngine(Engine):
         if _replaced(self._others, others):
             for one in self.turns:
                 one.room.kept[0] = -1.0
-        if _replaced(proposal_state.others, others) or not np.array_equal(memory.q, q):
+        if _replaced(proposal_state.others, others) or not (memory.q == q).all():
             if not np.isfinite(q).all():
                 raise ValueError("The state of a chain on a field has values that are not finite.")
             memory.theta[:], memory.z[:] = self.values.coordinates(q, others)
             memory.eps[:] = np.nan
         memory.q[:] = np.nan  # until all of it is written
         outcome = self._swept(n, tune, rng, q, point, proposal_state)
-        q[:] = self.values(memory.theta, memory.z, memory.features, others)
-        memory.q[:] = q
-        return outcome._replace(q=q)
+        q[:] = memory.q[:] = self.values(memory.theta, memory.z, memory.features, others)
+        return outcome
 
     def _swept(self, n: int, *given: Any) -> SweepOutcome:
         """Sweeps of one turn after the other; what these count is added."""
