@@ -91,7 +91,7 @@ class ByPredictor(TermDerivatives):
         self._input = form.predictor.type("eta")
 
     def read(self, positions: Index) -> tuple[np.ndarray, ...]:
-        """The design."""
+        """Columns of the predictor at some rows, in a tuple."""
         return (self._design(positions)[:, None],)
 
     def add_to(self, sums: Sums, phi: Vector, positions: Index, read: tuple[np.ndarray, ...]) -> np.ndarray:
