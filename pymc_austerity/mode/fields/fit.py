@@ -60,9 +60,11 @@ from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.structure.affine_expressions import by_powers
 from pymc_austerity.target import Index, Matrix, Vector
 
-# Passes at most, and when they end, in posterior standard deviations.
+# Passes at most, and when they end, in posterior standard deviations; below which move theta follows, and for
+# how many whole moves, or with short steps.
 _MOST, _NEAR = 60, 0.02
-_AVERAGED, _NEAR_MODE, _LAST_ROUGH = 12, 0.5, 30
+_AVERAGED, _NEAR_MODE, _SETTLED = 12, 0.5, 1.0
+_LAST_ROUGH, _LAST_SHORT = 8, 30
 # How far apart two scales of normal rows are compared.
 _SHIFT = 0.3
 _OF_ROW, _OF_FILL = 30.0, 3.0
@@ -117,6 +119,7 @@ class FieldFit:
     plan: FieldArrays
     covariance: Matrix | None = None  # Of zeta
     is_stale: bool = False  # Whether that is of another place
+    left: Vector | None = None  # Zeta as the turn left it
     log_precisions: Vector | None = None  # Expected logarithms of the precisions of heavy-tailed effects
     places: Matrix | None = None  # Of effects that are normal only nearly: where their excess is averaged
     draws: HeldDraws = _NO_DRAWS
@@ -205,23 +208,26 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
     is_normal, n_whole = parameters.precision >= 0, 0
     # Where rows have numbers of the model as predictors, V tells little of theta far away: steps are short.
     has_numbers = len(prior.given) > 0
+    last = _LAST_SHORT if has_numbers else _LAST_ROUGH
     for k in range(_MOST):
-        moves, is_far = [], False
+        moves, is_near = [], True
         for fit in fits:
             _expand(fit, None)
             if k == 0:  # further out rows may be flat where they tell enough
                 _require_told(fit)
             moves.append(_center(fit, is_guarded=not is_normal))
-            is_due = n_whole in (3, 5, 7) or (has_numbers and 3 <= n_whole < _LAST_ROUGH)
-            if is_due and moves[-1].length == 1.0:
+            is_due = n_whole >= 3 if has_numbers else moves[-1].size < _SETTLED or n_whole in (3, 5, 7)
+            if is_due and n_whole < last and moves[-1].length == 1.0:
                 _draw_held(fits, fit)
-                before, zeta = fit.theta.copy(), fit.zeta
+                before = fit.theta.copy()
                 _maximise(fit, laws.ROUGHLY, most=1 if has_numbers else None)
                 moves.append(_center(fit, is_guarded=not is_normal))
                 fit.theta[:] = before + moves[-1].length * (fit.theta - before)
-                is_far |= has_numbers and _moved(fit, zeta, _NEAR_MODE) > 1.0
+                is_near &= _moved(fit, _NEAR_MODE) <= 1.0
+            else:
+                is_near &= n_whole >= last
         n_whole += int(all(one.length == 1.0 for one in moves))
-        if max(one.size for one in moves) < _NEAR_MODE and n_whole > 8 and not is_far:
+        if max(one.size for one in moves) < _NEAR_MODE and is_near:
             break
     else:
         raise NoNormalApproximationError(
@@ -232,11 +238,10 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
         covariances, step, moved = _covariances(fits), 0.0, 0.0
         for fit in fits:
             _expand(fit, None if is_normal else covariances)
-            before = fit.zeta
             _draw_held(fits, fit)
             _maximise(fit, most=1 if has_numbers else None)
             step = max(step, _center(fit).size)
-            moved = max(moved, _moved(fit, before, _NEAR))
+            moved = max(moved, _moved(fit, _NEAR))
         if step < _NEAR and moved < 1.0:
             break
     covariances = _covariances(fits)
@@ -249,11 +254,14 @@ def fit_field(layouts: tuple[Layout, ...], parameters: Parameters, theta: Vector
     return _finished(fits)
 
 
-def _moved(fit: FieldFit, before: Vector, near: float) -> float:
-    """How far zeta has moved, in units of `near` posterior deviations."""
+def _moved(fit: FieldFit, near: float) -> float:
+    """How far zeta is from where the turn left it before, in units of `near` posterior deviations."""
+    before, fit.left = fit.left, fit.zeta
     if fit.covariance is None:
         return 0.0
-    return float((np.abs(fit.zeta - before) / (near * np.sqrt(np.diag(fit.covariance)) + 1e-4)).max())
+    if before is None:
+        return math.inf
+    return float((np.abs(fit.left - before) / (near * np.sqrt(np.diag(fit.covariance)) + 1e-4)).max())
 
 
 def _begun(
