@@ -4,8 +4,8 @@
     python -m tests.benchmarks.front --parts groups  # one part again; the other parts stay
     python -m tests.benchmarks.front --parts         # only writes figure and tables again
 
-Measures `tests.benchmarks.everyone` on the problems of the tables, `tests.benchmarks.hierarchies`, and the
-script of the README with an empty cache and with a full one. Writes docs/_static/benchmarks.json and a
+Measures `tests.benchmarks.everyone` on the problems of the tables, `tests.benchmarks.hierarchies`,
+`tests.benchmarks.beside_fit`, and the script of the README with an empty cache and with a full one. Writes docs/_static/benchmarks.json and a
 figure, and the tables between the marks of README and page (`tests.benchmarks.front_pages`). CPU seconds, one
 thread.
 """
@@ -26,7 +26,7 @@ from tests.benchmarks.everyone.worker import machine, sources, versions
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "docs" / "_static" / "benchmarks.json"
 METHODS = ["tuna", "austerity", "exact-laplace", "laplace", "nutpie"]
-PARTS = ("sizes", "groups", "hierarchies", "problems", "readme")
+PARTS = ("sizes", "groups", "hierarchies", "fits", "problems", "readme")
 SIZES = [10_000, 100_000, 1_000_000]
 OTHERS = ["poisson", "correlated", "few-positives", "rare-feature", "heavy-tails"]
 KEPT = (
@@ -94,11 +94,16 @@ def environment(folder=None):
     return kept | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
 
 
+def printed(benchmark, *given):
+    command = [sys.executable, "-m", f"tests.benchmarks.{benchmark}", *given]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
+    return done.stdout
+
+
 def of_groups(setting):
     given = [text for key, value in setting.items() for text in (f"--{key}", str(value))]
-    command = [sys.executable, "-m", "tests.benchmarks.hierarchies", *given]
-    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
-    return json.loads(done.stdout[done.stdout.index("{") :])
+    found = printed("hierarchies", *given)
+    return json.loads(found[found.index("{") :])
 
 
 def of_one_factor():
@@ -107,6 +112,10 @@ def of_one_factor():
 
 def of_hierarchies():
     return [of_groups(setting) for setting in HIERARCHIES]
+
+
+def of_fits():
+    return [json.loads(line) for line in printed("beside_fit").splitlines() if line.startswith("{")]
 
 
 def script():
@@ -134,6 +143,7 @@ MEASURE = {
     "sizes": of_sizes,
     "groups": of_one_factor,
     "hierarchies": of_hierarchies,
+    "fits": of_fits,
     "problems": of_problems,
     "readme": of_readme,
 }

@@ -27,6 +27,18 @@ def order_of(columns, n, prior=None):
     return together, own, np.arange(n + _DENSE) < _DENSE, kinds
 
 
+def areas(side):
+    path = np.eye(side, k=1) + np.eye(side, k=-1)
+    return order_of(
+        [np.arange(side * side)], side * side, np.kron(np.eye(side), path) + np.kron(path, np.eye(side))
+    )
+
+
+def nested():
+    classes = np.arange(200)
+    return order_of([classes, 200 + classes // 10, 220 + classes // 100], 222)
+
+
 def test_nested_groups_have_the_depth_of_their_levels():
     classes = np.arange(2000)
     schools, regions = classes // 10, classes // 100
@@ -44,12 +56,20 @@ def test_a_series_is_dissected():
 
 
 def test_areas_are_dissected():
-    side = 32
-    path = np.eye(side, k=1) + np.eye(side, k=-1)
-    grid = np.kron(np.eye(side), path) + np.kron(path, np.eye(side))
-    tree = find_order(*order_of([np.arange(side * side)], side * side, grid)).tree
+    tree = find_order(*areas(32)).tree
     assert tree.depth.max() <= 12
     assert tree.fronts[-1] < 60_000
+
+
+@pytest.mark.parametrize("parts", [nested(), areas(12)], ids=["nested", "areas"])
+def test_nodes_come_directly_after_all_below_them(parts):
+    # Bounds and tests of rows take what is below a node as one range.
+    parent = find_order(*parts).tree.parent
+    below = [{v} for v in range(len(parent))]
+    for v in range(len(parent) - 1):
+        assert parent[v] > v
+        below[parent[v]] |= below[v]
+    assert all(own == set(range(min(own), v + 1)) for v, own in enumerate(below))
 
 
 def test_a_short_factor_goes_to_the_root():
