@@ -2,12 +2,12 @@
 
     python -m tests.benchmarks.beside_fit --rows 1e5 1e6
 
-Logistic regression with eight coefficients and an effect of each of 1,000 groups. `TunaMH` has 1,000 effective
-draws of everything: the model is built, the step is made, and a chain is drawn from; compiled code is in
-numba's cache, unless `--cold` is given. GPBoost maximises a Laplace approximation of the likelihood with its
-defaults, without standard errors and with them; the effects of groups that it predicts have no uncertainty of
-scale or coefficients. Both have one thread; CPU seconds, without imports and the simulation of data; medians
-of `--repeats` runs that take turns. Prints a line of JSON for each size.
+Logistic regression with eight coefficients and an effect of each of 1,000 groups. `TunaMH` has 1,000
+effective draws of everything: the model is built, the step is made, and a chain is drawn from; compiled code
+is in numba's cache, unless `--cold` is given. GPBoost maximises a Laplace approximation of the likelihood
+with its defaults, without standard errors and with them; what it predicts of groups knows no uncertainty of
+their scale. Both have one thread; CPU seconds, without imports and the simulation of data; medians of
+`--repeats` runs that take turns. Prints a line of JSON for each size.
 """
 
 import argparse
@@ -25,7 +25,9 @@ from tests.benchmarks.hierarchies import _OPTIONS, effective, worst_of
 from tests.benchmarks.hierarchy_models import Hierarchy, model_of, simulated
 
 
-def posterior(of: Hierarchy, data: dict[str, np.ndarray], draws: int, worst: dict[str, int]) -> dict[str, Any]:
+def posterior(
+    of: Hierarchy, data: dict[str, np.ndarray], draws: int, worst: dict[str, int]
+) -> dict[str, Any]:
     """Seconds to 1,000 effective draws of everything, the model and the step included."""
     began = time.process_time()
     model = model_of(of, data)
