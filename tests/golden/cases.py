@@ -91,7 +91,8 @@ class FieldChain(NamedTuple):
 def require_field(found: Arrays) -> None:
     """Raise an error if no field was moved: sweeps tell how many of the groups accept."""
     accepted = found.get("sample_stats/effects_acceptance")
-    if accepted is None or not (accepted.min() >= 0.0 and accepted.mean() > 0.5):
+    # Barker's test accepts half of the moves after which the density is the same.
+    if accepted is None or not (accepted.min() >= 0.0 and accepted.mean() > 0.4):
         raise ValueError(f"No field was found: acceptances of groups are {accepted}.")
 
 
