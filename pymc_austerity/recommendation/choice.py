@@ -158,19 +158,14 @@ def why_not_normal(evidence: Evidence) -> str | None:
         return str(evidence.unsuitable)
     report = evidence.report
     assert report is not None
-    return misfit(report, is_hierarchical=evidence.is_hierarchical)
-
-
-def misfit(report: ModeReport, *, is_hierarchical: bool) -> str | None:
-    """Why a step that is fitted to this mode would mix slowly; None if it would do well."""
     if report.n_modes > 1:
         return (
             f"{report.n_modes} modes were found, and a step that is fitted to one of them stays there unseen"
         )
     spread = f"its log density is off by {report.remainder_sd:.2g}"
-    if fits_normal(report.acceptance, report.remainder_sd, is_hierarchical=is_hierarchical):
+    if fits_normal(report.acceptance, report.remainder_sd, is_hierarchical=evidence.is_hierarchical):
         return None
-    if is_hierarchical:
+    if evidence.is_hierarchical:
         return f"The likelihood is far from its Taylor polynomial: {spread}"
     return (
         "The posterior is far from the normal distribution at its mode: independent draws would be "

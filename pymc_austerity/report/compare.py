@@ -19,6 +19,7 @@ from pymc_austerity.diagnostics.result import posterior_of
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning, UnsuitableError
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.find_mode import constrained, find_mode
+from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, FEWEST_IF_SLOW, point_of
 from pymc_austerity.model.factorise import model_of
 from pymc_austerity.model.field.of_model import factorise
@@ -26,7 +27,7 @@ from pymc_austerity.model.starting_point import initial_point, require_finite
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage, watched
 from pymc_austerity.proposals.surrogate import Surrogate
-from pymc_austerity.recommendation.choice import first_sentence, misfit
+from pymc_austerity.recommendation.choice import first_sentence
 from pymc_austerity.report.probe import probed
 from pymc_austerity.report.render.page import as_html
 from pymc_austerity.report.render.words import as_fragment, as_markdown, headline, verdict_of
@@ -118,6 +119,9 @@ class Comparison(Results):
     def _repr_html_(self) -> str:
         return as_fragment(self)
 
+
+# Where a random walk is as good.
+_LEAST_ACCEPTANCE, _LARGEST_SPREAD = 0.2, 1.0
 
 Reference = Literal["exact", "nuts"] | DataTree
 
@@ -359,14 +363,26 @@ def exact_step(model: pm.Model, fewest: int = FEWEST_GROUPS) -> tuple[BlockedSte
         # Sums of terms are kept from one transition to the next, those of remainders are not.
         needs = taylor if isinstance(proposal, Surrogate) else None
         step = MetropolisHastings(block, proposal=proposal, control_variate=needs, model=model)
-        assert step.mode_fit is not None
-        why = misfit(step.mode_fit, is_hierarchical=isinstance(proposal, Surrogate))
-        if why is None:
+        why = _misfit(step.mode_fit, isinstance(proposal, Surrogate))
+        if not why:
             return step, []
     except UnsuitableError as error:
         why = first_sentence(str(error))
     note = f"The reference proposes by a random walk, for no normal distribution fits the posterior: {why}."
     return MetropolisHastings(block, model=model), [note]
+
+
+def _misfit(report: ModeReport | None, is_surrogate: bool) -> str:
+    """Why a proposal that is fitted to the mode would mix slowly, if it would."""
+    if report is None:
+        return "there is no mode"
+    if report.n_modes > 1:
+        return f"{report.n_modes} modes were found"
+    if is_surrogate and report.remainder_sd >= _LARGEST_SPREAD:
+        return f"its log density is off by {report.remainder_sd:.2g}"
+    if not is_surrogate and report.acceptance < _LEAST_ACCEPTANCE:
+        return f"independent draws would be accepted at a rate of {report.acceptance:.2g}"
+    return ""
 
 
 def fewest_groups(steps: Iterable[BlockedStep]) -> int:
