@@ -55,11 +55,11 @@ def draws_of(data, spelling, n, seed=3, step=lambda: TunaMH(switch_above=np.inf)
 
 @pytest.mark.filterwarnings("ignore:Tuning ended", "ignore:TunaMH would draw")
 def test_drawn_rows_against_all_rows(data):
-    drawn, step, stats = draws_of(data, "centered", 800)
+    drawn, step, stats = draws_of(data, "centered", 2500)
     assert len(step.engine.turns) == 2
     assert float(stats["n_used"].mean()) < N  # of two turns with several moves each
     whole, other, stats = draws_of(
-        data, "centered", 600, 4, lambda: MetropolisHastings(control_variate=Taylor())
+        data, "centered", 1500, 4, lambda: MetropolisHastings(control_variate=Taylor())
     )
     assert other.recipe.reads_all
     assert float(stats["n_used"].mean()) == other.n_moves * N
