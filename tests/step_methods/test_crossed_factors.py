@@ -1,13 +1,19 @@
 """Two and more large factors that are not nested, on the graph of a model: fields that are moved in turns."""
 
+import math
+from types import SimpleNamespace
+
 import numpy as np
 import pymc as pm
 import pytest
 
 from pymc_austerity.acceptance import TTest
+from pymc_austerity.kernels.fields.sweeps import SweepOutcome
 from pymc_austerity.mode.fields import order
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.model.compile.backend import interpreted
+from pymc_austerity.step_methods.metropolis.engine.base import Engine
+from pymc_austerity.step_methods.metropolis.engine.fields import FieldEngine
 from pymc_austerity.step_methods.metropolis.field_plan import field_of
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
@@ -153,6 +159,16 @@ def test_a_free_dispersion():
 
 def test_tested_moves():
     assert len(found(model_of(centered), TTest()).layouts) == 2
+
+
+def test_what_turns_count_is_added(monkeypatch):
+    engine = FieldEngine.__new__(FieldEngine)
+    engine.turns = 2 * (SimpleNamespace(schedule=SimpleNamespace(n_roots=1)),)
+    of_turn = SweepOutcome(np.zeros(1), 1, 5, 1, 0, 3, True, 0.1, 0.0, math.nan, 2, 3, 0.5, 1)
+    monkeypatch.setattr(Engine, "run", lambda *given: of_turn)
+    found = engine._swept(2)
+    assert (found.n_accepted, found.n_used, found.n_clipped, found.whole_groups) == (2, 20, 12, 4)
+    assert (found.shared_n_used, found.effects_n_used, found.effects_accepted) == (8, 12, 1.0)
 
 
 def test_effects_in_another_term():

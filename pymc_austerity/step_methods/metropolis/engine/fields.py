@@ -180,6 +180,7 @@ class FieldEngine(Engine):
             n_accepted=sum(one.n_accepted for one in outcomes) / n_roots,
             n_used=sum(one.n_used for one in outcomes),
             n_stages=n,
+            n_clipped=sum(one.n_clipped for one in outcomes),
             shared_n_used=sum(one.shared_n_used for one in outcomes),
             effects_n_used=sum(one.effects_n_used for one in outcomes),
             effects_accepted=sum(one.effects_accepted for one in outcomes) / len(self.turns),
