@@ -15,7 +15,7 @@ itself.
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any, cast
 
@@ -31,9 +31,14 @@ try:
     from numba.core.codegen import JITCodeLibrary
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.registry import cpu_target
+    from numba.core.targetconfig import TargetConfig
+
+    from pymc_austerity import lowering
 except ImportError as error:
     _MOVED = str(error)
     JITCodeLibrary = object  # type: ignore[misc, assignment]
+else:
+    _BY_NUMBA = TargetConfig.__eq__, TargetConfig.__hash__
 
 # What `_Library` replaces or uses of numba's own: names of a library of functions, and of what makes it.
 _OF_LIBRARY = {
@@ -43,6 +48,8 @@ _OF_LIBRARY = {
     "get_pointer_to_function", "has_dynamic_globals",
 }  # fmt: skip
 _OF_CODEGEN = {"_data_layout", "_library_class", "set_env"}
+# And of what `lowering` replaces, and sets of options.
+_OF_CONTEXT, _OF_OPTIONS = {"_defns", "_getattrs", "enable_boundscheck"}, {"_values", "options"}
 # Names that numba gives to functions by which Python and C enter.
 _ENTRANCES = ("_ZN7cpython", "cfunc.")
 # A call whose address numba writes into the machine code: of functions that call one another in a circle.
@@ -94,6 +101,7 @@ def _missing() -> str:
     codegen = cpu_target.target_context.codegen()
     # `dir` looks up no property, for which numba would make machine code.
     gone = _OF_LIBRARY - set(dir(JITCodeLibrary(codegen, "names"))) | _OF_CODEGEN - set(dir(codegen))
+    gone |= _OF_CONTEXT - set(dir(cpu_target.target_context)) | _OF_OPTIONS - set(dir(TargetConfig))
     return ", ".join(sorted(gone))
 
 
@@ -103,13 +111,35 @@ def _linked_as_they_are() -> Iterator[None]:
     codegen = cpu_target.target_context.codegen()
     before, was_on = codegen._library_class, gc.isenabled()
     codegen._library_class = _Library
+    TargetConfig.__eq__, TargetConfig.__hash__ = _are_equal, _hash_of  # type: ignore[method-assign]
     gc.disable()  # numba leaves little garbage in circles, and to look for it takes a seventh of the time
     try:
-        yield
+        with nullcontext() if before is _Library else lowering.short():
+            yield
     finally:
         codegen._library_class = before
+        if before is not _Library:
+            TargetConfig.__eq__, TargetConfig.__hash__ = _BY_NUMBA  # type: ignore[method-assign]
         if was_on:
             gc.enable()
+
+
+def _are_equal(self: Any, other: Any) -> Any:
+    """Are two sets of options equal? numba asks for each call in a program, and reads all of them."""
+    if not isinstance(other, TargetConfig):
+        return NotImplemented
+    own, others = self._values, other._values  # those that are set
+    return own == others or all(getattr(self, one) == getattr(other, one) for one in {*own, *others})
+
+
+def _hash_of(self: Any) -> int:
+    """Numba's own number, which all sets of the same options have in common."""
+    return _hash_of_names(tuple(self.options))
+
+
+@cache
+def _hash_of_names(names: tuple[str, ...]) -> int:
+    return hash(tuple(sorted(names)))
 
 
 class _Library(JITCodeLibrary):

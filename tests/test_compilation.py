@@ -11,6 +11,7 @@ import numba
 import numpy as np
 import pytest
 from numba.core.codegen import CodeLibrary, JITCodeLibrary
+from numba.core.compiler import Flags
 
 from pymc_austerity import compilation
 from pymc_austerity.compilation import entry, jitable
@@ -184,9 +185,20 @@ def test_all_that_is_used_is_looked_for():
     tree = ast.parse(Path(compilation.__file__).read_text())
     used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     private = {name for name in used if name.startswith("_") and not name.startswith("__")}
-    assert private - compilation._OF_LIBRARY - compilation._OF_CODEGEN == {
+    looked_for = compilation._OF_LIBRARY | compilation._OF_CODEGEN | compilation._OF_OPTIONS
+    assert private - looked_for == {
         "_emit", "_defined", "_set_environments", "_link_and_emit", "_below", "_waits",
     }  # fmt: skip
+
+
+def test_sets_of_options_are_equal_as_numba_has_them():
+    flags = [Flags(), Flags(), Flags(), Flags()]
+    flags[1].error_model, flags[2].fastmath, flags[3].nrt = "numpy", True, False
+    for one in flags:
+        assert compilation._hash_of(one) == hash(one)
+        for other in [*flags, one.copy()]:
+            assert compilation._are_equal(one, other) == (one == other)
+    assert compilation._are_equal(flags[0], 1) is NotImplemented
 
 
 class TestWhereANameIsGone:
@@ -213,7 +225,7 @@ class TestWhereANameIsGone:
         self.warned("_get_compiled_object")
         assert len([name for name in emitted if "root" in name]) == 6
 
-    @pytest.mark.parametrize("names", ["_OF_LIBRARY", "_OF_CODEGEN"])
+    @pytest.mark.parametrize("names", ["_OF_LIBRARY", "_OF_CODEGEN", "_OF_CONTEXT", "_OF_OPTIONS"])
     def test_of_an_attribute(self, names, monkeypatch):
         monkeypatch.setattr(compilation, names, getattr(compilation, names) | {"_renamed"})
         self.warned("_renamed")

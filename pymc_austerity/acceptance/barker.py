@@ -47,7 +47,7 @@ from functools import cache
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
+import scipy
 from scipy.special import expit, ndtr
 
 from pymc_austerity.acceptance.base import BarkerRule, RuleFunctions, Sample, logistic
@@ -323,7 +323,7 @@ def correction() -> Correction:
     # beyond V ask for a sum of 1.
     M = 0.5 * (ndtr(x - y) + ndtr(x + y) - 1.0)
     # Needs up to 15 n steps, as the columns are nearly dependent; the default is 3 n.
-    half, _ = nnls(M, expit(x[:, 0]) - 0.5, maxiter=100 * n)
+    half, _ = scipy.optimize.nnls(M, expit(x[:, 0]) - 0.5, maxiter=100 * n)
     masses = np.concatenate((0.5 * half[:0:-1], half[:1], 0.5 * half[1:]))
     values: Vector = _SPACING * np.arange(-n, n + 1, dtype=np.float64)
     cumulative = np.cumsum(masses[masses > 0.0])  # without the points of no mass, which are most of them

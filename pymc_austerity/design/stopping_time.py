@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import exponnorm
+import scipy
 
 from pymc_austerity.design.checks import as_given, check_count, check_real, numbers
 from pymc_austerity.target import Array
@@ -180,7 +180,7 @@ def expected_share(
     if not is_real(relative_range) or not 0.0 <= relative_range < math.inf:
         raise ValueError(f"relative_range must be finite and not negative, got {relative_range!r}.")
     # Distance of the log ratio from log u: a normal variable plus an exponential one.
-    distance = exponnorm(1.0 / spread, loc=-0.5 * spread**2, scale=spread)
+    distance = scipy.stats.exponnorm(1.0 / spread, loc=-0.5 * spread**2, scale=spread)
     share, look = np.full(spread.shape, t / n_local), 1
     while t < n_local:
         x = math.log(5.0 * p / ((p - 1.0) * delta)) + p * math.log(look)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from pymc_austerity.diagnostics.result import ess, mcse, scalars
 from pymc_austerity.exceptions import warn
@@ -121,7 +121,7 @@ def _compare(a: Array, b: Array) -> list[float]:
     is_constant = [np.ptp(x) == 0.0 for x in (a, b)]
     if all(is_constant) and a.flat[0] == b.flat[0]:
         return [0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, math.nan, math.nan]
-    ks = float(stats.ks_2samp(a.ravel(), b.ravel(), method="asymp").statistic)
+    ks = float(scipy.stats.ks_2samp(a.ravel(), b.ravel(), method="asymp").statistic)
     if any(is_constant):  # no unit, or no Monte Carlo error
         return [*[math.nan] * 4, ks, *[math.nan] * 4]
     sd_a, sd_b = float(a.std(ddof=1)), float(b.std(ddof=1))
@@ -132,8 +132,8 @@ def _compare(a: Array, b: Array) -> list[float]:
         ratio,
         ratio * math.hypot(mcse(a, "sd") / sd_a, mcse(b, "sd") / sd_b),
         ks,
-        float(stats.ks_2samp(_thinned(a), _thinned(b), method="asymp").pvalue),
-        float(stats.wasserstein_distance(a.ravel(), b.ravel())) / sd_b,
+        float(scipy.stats.ks_2samp(_thinned(a), _thinned(b), method="asymp").pvalue),
+        float(scipy.stats.wasserstein_distance(a.ravel(), b.ravel())) / sd_b,
         ess(a),
         ess(b),
     ]

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import arviz_stats
 import numpy as np
 import pandas as pd
 import xarray as xr
@@ -173,6 +172,8 @@ def effective_cost(
              ess  terms_per_effective_draw  passes_per_effective_draw
     mu  4039.147                   495.154                       0.05
     """
+    import arviz_stats  # takes half a second
+
     n_used, transitions, n = terms_read(idata, steps_per_draw)
     terms = n_used.sum(SAMPLE) * transitions
     passes = (terms / n).sum()  # a step that has read nothing counts nothing

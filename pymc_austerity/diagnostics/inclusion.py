@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import arviz_stats
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -121,6 +120,8 @@ def _indicators(idata: Any) -> str:
 @np.errstate(divide="ignore", invalid="ignore")
 def _coefficients(draws: xr.Dataset) -> pd.DataFrame:
     """A row for each. Ranks say nothing of zeros and ones: R-hat is that of the numbers."""
+    import arviz_stats  # takes half a second
+
     draws = draws.astype(np.float64)
     changes = by_label(abs(draws.diff("draw")).sum(SAMPLE))
     known = changes > 0

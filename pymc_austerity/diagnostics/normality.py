@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import scipy
 import xarray as xr
-from scipy import stats
 from scipy.special import ndtri
 
 from pymc_austerity.design.acceptance import decision_errors
@@ -361,12 +361,12 @@ def _judged(group: xr.Dataset, n: int, m: int, epsilon: float) -> tuple[pd.DataF
     far from the others, and whether some log ratios are not finite (moves,).
     """
     bound = -float(ndtri(epsilon))
-    factor = (2.0 * bound**2 + 1.0) * float(stats.norm.pdf(bound)) / (6.0 * math.sqrt(m))
+    factor = (2.0 * bound**2 + 1.0) * float(scipy.stats.norm.pdf(bound)) / (6.0 * math.sqrt(m))
     shift = factor * np.abs(group["skewness"].values)
     top = group["top_share"].values
     missed = are_missed(top, n, m)
     share = np.where(missed, top, 0.0).max(axis=1)
-    too_small = stats.norm.cdf(-bound * np.sqrt(np.maximum(1.0 - share, 0.0))) - epsilon
+    too_small = scipy.stats.norm.cdf(-bound * np.sqrt(np.maximum(1.0 - share, 0.0))) - epsilon
     near = _share_near(group, n, m, bound)
     error = near * np.minimum(shift + too_small, 0.5)
     infinite = group["n_infinite"].values > 0
@@ -400,7 +400,7 @@ def are_missed(top: Array, n: int, m: int) -> Mask:
     """Whether the largest rows carry too much and are missed, for each move and each number of rows."""
     k = np.minimum(np.array(TOP), n)
     z = -ndtri(k / (2.0 * n))
-    normal = 2.0 * z * stats.norm.pdf(z) + k / n  # what they carry under a normal distribution
+    normal = 2.0 * z * scipy.stats.norm.pdf(z) + k / n  # what they carry under a normal distribution
     return np.asarray((top > _TOP_SHARE + normal) & (k * m / n < _SEEN))
 
 
@@ -437,12 +437,12 @@ def _acceptance_errors(group: xr.Dataset, n: int, m: int, epsilon: float) -> Arr
 
 def _shapiro_pvalues(group: xr.Dataset) -> list[float]:
     """P-values of Shapiro and Wilk's test of the batch means of each move; NaN where there are too few."""
-    levels = stats.t.cdf(group["batch_t"].values, int(group.attrs["batch_size"]) - 1)
+    levels = scipy.stats.t.cdf(group["batch_t"].values, int(group.attrs["batch_size"]) - 1)
     pvalues = []
     for scores in ndtri(np.clip(levels, 1e-300, 1.0 - 1e-16)):
         known = scores[np.isfinite(scores)][:5000]  # beyond, p-values of the test are not reliable
         is_constant = len(known) < 3 or np.ptp(scores[np.isfinite(scores)]) == 0.0
-        pvalues.append(math.nan if is_constant else float(stats.shapiro(known).pvalue))
+        pvalues.append(math.nan if is_constant else float(scipy.stats.shapiro(known).pvalue))
     return pvalues
 
 
@@ -452,7 +452,7 @@ def _quantiles(group: xr.Dataset) -> xr.Dataset:
     theoretical = np.full_like(observed, math.nan)
     for row, known in zip(theoretical, np.isfinite(observed).sum(axis=1), strict=True):
         level = (np.arange(1, known + 1) - 0.5) / max(known, 1)
-        row[:known] = stats.t.ppf(level, int(group.attrs["batch_size"]) - 1)
+        row[:known] = scipy.stats.t.ppf(level, int(group.attrs["batch_size"]) - 1)
     dims = ("pair", "quantile")
     return xr.Dataset(
         {"observed": (dims, observed), "theoretical": (dims, theoretical)},

@@ -10,12 +10,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import arviz_stats
 import numpy as np
 import pandas as pd
 import xarray as xr
-from arviz_base import xarray_sel_iter
-from arviz_base.labels import BaseLabeller
 
 from pymc_austerity._version import __version__
 from pymc_austerity.target import Array
@@ -26,11 +23,15 @@ SAMPLE = ("chain", "draw")
 
 def ess(draws: Array) -> float:
     """Effective sample size (bulk) of draws of shape (chain, draw)."""
+    import arviz_stats  # takes half a second
+
     return float(arviz_stats.ess(draws))
 
 
 def mcse(draws: Array, method: str = "mean") -> float:
     """Monte Carlo standard error of the mean, or of the standard deviation (`method` "sd")."""
+    import arviz_stats  # takes half a second
+
     return float(arviz_stats.mcse(draws, method=method))
 
 
@@ -67,6 +68,9 @@ def by_label(table: xr.Dataset) -> pd.Series:
 
 
 def _labelled(data: xr.Dataset) -> Iterator[tuple[str, xr.DataArray]]:
+    from arviz_base import xarray_sel_iter
+    from arviz_base.labels import BaseLabeller
+
     labeller = BaseLabeller()
     for name, sel, isel in xarray_sel_iter(data, skip_dims=set(SAMPLE)):
         yield labeller.make_label_flat(name, sel, isel), data[name].isel(isel)

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import scipy
 from pymc.initial_point import PointType
 from pymc.logprob.transforms import LogTransform
 from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
-from scipy.optimize import minimize
 
 from pymc_austerity.exceptions import NoNormalApproximationError, UnsuitableError, warn
 from pymc_austerity.mode.newton import CountedDensity, Density, NoMaximumError, are_finite, climb
@@ -228,7 +228,7 @@ def _by_gradient(
         return -value, -gradient
 
     options = {"maxiter": max_iterations, "maxcor": 20}
-    found = minimize(negative, start, jac=True, method="L-BFGS-B", options=options)
+    found = scipy.optimize.minimize(negative, start, jac=True, method="L-BFGS-B", options=options)
     if -found.fun < lowest:
         return start, "no better point was found"
     return found.x, "" if found.success else str(found.message)

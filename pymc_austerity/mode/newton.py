@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy
 
 from pymc_austerity import work
 from pymc_austerity.target import Matrix, QuadraticProxy, Vector
@@ -167,7 +167,7 @@ def climb(
     size = math.sqrt(len(start))
     # Norms of matrices overflow where a density falls steeply; such steps are not taken.
     with np.errstate(over="ignore", invalid="ignore"):
-        found = minimize(
+        found = scipy.optimize.minimize(
             lambda z: at(z)[0],
             np.zeros_like(start),
             jac=lambda z: at(z)[1],

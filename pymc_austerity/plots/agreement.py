@@ -4,10 +4,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import arviz_stats
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 
 from pymc_austerity.diagnostics import agreement
 from pymc_austerity.diagnostics.data_usage import terms_read
@@ -98,6 +96,8 @@ def plot_agreement(
     samples = [posterior_of(idata, var_names, what=what) for what, idata in both.items()]
     wanted = [str(name) for name in samples[1] if name in samples[0]]
     n_panels = sum(samples[1][name].isel(dict.fromkeys(SAMPLE, 0)).size for name in wanted)
+    from arviz_base import rcParams
+
     most = rcParams["plot.max_subplots"]
     if most is not None and n_panels > most:  # before minutes are spent on them
         raise ValueError(
@@ -140,6 +140,8 @@ def _densities(samples: Sequence[xr.DataArray], names: Sequence[str]) -> xr.Data
 
 
 def _kernel_estimate(samples: xr.DataArray) -> xr.DataArray:
+    import arviz_stats  # takes half a second
+
     with warnings.catch_warnings():
         # Constants, such as the diagonal of a correlation matrix, have no density: their titles say it.
         warnings.filterwarnings("ignore", message="Your data appears to have a single value")
@@ -304,6 +306,8 @@ def _passes(idata: Any, steps_per_draw: int | Sequence[int] | None, name: str) -
 
 def _read_truth(truth: Any, var_names: str | Sequence[str] | None) -> tuple[Moments, float | None]:
     """Means and standard deviations; and for draws the risk that their own error amounts to."""
+    import arviz_stats  # takes half a second
+
     floor = None
     if "posterior" in getattr(truth, "children", {}):
         draws = posterior_of(truth, var_names, what="truth").astype(float)

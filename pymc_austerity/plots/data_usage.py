@@ -5,8 +5,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy
 import xarray as xr
-from scipy import stats
 
 from pymc_austerity.diagnostics import Normality, normality
 from pymc_austerity.diagnostics.data_usage import n_local
@@ -372,8 +372,8 @@ def _band(found: Normality, m: int, band: float) -> xr.DataArray:
     for move, row in zip(limits, x, strict=True):
         n = int(np.isfinite(row).sum())
         if n:
-            orders, tail = stats.beta(np.arange(1, n + 1), np.arange(n, 0, -1)), local_level(n, band)
-            move[:, :n] = row[:n], *(stats.t.ppf(q(tail), m - 1) for q in (orders.ppf, orders.isf))
+            orders, tail = scipy.stats.beta(np.arange(1, n + 1), np.arange(n, 0, -1)), local_level(n, band)
+            move[:, :n] = row[:n], *(scipy.stats.t.ppf(q(tail), m - 1) for q in (orders.ppf, orders.isf))
     return xr.DataArray(
         limits,
         dims=("pair", "kwarg", "quantile"),
@@ -386,7 +386,7 @@ def _band(found: Normality, m: int, band: float) -> xr.DataArray:
 def local_level(n: int, band: float, replications: int = 2000) -> float:
     """Tail probability for each of n order statistics such that all stay within with probability `band`."""
     rng = np.random.default_rng(0)
-    orders = stats.beta(np.arange(1, n + 1), np.arange(n, 0, -1))
+    orders = scipy.stats.beta(np.arange(1, n + 1), np.arange(n, 0, -1))
     # All stay within if the smallest tail probability does.
     lowest = np.empty(replications)
     for k in range(replications):

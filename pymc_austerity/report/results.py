@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import arviz_stats
 import numpy as np
 import pandas as pd
+import scipy
 import xarray as xr
-from scipy import stats
 from xarray import DataTree
 
 from pymc_austerity.diagnostics import agreement
@@ -121,9 +120,9 @@ def _tested(table: pd.DataFrame) -> tuple[pd.DataFrame, float]:
     table["z_shift"] = table["shift"] / table["shift_error"]
     table["z_sd"] = np.log(table["sd_ratio"]) / (table["sd_ratio_error"] / table["sd_ratio"])
     n = 3 * max(len(table), 1)
-    limit = float(stats.norm.isf(LEVEL / n / 2))
+    limit = float(scipy.stats.norm.isf(LEVEL / n / 2))
     # The KS distance on the same scale, so that the worst of all comparisons is known.
-    table["z_ks"] = stats.norm.isf(np.clip(table["ks_pvalue"], 1e-300, 1.0) / 2)
+    table["z_ks"] = scipy.stats.norm.isf(np.clip(table["ks_pvalue"], 1e-300, 1.0) / 2)
     worst = table[["z_shift", "z_sd", "z_ks"]].abs().max(axis=1)
     return table.loc[worst.sort_values(ascending=False, kind="stable").index], limit
 
@@ -183,6 +182,8 @@ def convergence(idata: xr.DataTree, var_names: list[str]) -> pd.DataFrame:
     Columns ``rhat`` (rank-normalised, split), ``ess`` (the smaller of bulk and tail), ``sd``. R-hat of a
     single chain is that of its halves; constants have neither.
     """
+    import arviz_stats  # takes half a second
+
     draws = posterior_of(idata, var_names)
     draws = draws.where(draws.map(np.isfinite).all(SAMPLE))
     # What rounding leaves of the sd of a constant is none.

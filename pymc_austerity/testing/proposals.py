@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
+from scipy import optimize
 
 from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.compilation import entry, jitable
@@ -237,7 +238,7 @@ def _require_invariance(
                 0.0,
                 meaning,
             )
-        p = stats.kstest(after[:, d], "norm").pvalue
+        p = scipy.stats.kstest(after[:, d], "norm").pvalue
         require(
             p > _P_LIMIT,
             f"The distribution of coordinate {d} is not what it was: p = {p:.1e} "

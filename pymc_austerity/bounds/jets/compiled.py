@@ -1,11 +1,13 @@
 """How functions of this package are compiled: division by zero gives infinity, as in NumPy."""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, cast
 
 from numba import njit
 
 from pymc_austerity import compilation
+from pymc_austerity.packed import packed
 
 _NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
@@ -13,6 +15,17 @@ _NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": 
 def entry[F: Callable[..., Any]](function: F) -> F:
     """Compile a function that Python calls."""
     return compilation.entry(function, error_model="numpy")
+
+
+def of_records[F: Callable[..., Any]](function: F) -> F:
+    """Compile a function that Python calls with records, which are packed."""
+    compiled = entry(function)
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        return compiled(*packed(*arguments))
+
+    return cast(F, call)
 
 
 def inner[F: Callable[..., Any]](function: F) -> F:

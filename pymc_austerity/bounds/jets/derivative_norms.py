@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.codes import LARGEST_ORDER
-from pymc_austerity.bounds.jets.compiled import entry, inner
+from pymc_austerity.bounds.jets.compiled import entry, inner, of_records
 from pymc_austerity.bounds.jets.machine import LANES, Block, Box, Slots, run, slots_for
 from pymc_austerity.bounds.jets.ranges import WORK
 from pymc_austerity.bounds.jets.tape import Tape, multi_indices
@@ -270,7 +270,7 @@ def derivative_norms(
     )
 
 
-@entry
+@of_records
 def _norms(
     tape: Tape,
     series: Expansion,

@@ -285,19 +285,6 @@ class Room(NamedTuple):
     kept: Vector  # (2,): that side, or -1, and log p^ there without the prior of theta
 
 
-class Quadratic(NamedTuple):
-    """What the normal distribution of a turn is made of: the part of `FieldArrays` that knows no row.
-
-    Python hands it to compiled functions that need no more. The fewer arrays a record has, the sooner a
-    function that Python calls with it is compiled.
-    """
-
-    tree: Tree
-    sums: Sums
-    prior: Prior
-    room: Room
-
-
 class FieldArrays(NamedTuple):
     """Numbers of a field that a kernel is handed."""
 
@@ -316,8 +303,3 @@ class FieldArrays(NamedTuple):
     debug: bool
     violations: Index  # (1,)
     room: Room
-
-    @property
-    def quadratic(self) -> Quadratic:
-        """What knows no row."""
-        return Quadratic(self.tree, self.sums, self.prior, self.room)

@@ -20,11 +20,9 @@ import math
 import numpy as np
 
 from pymc_austerity.compilation import jitable
-from pymc_austerity.kernels.fields.records import Elements, FieldArrays, Prior, Quadratic, Runs, Sums
+from pymc_austerity.kernels.fields.records import Elements, FieldArrays, Prior, Runs, Sums
 from pymc_austerity.kernels.fields.tree import backward, factorise, forward
 from pymc_austerity.target import Matrix, Vector
-
-Plan = FieldArrays | Quadratic
 
 
 @jitable
@@ -118,7 +116,7 @@ def write_location(
 
 
 @jitable
-def log_marginal(plan: Plan, features: Vector, side: int) -> float:
+def log_marginal(plan: FieldArrays, features: Vector, side: int) -> float:
     """Log p^(theta) without the prior of theta; the factor L and c go to one side of the room."""
     scale, log_volume = _write_factor(plan, features, side)
     if math.isnan(log_volume):
@@ -127,7 +125,7 @@ def log_marginal(plan: Plan, features: Vector, side: int) -> float:
 
 
 @jitable
-def mean_log_marginal(plan: Plan, features: Vector, rights: Matrix, squares: Vector) -> float:
+def mean_log_marginal(plan: FieldArrays, features: Vector, rights: Matrix, squares: Vector) -> float:
     """The mean of log p^(theta) over draws of what is held: of g + H x* (k, n_x), and of residual sums (k,).
 
     The factor goes to the first side of the room.
@@ -142,7 +140,7 @@ def mean_log_marginal(plan: Plan, features: Vector, rights: Matrix, squares: Vec
 
 
 @jitable
-def _write_factor(plan: Plan, features: Vector, side: int) -> tuple[float, float]:
+def _write_factor(plan: FieldArrays, features: Vector, side: int) -> tuple[float, float]:
     """Write C, the pulls and L of one side of the room; the precision of normal rows, and log |L| or NaN."""
     room, prior = plan.room, plan.prior
     write_elements(prior.map, features, room.elements[side])
@@ -156,7 +154,9 @@ def _write_factor(plan: Plan, features: Vector, side: int) -> tuple[float, float
 
 
 @jitable
-def _height(plan: Plan, features: Vector, side: int, scale: float, of_x: Vector, squares: float) -> float:
+def _height(
+    plan: FieldArrays, features: Vector, side: int, scale: float, of_x: Vector, squares: float
+) -> float:
     """Log p^(theta) without its volume, and c of one side of the room, which has the factor."""
     room, sums = plan.room, plan.sums
     right, work = room.work[0], np.empty(sums.center.shape[0])
@@ -176,7 +176,7 @@ def _height(plan: Plan, features: Vector, side: int, scale: float, of_x: Vector,
 
 
 @jitable
-def write_state(plan: Plan, features: Vector, side: int) -> None:
+def write_state(plan: FieldArrays, features: Vector, side: int) -> None:
     """Write z and d of one side of the room, from its eps and factor."""
     room = plan.room
     right, shifts, eps = room.work[0], room.shifts[side], room.eps[side]
@@ -187,7 +187,7 @@ def write_state(plan: Plan, features: Vector, side: int) -> None:
 
 
 @jitable
-def write_displacements(plan: Plan, features: Vector, side: int) -> None:
+def write_displacements(plan: FieldArrays, features: Vector, side: int) -> None:
     """D = b + C z - x* of one side of the room."""
     room, prior = plan.room, plan.prior
     d, center, elements, z = room.d[side], plan.sums.center, room.elements[side], room.z[side]
@@ -201,7 +201,7 @@ def write_displacements(plan: Plan, features: Vector, side: int) -> None:
 
 
 @jitable
-def pull_on_intercept(plan: Plan, side: int) -> float:
+def pull_on_intercept(plan: FieldArrays, side: int) -> float:
     """Pulls . z, what effects take from the standardised intercept; the tree has the intercept without it."""
     columns, total = plan.prior.pulls.columns, 0.0
     pulls, z = plan.room.pulls[side], plan.room.z[side]
@@ -211,7 +211,7 @@ def pull_on_intercept(plan: Plan, side: int) -> float:
 
 
 @jitable
-def log_prior_change(plan: Plan, side: int, pull: float) -> float:
+def log_prior_change(plan: FieldArrays, side: int, pull: float) -> float:
     """Log prior density of the intercept less what the tree has in its place."""
     if plan.prior.intercept < 0:
         return 0.0
@@ -220,7 +220,7 @@ def log_prior_change(plan: Plan, side: int, pull: float) -> float:
 
 
 @jitable
-def write_eps(plan: Plan, side: int) -> None:
+def write_eps(plan: FieldArrays, side: int) -> None:
     """Eps = L' z - c of one side of the room."""
     room, tree = plan.room, plan.tree
     z, front, eps = room.z[side], room.fronts[side], room.eps[side]

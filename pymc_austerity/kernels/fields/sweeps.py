@@ -22,7 +22,6 @@ from pymc_austerity.kernels.fields.records import FieldArrays
 from pymc_austerity.kernels.fields.row_tests import FieldTests, nodes_by_tests, root_by_test
 from pymc_austerity.kernels.fields.state import log_marginal, write_displacements, write_eps
 from pymc_austerity.kernels.metropolis import Rule
-from pymc_austerity.kernels.packed import unpacked
 from pymc_austerity.target import Target, Vector
 
 
@@ -87,7 +86,7 @@ def field_sweeps(
         are those of the maps.
     """
     decisions = Decisions(0, root_by_drawn_rows, nodes_by_drawn_rows)
-    return sweeps(n_transitions, rng, q, args, unpacked(field), memory, decisions, target)
+    return sweeps(n_transitions, rng, q, args, field, memory, decisions, target)
 
 
 @jitable
@@ -112,7 +111,7 @@ def tested_field_sweeps(
         Its schedule holds the stages of the tests of all populations, one after the other.
     """
     decisions = Decisions((tests, rule), root_by_test, nodes_by_tests)
-    return sweeps(n_transitions, rng, q, args, unpacked(field), memory, decisions, target)
+    return sweeps(n_transitions, rng, q, args, field, memory, decisions, target)
 
 
 @jitable

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_austerity import compilation
-from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.bounds.jets.compiled import entry, of_records
 from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, Mask, Matrix, Vector
 
@@ -367,6 +367,17 @@ def _places_of(sizes: Index, starts: Index, run: Index) -> tuple[Index, Index]:
     return fronts, np.where(sizes == 1, run[heads][of_node], sizes)
 
 
+@jitable
+def _sort(numbers: Index) -> None:
+    """Sort few numbers that are nearly in ascending order."""
+    for k in range(1, numbers.shape[0]):
+        one, place = numbers[k], k
+        while place > 0 and numbers[place - 1] > one:
+            numbers[place] = numbers[place - 1]
+            place -= 1
+        numbers[place] = one
+
+
 @entry
 def _columns(
     indptr: Index, indices: Index, first: Index, sizes: Index, node_of: Index
@@ -400,12 +411,8 @@ def _columns(
             longer = np.empty(2 * starts[v + 1], np.int64)
             longer[: starts[v]] = below[: starts[v]]
             below = longer
-        for p in range(k):  # in ascending order
-            b, place = some[p], starts[v] + p
-            while place > starts[v] and below[place - 1] > b:
-                below[place] = below[place - 1]
-                place -= 1
-            below[place] = b
+        below[starts[v] : starts[v + 1]] = some[:k]
+        _sort(below[starts[v] : starts[v + 1]])
         if k > 0:
             parent[v] = node_of[below[starts[v]]]
         if parent[v] >= 0:
@@ -437,13 +444,13 @@ def _alike(starts: Index, below: Index, parent: Index, n: int) -> tuple[Index, I
             c = sibling[c]
         is_alike[w] = n_children * float(k - begin[w]) ** 2 <= _MORE_WORK * before
         begin[w + 1] = k
-        every[begin[w] : k].sort()
-    lengths = starts[1:] - starts[:-1]
-    for v in range(n_nodes - 1):
-        if is_alike[parent[v]]:
-            lengths[v] = begin[parent[v] + 1] - begin[parent[v]]
+        _sort(every[begin[w] : k])
     new_starts = np.zeros(n_nodes + 1, np.int64)
-    new_starts[1:] = np.cumsum(lengths)
+    for v in range(n_nodes):
+        length = starts[v + 1] - starts[v]
+        if v < n_nodes - 1 and is_alike[parent[v]]:
+            length = begin[parent[v] + 1] - begin[parent[v]]
+        new_starts[v + 1] = new_starts[v] + length
     new_below = np.empty(new_starts[n_nodes], np.int64)
     for v in range(n_nodes):
         place = new_starts[v]
@@ -520,7 +527,7 @@ def _segments(
     return segments, owner, begin, end, places, rows
 
 
-@entry
+@of_records
 def write_positions(tree: Tree, a: Index, b: Index, result: Index) -> None:
     """Where elements of pairs of variables are stored."""
     for k in range(a.shape[0]):

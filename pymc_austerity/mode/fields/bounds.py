@@ -25,7 +25,7 @@ from scipy import sparse
 
 from pymc_austerity import work
 from pymc_austerity.bounds.expressions.evaluate import evaluate
-from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.bounds.jets.compiled import of_records
 from pymc_austerity.bounds.jets.efforts import RowBounds, row_bounds
 from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
 from pymc_austerity.compilation import jitable
@@ -218,7 +218,7 @@ def _blocks(levels: _Levels, plan: FieldArrays) -> Bounds:
     )  # fmt: skip
 
 
-@entry
+@of_records
 def _write_blocks(
     levels: _Levels,
     nodes: Index,
@@ -262,7 +262,7 @@ def _write_blocks(
                 m += 1
         at = places[b]
         for k in range(n):
-            begin, lowest = starts[b + k], nodes.max() + 1
+            begin, lowest = starts[b + k], tree.first.shape[0]
             for i in range(m):
                 p = first + kept[i] + k if kept[i] < q else tree.below[start + kept[i] - q]
                 variables[begin + i] = levels.variables[p]
@@ -276,7 +276,7 @@ def _write_blocks(
         v += n
 
 
-@entry
+@of_records
 def _write_lengths(
     levels: _Levels,
     design: Design,
@@ -420,7 +420,7 @@ def _pivots(levels: _Levels, bounds: Bounds) -> tuple[Index, Index]:
     return of_elements, places
 
 
-@entry
+@of_records
 def _write_coefficients(
     levels: _Levels, design: Design, nested: Index, n_lookups: int, cells: Index, cubic: Cubic
 ) -> None:
@@ -473,7 +473,7 @@ def _always(layout: Layout, found: Bounds, own: Index, is_apart: Index) -> Index
 def _typical(fit: FieldFit, bounds: Bounds, of_held: Matrix) -> Vector:
     """Root mean squares of |e_f| near the fitted theta; for loose blocks times what their largest has."""
     plan, loose = fit.plan, bounds.loose
-    rng, quadratic, law = np.random.default_rng(_SEED), plan.quadratic, plan.law
+    rng, quadratic, law = np.random.default_rng(_SEED), plan, plan.law
     room, levels = plan.room, np.zeros(int(bounds.blocks[-1]))
     total, of_loose = np.zeros(len(levels)), np.zeros((DRAWS, len(loose.nodes)))
     for k in range(DRAWS):
@@ -498,7 +498,7 @@ def _typical(fit: FieldFit, bounds: Bounds, of_held: Matrix) -> Vector:
     return np.append(sizes, sizes_of_loose * largest.max(axis=1).mean())
 
 
-@entry
+@of_records
 def _write_squares(loose: Loose, d: Vector, result: Vector) -> None:
     """|F_l' d_l|^2 of all loose blocks."""
     for b in range(loose.nodes.shape[0]):

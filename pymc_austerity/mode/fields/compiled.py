@@ -1,12 +1,13 @@
-"""Functions of `kernels.fields` that Python calls."""
+"""Functions of `kernels.fields` that Python calls, with records packed."""
 
-from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.bounds.jets.compiled import of_records
 from pymc_austerity.kernels.fields import decisions, held, law, state, tree
 
-factorise, selected_inverse = entry(tree.factorise), entry(tree.selected_inverse)
-write_elements, write_precision = entry(state.write_elements), entry(state.write_precision)
-write_state, write_levels = entry(state.write_state), entry(decisions.write_levels)
-log_marginal, mean_log_marginal = entry(state.log_marginal), entry(state.mean_log_marginal)
-hold, held_log_density, write_right = entry(held.hold), entry(held.held_log_density), entry(held.write_right)
-from_score, score = entry(law.from_score), entry(law.score)
-to_theta, to_zeta = entry(law.to_theta), entry(law.to_zeta)
+factorise, selected_inverse = of_records(tree.factorise), of_records(tree.selected_inverse)
+write_elements, write_precision = of_records(state.write_elements), of_records(state.write_precision)
+write_state, write_levels = of_records(state.write_state), of_records(decisions.write_levels)
+log_marginal, mean_log_marginal = of_records(state.log_marginal), of_records(state.mean_log_marginal)
+hold, write_right = of_records(held.hold), of_records(held.write_right)
+held_log_density = of_records(held.held_log_density)
+from_score, score = of_records(law.from_score), of_records(law.score)
+to_theta, to_zeta = of_records(law.to_theta), of_records(law.to_zeta)

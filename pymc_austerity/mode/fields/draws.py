@@ -38,7 +38,7 @@ def height_of(arrays: FieldArrays, features: Vector, eps: Vector) -> float:
 
     The state is written to the first side of the room. What is held is as `hold_at` has left it.
     """
-    room, rows, sums, plan = arrays.room, arrays.rows, arrays.sums, arrays.quadratic
+    room, rows, sums, plan = arrays.room, arrays.rows, arrays.sums, arrays
     total = compiled.log_marginal(plan, features, 0)
     room.eps[0] = eps
     compiled.write_state(plan, features, 0)

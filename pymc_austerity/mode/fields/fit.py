@@ -169,7 +169,7 @@ class FieldFit:
         if not np.isfinite(value):
             return -np.inf
         work.spend(_OF_FILL * self.layout.tree.fronts[-1], "The fit of a field")
-        features, plan, draws = self.parameters.features(theta), self.plan.quadratic, self.draws
+        features, plan, draws = self.parameters.features(theta), self.plan, self.draws
         held = self.plan.held
         if len(draws.rights):
             value += compiled.mean_log_marginal(plan, features, draws.rights, draws.squares)
@@ -400,7 +400,7 @@ def _expand(fit: FieldFit, covariances: Matrix | None) -> None:
     taylor = _sums(fit)
     found = taylor if covariances is None else _sums(fit, covariances)
     _take(fit, found, taylor)
-    height = compiled.log_marginal(fit.plan.quadratic, fit.features, 0)
+    height = compiled.log_marginal(fit.plan, fit.features, 0)
     if not np.isfinite(height):  # far out some rows curve upwards
         _take(fit, _sums(fit, covariances, are_downwards=True), taylor)
 
@@ -464,7 +464,7 @@ def draws_of_held(fits: tuple[FieldFit, ...], fit: FieldFit, n: int) -> Matrix:
     for one in fits:
         if one is fit:
             continue
-        room, own, plan = one.plan.room, one.layout.elements, one.plan.quadratic
+        room, own, plan = one.plan.room, one.layout.elements, one.plan
         compiled.log_marginal(plan, features, 0)
         for draw in draws:
             room.eps[0] = rng.standard_normal(room.eps.shape[1])
@@ -510,7 +510,7 @@ class _Move(NamedTuple):
 
 def _center(fit: FieldFit, *, is_guarded: bool = False) -> _Move:
     """Move x to its mean given theta; with a guard less far where the likelihood is not nearly V."""
-    plan, room = fit.plan.quadratic, fit.plan.room
+    plan, room = fit.plan, fit.plan.room
     features = fit.features
     if not np.isfinite(compiled.log_marginal(plan, features, 0)):
         raise laws.without_maximum(fit.layout.maps.coordinates)
@@ -563,7 +563,7 @@ def _covariances(fits: tuple[FieldFit, ...]) -> Matrix:
     has_dense = False
     for fit in fits:
         plan, layout = fit.plan, fit.layout
-        compiled.log_marginal(plan.quadratic, fit.features, 0)
+        compiled.log_marginal(plan, fit.features, 0)
         inverse = np.zeros(layout.tree.fronts[-1])
         compiled.selected_inverse(layout.tree, plan.room.fronts[0], inverse)
         _expect_of_priors(fit, inverse)
@@ -583,7 +583,7 @@ def _expect_of_priors(fit: FieldFit, inverse: Vector) -> None:
     tails, matched, room = fit.plan.prior.tails, fit.plan.prior.matched, fit.plan.room
     features, tree = fit.features, fit.layout.tree
     room.eps[0] = 0.0
-    compiled.write_state(fit.plan.quadratic, features, 0)
+    compiled.write_state(fit.plan, features, 0)
 
     def moments(own: Index) -> tuple[Vector, Vector]:
         """Means and variances of some coordinates."""
@@ -618,7 +618,7 @@ def _require_told(fit: FieldFit) -> None:
     if not flat:
         return
     plan, tree, features = fit.plan, fit.layout.tree, fit.features
-    compiled.log_marginal(plan.quadratic, features, 0)
+    compiled.log_marginal(plan, features, 0)
     front, elements = np.empty(tree.fronts[-1]), plan.room.elements[0]
     compiled.write_precision(plan.sums, plan.prior, features, elements, plan.room.precisions, front)
     own = np.arange(len(tree.node_of))

@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from scipy import integrate, stats
+import scipy
+from scipy import special
 
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.fields.law import LAST, N_KNOTS
@@ -166,11 +167,13 @@ def _table(grid: Vector, log_density: Vector, scores: Vector, falls: Vector) -> 
     """
     grid, log_density = _with_tails(grid, log_density, falls)
     density = np.exp(log_density)
-    below = integrate.cumulative_trapezoid(density, grid, initial=0.0)
-    above = integrate.cumulative_trapezoid(density[::-1], -grid[::-1], initial=0.0)[::-1] / below[-1]
+    below = scipy.integrate.cumulative_trapezoid(density, grid, initial=0.0)
+    above = scipy.integrate.cumulative_trapezoid(density[::-1], -grid[::-1], initial=0.0)[::-1] / below[-1]
     below /= below[-1]
     own = np.where(
-        below < 0.5, stats.norm.ppf(np.clip(below, 1e-300, 1)), stats.norm.isf(np.clip(above, 1e-300, 1))
+        below < 0.5,
+        special.ndtri(np.clip(below, 1e-300, 1)),
+        -special.ndtri(np.clip(above, 1e-300, 1)),
     )
     inside = np.abs(own) < LAST + 2.0
     inside &= np.concatenate([[True], np.diff(own) > 1e-9])

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.bounds.jets.compiled import of_records
 from pymc_austerity.kernels.fields.records import FieldArrays, Loose
 from pymc_austerity.kernels.fields.tree import tree_of
 from pymc_austerity.mode.fields.compiled import factorise
@@ -91,7 +91,7 @@ def loose_blocks(
     return loose._replace(lengths=np.zeros((0, 0))), lengths_of
 
 
-@entry
+@of_records
 def _add_loose(loose: Loose, within: Index, values: Matrix, of_columns: Index, weights: Matrix) -> None:
     """Add sums of w_ik a_ikl a_ikl'; `within` are places in blocks."""
     factors, blocks, starts = loose.factors, loose.blocks, loose.starts
@@ -105,7 +105,7 @@ def _add_loose(loose: Loose, within: Index, values: Matrix, of_columns: Index, w
                     factors[loose.places[b] + row * q + within[i, g]] += value
 
 
-@entry
+@of_records
 def _write_loose_lengths(loose: Loose, within: Index, values: Matrix, of_columns: Index) -> None:
     """|F_l^-1 a_ikl|, in the first column with the block."""
     factors, blocks, starts, lengths = loose.factors, loose.blocks, loose.starts, loose.lengths

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from pymc_austerity.bounds.jets.compiled import entry, inner
+from pymc_austerity.bounds.jets.compiled import inner, of_records
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
 from pymc_austerity.bounds.jets.tape import Tape, multi_indices
 from pymc_austerity.compilation import jitable
@@ -126,7 +126,7 @@ def quadratic_of(rows: FieldRows, part: slice | Index, changes: Matrix) -> Vecto
     return result
 
 
-@entry
+@of_records
 def _add_derivatives(
     program: Tape,
     data: Matrix,
@@ -143,7 +143,9 @@ def _add_derivatives(
     eta, own, root = np.zeros((p, BLOCK)), np.empty((data.shape[0], BLOCK)), np.zeros((p, p, BLOCK))
     for start in range(0, n, BLOCK):
         m = min(BLOCK, n - start)
-        own[:, :m] = data[:, start : start + m]
+        for k in range(data.shape[0]):
+            for lane in range(m):
+                own[k, lane] = data[k, start + lane]
         if is_averaged:
             for lane in range(m):
                 _write_root(covariances[start + lane], root, lane)
@@ -218,7 +220,7 @@ def add_products(
     hessian[len(hessian) - n_d * (n_d + 1) // 2 :] += both[np.tril_indices(n_d)]
 
 
-@entry
+@of_records
 def _add_products(
     layout: tuple[RowNumbers, np.ndarray, int],
     design: Design,
@@ -265,7 +267,7 @@ def variances_of(layout: Layout, part: slice, design: Design, covariance: Vector
     return result
 
 
-@entry
+@of_records
 def _add_variances(
     layout: tuple[RowNumbers, np.ndarray, int], design: Design, covariance: Vector, result: Matrix
 ) -> None:

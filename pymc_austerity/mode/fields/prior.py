@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.bounds.jets.compiled import entry, of_records
 from pymc_austerity.kernels.fields.records import Elements, HeavyTails, Matched, Prior, Runs, Sums
 from pymc_austerity.kernels.fields.tree import Tree, write_positions
 from pymc_austerity.mode.fields.maps import Entries, Given, Maps
@@ -101,9 +101,13 @@ def _find_runs(products: Index, twice: np.ndarray, is_first: Mask, steps: Index)
     """Write which products begin a run, and the steps of each run there."""
     begin = 0
     for k in range(1, products.shape[0]):
-        if k == begin + 1:
-            steps[begin] = products[k] - products[begin]
-        if twice[k] == twice[begin] and np.all(products[k] - products[k - 1] == steps[begin]):
+        is_next = bool(twice[k] == twice[begin])
+        for j in range(products.shape[1]):
+            step = products[k, j] - products[k - 1, j]
+            if k == begin + 1:
+                steps[begin, j] = step
+            is_next = is_next and steps[begin, j] == step
+        if is_next:
             is_first[k] = False
         else:
             begin = k
@@ -133,7 +137,7 @@ def _matched(maps: Maps, place: Index, tree: Tree) -> Matched:
     return Matched(found, places, kinds, constants, numbers)
 
 
-@entry
+@of_records
 def write_covariances(prior: Prior, sums: Sums, elements: Vector, inverse: Vector, result: Vector) -> None:
     """C P^-1 C' at the elements of H."""
     result[:] = 0.0

@@ -27,7 +27,7 @@ from numba.core.errors import TypingError
 from numba.core.imputils import impl_ret_borrowed
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic, overload
-from numba.np.arrayobj import make_array, populate_array
+from numba.np.arrayobj import make_array
 from numba.np.numpy_support import from_dtype
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
@@ -56,6 +56,7 @@ from pymc_austerity.model.compile.protocol import (
     pytensor_function,
 )
 from pymc_austerity.model.graph.functions import Kept, structure_of, with_own_constants
+from pymc_austerity.packed import array_of_table, word_of_table
 from pymc_austerity.target import TARGET_PARAMETERS, Target, Vector
 
 # Of equal graphs, which a model has again if it is given other data.
@@ -147,22 +148,9 @@ def array_at(typing_context: Any, table: Any, place: Any, dtype: Any, n_dim: Any
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         numbers = make_array(TABLE)(context, builder, arguments[0]).data
-        load = [_number(context, builder, numbers, first + k) for k in range(1 + kind.ndim)]
-        shape = load[1:]
-        result = make_array(kind)(context, builder)
-        size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-        strides = [size] * kind.ndim
-        for k in range(kind.ndim - 1, 0, -1):
-            strides[k - 1] = builder.mul(strides[k], shape[k])
-        data = builder.inttoptr(load[0], result.data.type)
-        populate_array(result, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
-        return result._getvalue()
+        return array_of_table(context, builder, kind, numbers, first)
 
     return kind(table, place, dtype, n_dim), generate
-
-
-def _number(context: Any, builder: Any, numbers: Any, k: int) -> Any:
-    return builder.load(builder.gep(numbers, [context.get_constant(types.intp, k)]))
 
 
 def as_vector(array: np.ndarray) -> Vector:
@@ -217,7 +205,7 @@ def _call(name: str, result: Any) -> Callable[..., Any]:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             parts = cgutils.unpack_tuple(builder, values[0])
             numbers = make_array(TABLE)(context, builder, parts[-1]).data
-            address = _number(context, builder, numbers, _place(name, state))
+            address = word_of_table(context, builder, numbers, _place(name, state))
             with cgutils.if_unlikely(builder, cgutils.is_null(builder, address)):
                 message = f"This target has no {name}."
                 context.call_conv.return_user_exc(builder, NotImplementedError, (message,))
@@ -351,7 +339,7 @@ class NumbaBackend:
             **{f"make_{name}": constructor(record) for name, record in own.items()},
         }
         return NativeKernel(
-            from_source(source, "engine", environment, key),
+            from_source(source, "engine", environment, key, error_model="numpy"),
             kernel,
             call_parameters(kernel, own),
             _table_maker(functions),

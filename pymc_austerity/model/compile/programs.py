@@ -4,7 +4,7 @@ import math
 from functools import lru_cache
 
 from pymc_austerity.bounds.expressions.node import Expression
-from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.bounds.jets.compiled import of_records
 from pymc_austerity.bounds.jets.derivatives import Program
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
 from pymc_austerity.bounds.jets.source import source_of
@@ -29,7 +29,7 @@ def program_of(expression: Expression, n_predictors: int) -> Program:
     return lambda eta, data, result: _run(tape, points_for(tape), eta, data, result)
 
 
-@entry
+@of_records
 def _run(tape: Tape, points: Points, eta: Array, data: Array, result: Array) -> None:
     """Derivatives of all rows, from their Taylor coefficients."""
     p = eta.shape[0]

@@ -15,6 +15,7 @@ import numpy as np
 import pymc as pm
 import pytensor.scalar as ps
 import pytensor.tensor as pt
+import scipy
 from pymc.dims.distributions import transforms as labelled
 from pymc.distributions.continuous import FlatRV
 from pymc.distributions.multivariate import CARRV, ICARRV, ZeroSumNormalRV
@@ -43,7 +44,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.xtensor.shape import Transpose
 from pytensor.xtensor.type import XTensorType
 from pytensor.xtensor.vectorization import XRV
-from scipy import sparse, stats
+from scipy import sparse
 
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation
 from pymc_austerity.model.graph.random_variables import in_values
@@ -110,10 +111,10 @@ class Family(NamedTuple):
 
 
 FAMILIES: dict[type, Family] = {
-    NormalRV: Family("Normal", lambda shape: stats.norm()),
-    StudentTRV: Family("StudentT", lambda shape: stats.t(shape)),
-    CauchyRV: Family("Cauchy", lambda shape: stats.t(1.0), 1.0),
-    LaplaceRV: Family("Laplace", lambda shape: stats.laplace()),
+    NormalRV: Family("Normal", lambda shape: scipy.stats.norm()),
+    StudentTRV: Family("StudentT", lambda shape: scipy.stats.t(shape)),
+    CauchyRV: Family("Cauchy", lambda shape: scipy.stats.t(1.0), 1.0),
+    LaplaceRV: Family("Laplace", lambda shape: scipy.stats.laplace()),
 }
 FAMILIES[LogNormalRV] = FAMILIES[NormalRV]  # Of the logarithm, which is what PyMC samples
 

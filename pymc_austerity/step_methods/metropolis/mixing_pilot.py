@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from arviz_stats.base.array import array_stats
 from pymc.initial_point import PointType
 
 from pymc_austerity.exceptions import warn
@@ -142,6 +141,8 @@ def mixing_of(draws: npt.NDArray[np.float64]) -> Mixing:
 
     A coordinate that stands still has one effective draw in each chain.
     """
+    from arviz_stats.base.array import array_stats  # takes half a second
+
     n_chains, n_draws, _ = draws.shape
     total = n_chains * n_draws
     with np.errstate(all="ignore"):

@@ -13,11 +13,11 @@ from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
 from pymc_austerity.kernels.fields.row_tests import FieldTests
 from pymc_austerity.kernels.fields.sweeps import FieldMemory, SweepOutcome, field_sweeps, tested_field_sweeps
 from pymc_austerity.kernels.metropolis import Rule, no_range
-from pymc_austerity.kernels.packed import pack
 from pymc_austerity.mode.fields.draws import centered, height_of, hold_at, scores_of_theta, theta_of_scores
 from pymc_austerity.mode.fields.values import FieldValues
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
+from pymc_austerity.packed import Packed
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.metropolis.engine.base import Engine
@@ -247,7 +247,7 @@ class FieldEngine(Engine):
         turn, tests = self.turns[self._number], self._tests[self._number]
         of, field = self._packed.get(self._number, (None, None))
         if of is not turn:
-            field = pack(turn) if self.backend.name == "numba" else turn
+            field = Packed(turn) if self.backend.name == "numba" else turn
             self._packed[self._number] = turn, field
             self._seen_state = None  # compiled code trusts a pointer: its type is looked at once
         return {"field": field, "memory": proposal_state.memory, **tests}

@@ -1,0 +1,188 @@
+"""Records of many arrays that Python hands to compiled code as one pointer.
+
+To numba a NamedTuple is the numbers of all its arrays: each function that is handed one takes hundreds of
+arguments, and most of the time to compile it is spent on these. In place of a record, compiled code has the
+address of a *table*: of each array the address and the shape, of each number the number, and the fields of
+records within one after the other. What a function needs is read where it says ``record.field``.
+
+Tables do not change, which the machine code relies on. The arrays are on loan: Python keeps `Packed`, and
+with it the record, for as long as a call lasts, and references to them are not counted.
+"""
+
+# mypy: disable-error-code="no-untyped-call,no-any-return,untyped-decorator,override,import-untyped"
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.core.imputils import lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
+from numba.np.numpy_support import from_dtype
+
+_WORD = ir.IntType(64)
+_NUMBERS = {bool: types.boolean, int: types.int64, float: types.float64}
+
+
+class RecordType(types.Type):
+    """Numba's type of a record in a table: the type of each field, and where in the table it begins."""
+
+    def __init__(self, name: str, fields: dict[str, tuple[types.Type, int]]) -> None:
+        self.fields = fields
+        layout = hashlib.blake2b(repr(fields).encode(), digest_size=8).hexdigest()
+        super().__init__(f"{name}_{layout}")
+
+
+class Packed:
+    """A record as compiled code has it.
+
+    Parameters
+    ----------
+    record : NamedTuple
+        Of numbers, C-contiguous arrays, and records of these.
+    """
+
+    def __init__(self, record: Any) -> None:
+        words: list[Any] = []
+        kinds: list[Any] = []
+        _add_fields(record, words, kinds)
+        key = tuple(kinds)
+        if key not in _TYPES:
+            _TYPES[key] = _type_of(record)[0]
+        self._record, self._table = record, np.array(words, dtype=np.uint64)
+        self.address, self.kind = self._table.ctypes.data, _TYPES[key]
+
+
+# The types of records, by their classes and the kinds of all their fields, in order.
+_TYPES: dict[Any, RecordType] = {}
+
+
+def packed(*arguments: Any) -> list[Any]:
+    """Arguments of a compiled function, with records packed."""
+    return [Packed(one) if hasattr(one, "_fields") else one for one in arguments]
+
+
+def _add_fields(record: Any, words: list[Any], kinds: list[Any]) -> None:
+    """Add the words of a record, and what its type is made of."""
+    kinds.append(type(record))
+    for value in record:
+        if isinstance(value, np.ndarray):
+            if not value.flags.c_contiguous:
+                names = [name for name, one in record._asdict().items() if one is value]
+                raise ValueError(f"{names[0]} of {type(record).__name__} is not C-contiguous.")
+            words.append(value.ctypes.data)
+            words += value.shape
+            kinds.append((value.dtype, value.ndim))
+        elif isinstance(value, tuple):
+            _add_fields(value, words, kinds)
+        else:
+            is_float = isinstance(value, float)
+            words.append(np.float64(value).view(np.uint64) if is_float else int(value) % 2**64)
+            kinds.append(type(value))
+
+
+def _type_of(record: Any) -> tuple[RecordType, int]:
+    """The type of a record, and the words that it has."""
+    fields: dict[str, tuple[Any, int]] = {}
+    place = 0
+    for name, value in zip(record._fields, record, strict=True):
+        kind: Any
+        kind, size = next((of for one, of in _NUMBERS.items() if isinstance(value, one)), None), 1
+        if isinstance(value, np.ndarray):
+            kind, size = types.Array(from_dtype(value.dtype), value.ndim, "C"), 1 + value.ndim
+        elif isinstance(value, tuple):
+            kind, size = _type_of(value)
+        fields[name] = kind, place
+        place += size
+    return RecordType(type(record).__name__, fields), place
+
+
+@typeof_impl.register(Packed)
+def _typeof(value: Packed, context: Any) -> RecordType:
+    return value.kind
+
+
+@register_model(RecordType)
+class _Model(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: RecordType) -> None:
+        super().__init__(manager, kind, _WORD.as_pointer())
+
+
+@unbox(RecordType)
+def _unbox(kind: RecordType, value: Any, c: Any) -> NativeValue:
+    number = c.pyapi.object_getattr_string(value, "address")
+    address = c.pyapi.long_as_ulonglong(number)
+    c.pyapi.decref(number)
+    return NativeValue(c.builder.inttoptr(address, _WORD.as_pointer()))
+
+
+@infer_getattr
+class _Fields(AttributeTemplate):
+    key = RecordType
+
+    def generic_resolve(self, record: RecordType, name: str) -> types.Type | None:
+        return record.fields[name][0] if name in record.fields else None
+
+
+@lower_getattr_generic(RecordType)
+def _field(context: Any, builder: Any, record: RecordType, table: Any, name: str) -> Any:
+    kind, place = record.fields[name]
+    if isinstance(kind, RecordType):
+        return builder.gep(table, [context.get_constant(types.intp, place)])
+    if isinstance(kind, types.Array):
+        return array_of_table(context, builder, kind, table, place)
+    word = word_of_table(context, builder, table, place)
+    if kind == types.float64:
+        return builder.bitcast(word, ir.DoubleType())
+    return builder.icmp_unsigned("!=", word, word.type(0)) if kind == types.boolean else word
+
+
+def word_of_table(context: Any, builder: Any, table: Any, place: int) -> Any:
+    """A number of a table, which is the same for as long as the code runs."""
+    word = builder.load(builder.gep(table, [context.get_constant(types.intp, place)]))
+    word.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return word
+
+
+def array_of_table(context: Any, builder: Any, kind: types.Array, table: Any, place: int) -> Any:
+    """The array whose address and shape are at a place of a table. It is the caller's; nothing is counted."""
+    first, *shape = (word_of_table(context, builder, table, place + k) for k in range(1 + kind.ndim))
+    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    strides = [_WORD(size)] * kind.ndim
+    for k in range(kind.ndim - 1, 0, -1):
+        strides[k - 1] = builder.mul(strides[k], shape[k])
+    address = builder.inttoptr(first, context.get_data_type(kind.dtype).as_pointer())
+    return array_value(context, builder, kind, address, shape, strides)
+
+
+# Where compiled code has the parts of an array.
+MEMINFO, PARENT, N_ITEMS, ITEM_SIZE, DATA, SHAPE, STRIDES = range(7)
+
+
+def array_value(
+    context: Any,
+    builder: Any,
+    kind: types.Array,
+    data: Any,
+    shape: list[Any],
+    strides: list[Any],
+    owner: tuple[Any, Any] | None = None,
+) -> Any:
+    """The record of an array at an address; `owner` are its two fields of that, by default none."""
+    record = context.get_value_type(kind)
+    item_size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    n_items = shape[0]
+    for one in shape[1:]:
+        n_items = builder.mul(n_items, one)
+    if owner is None:
+        owner = tuple(ir.Constant(record.elements[k], None) for k in (MEMINFO, PARENT))
+    fields: list[Any] = [*zip((MEMINFO, PARENT), owner, strict=True)]
+    fields += [(N_ITEMS, n_items), (ITEM_SIZE, _WORD(item_size)), (DATA, data)]
+    fields += [([SHAPE, k], one) for k, one in enumerate(shape)]
+    fields += [([STRIDES, k], one) for k, one in enumerate(strides)]
+    result = ir.Constant(record, ir.Undefined)
+    for where, value in fields:
+        result = builder.insert_value(result, value, where)
+    return result
