@@ -23,7 +23,9 @@ from numba.extending import NativeValue, models, register_model, typeof_impl, un
 from numba.np.numpy_support import from_dtype
 
 _WORD = ir.IntType(64)
-_NUMBERS = {bool: types.boolean, int: types.int64, float: types.float64}
+_NUMBERS = (
+    ((bool, np.bool_), types.boolean), ((int, np.integer), types.int64), ((float, np.floating), types.float64)
+)  # fmt: skip
 
 
 class RecordType(types.Type):
@@ -78,7 +80,7 @@ def _add_fields(record: Any, words: list[Any], kinds: list[Any]) -> None:
         elif isinstance(value, tuple):
             _add_fields(value, words, kinds)
         else:
-            is_float = isinstance(value, float)
+            is_float = isinstance(value, float | np.floating)
             words.append(np.float64(value).view(np.uint64) if is_float else int(value) % 2**64)
             kinds.append(type(value))
 
@@ -88,15 +90,22 @@ def _type_of(record: Any) -> tuple[RecordType, int]:
     fields: dict[str, tuple[Any, int]] = {}
     place = 0
     for name, value in zip(record._fields, record, strict=True):
-        kind: Any
-        kind, size = next((of for one, of in _NUMBERS.items() if isinstance(value, one)), None), 1
-        if isinstance(value, np.ndarray):
-            kind, size = types.Array(from_dtype(value.dtype), value.ndim, "C"), 1 + value.ndim
-        elif isinstance(value, tuple):
-            kind, size = _type_of(value)
+        kind, size = _field_of(value)
         fields[name] = kind, place
         place += size
     return RecordType(type(record).__name__, fields), place
+
+
+def _field_of(value: Any) -> tuple[Any, int]:
+    """The type of a field, and its words."""
+    if isinstance(value, np.ndarray):
+        return types.Array(from_dtype(value.dtype), value.ndim, "C"), 1 + value.ndim
+    if isinstance(value, tuple):
+        return _type_of(value)
+    for kinds, of in _NUMBERS:
+        if isinstance(value, kinds):
+            return of, 1
+    raise TypeError(f"A record with a {type(value).__name__} cannot be packed.")
 
 
 @typeof_impl.register(Packed)
