@@ -12,14 +12,21 @@ with it the record, for as long as a call lasts, and references to them are not 
 # mypy: disable-error-code="no-untyped-call,no-any-return,untyped-decorator,override,import-untyped"
 
 import hashlib
+import operator
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.imputils import lower_getattr_generic
-from numba.core.typing.templates import AttributeTemplate, infer_getattr
-from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
+from numba.core.typing.templates import (
+    AbstractTemplate,
+    AttributeTemplate,
+    infer_getattr,
+    infer_global,
+    signature,
+)
+from numba.extending import NativeValue, lower_builtin, models, register_model, typeof_impl, unbox
 from numba.np.numpy_support import from_dtype
 
 _WORD = ir.IntType(64)
@@ -29,10 +36,13 @@ _NUMBERS = (
 
 
 class RecordType(types.Type):
-    """Numba's type of a record in a table: the type of each field, and where in the table it begins."""
+    """Numba's type of a record in a table: the type of each field, and where in the table it begins.
 
-    def __init__(self, name: str, fields: dict[str, tuple[types.Type, int]]) -> None:
-        self.fields = fields
+    A tuple is a record whose fields have numbers.
+    """
+
+    def __init__(self, name: str, fields: dict[Any, tuple[types.Type, int]], size: int) -> None:
+        self.fields, self.size = fields, size
         layout = hashlib.blake2b(repr(fields).encode(), digest_size=8).hexdigest()
         super().__init__(f"{name}_{layout}")
 
@@ -43,7 +53,7 @@ class Packed:
     Parameters
     ----------
     record : NamedTuple
-        Of numbers, C-contiguous arrays, and records of these.
+        Of numbers, C-contiguous arrays, None, and records and tuples of records of these.
     """
 
     def __init__(self, record: Any) -> None:
@@ -52,7 +62,7 @@ class Packed:
         _add_fields(record, words, kinds)
         key = tuple(kinds)
         if key not in _TYPES:
-            _TYPES[key] = _type_of(record)[0]
+            _TYPES[key] = _type_of(record)
         self._record, self._table = record, np.array(words, dtype=np.uint64)
         self.address, self.kind = self._table.ctypes.data, _TYPES[key]
 
@@ -72,28 +82,42 @@ def _add_fields(record: Any, words: list[Any], kinds: list[Any]) -> None:
     for value in record:
         if isinstance(value, np.ndarray):
             if not value.flags.c_contiguous:
-                names = [name for name, one in record._asdict().items() if one is value]
-                raise ValueError(f"{names[0]} of {type(record).__name__} is not C-contiguous.")
+                name = next(name for name, one in zip(_names(record), record, strict=True) if one is value)
+                raise ValueError(f"{name} of {type(record).__name__} is not C-contiguous.")
             words.append(value.ctypes.data)
             words += value.shape
             kinds.append((value.dtype, value.ndim))
         elif isinstance(value, tuple):
             _add_fields(value, words, kinds)
+        elif value is None:
+            kinds.append(None)
         else:
-            is_float = isinstance(value, float | np.floating)
-            words.append(np.float64(value).view(np.uint64) if is_float else int(value) % 2**64)
+            words.append(_word(value))
             kinds.append(type(value))
 
 
-def _type_of(record: Any) -> tuple[RecordType, int]:
-    """The type of a record, and the words that it has."""
-    fields: dict[str, tuple[Any, int]] = {}
+def _word(value: Any) -> Any:
+    """A number in 64 bits."""
+    if isinstance(value, float | np.floating):
+        return np.float64(value).view(np.uint64)
+    if isinstance(value, int | np.integer | np.bool_):
+        return int(value) % 2**64
+    raise TypeError(f"A record with a {type(value).__name__} cannot be packed.")
+
+
+def _names(record: Any) -> Any:
+    return getattr(record, "_fields", range(len(record)))
+
+
+def _type_of(record: Any) -> RecordType:
+    """The type of a record."""
+    fields: dict[Any, tuple[Any, int]] = {}
     place = 0
-    for name, value in zip(record._fields, record, strict=True):
+    for name, value in zip(_names(record), record, strict=True):
         kind, size = _field_of(value)
         fields[name] = kind, place
         place += size
-    return RecordType(type(record).__name__, fields), place
+    return RecordType(type(record).__name__, fields, place)
 
 
 def _field_of(value: Any) -> tuple[Any, int]:
@@ -101,11 +125,11 @@ def _field_of(value: Any) -> tuple[Any, int]:
     if isinstance(value, np.ndarray):
         return types.Array(from_dtype(value.dtype), value.ndim, "C"), 1 + value.ndim
     if isinstance(value, tuple):
-        return _type_of(value)
-    for kinds, of in _NUMBERS:
-        if isinstance(value, kinds):
-            return of, 1
-    raise TypeError(f"A record with a {type(value).__name__} cannot be packed.")
+        kind = _type_of(value)
+        return kind, kind.size
+    if value is None:
+        return types.none, 0
+    return next(of for kinds, of in _NUMBERS if isinstance(value, kinds)), 1
 
 
 @typeof_impl.register(Packed)
@@ -142,10 +166,31 @@ def _field(context: Any, builder: Any, record: RecordType, table: Any, name: str
         return builder.gep(table, [context.get_constant(types.intp, place)])
     if isinstance(kind, types.Array):
         return array_of_table(context, builder, kind, table, place)
+    if kind == types.none:
+        return context.get_dummy_value()
     word = word_of_table(context, builder, table, place)
     if kind == types.float64:
         return builder.bitcast(word, ir.DoubleType())
     return builder.icmp_unsigned("!=", word, word.type(0)) if kind == types.boolean else word
+
+
+@infer_global(operator.getitem)
+class _Items(AbstractTemplate):
+    def generic(self, arguments: Any, names: Any) -> Any:
+        record, index = arguments
+        if isinstance(record, RecordType) and isinstance(index, types.Integer):
+            kinds = {kind for kind, _ in record.fields.values()}
+            if len(kinds) == 1 and isinstance(record.fields.get(0, (None,))[0], RecordType):
+                return signature(kinds.pop(), record, index)
+        return None
+
+
+@lower_builtin(operator.getitem, RecordType, types.Integer)
+def _item(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """One of several records of the same type."""
+    table, index = arguments
+    number = context.cast(builder, index, signature.args[1], types.intp)
+    return builder.gep(table, [builder.mul(number, _WORD(signature.return_type.size))])
 
 
 def word_of_table(context: Any, builder: Any, table: Any, place: int) -> Any:
@@ -182,8 +227,8 @@ def array_value(
     """The record of an array at an address; `owner` are its two fields of that, by default none."""
     record = context.get_value_type(kind)
     item_size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
-    n_items = shape[0]
-    for one in shape[1:]:
+    n_items = _WORD(1)
+    for one in shape:
         n_items = builder.mul(n_items, one)
     if owner is None:
         owner = tuple(ir.Constant(record.elements[k], None) for k in (MEMINFO, PARENT))

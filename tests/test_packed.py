@@ -110,3 +110,25 @@ def test_other_arguments_are_handed_on():
     assert scaled(record(), 2.0, np.ones(1)) == 3.0
     assert scaled.__doc__ == "Docstring."
     assert scaled.__name__ == "scaled"
+
+
+def test_tuples_of_records():
+    class Several(NamedTuple):
+        parts: tuple[Inner, ...]
+        nothing: None
+        last: float
+
+    @compiled
+    def sums(one):
+        total = 0.0
+        for k in range(3):
+            total += 10.0**k * one.parts[k].matrix[0, 0] + one.parts[k].count
+        return total + one.last, one.nothing is None, one.parts[1].count
+
+    parts = tuple(Inner(np.full((2, 2), float(k)), k, True) for k in (1, 2, 3))
+    assert sums(*packed(Several(parts, None, 0.5))) == (321.0 + 6.0 + 0.5, True, 2)
+
+
+def test_what_is_no_number_is_named():
+    with pytest.raises(TypeError, match="with a str cannot be packed"):
+        Packed(record(number="one"))

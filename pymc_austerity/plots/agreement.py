@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_austerity.diagnostics import agreement
+from pymc_austerity.diagnostics.agreement import agreement
 from pymc_austerity.diagnostics.data_usage import terms_read
 from pymc_austerity.diagnostics.result import SAMPLE, NotRecordedError, by_label, posterior_of
 from pymc_austerity.plots.style import (

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import optimize
 from scipy.optimize import minimize
 from scipy.special import expit, xlogy
 
@@ -157,7 +158,7 @@ def loudly(*args, **options):
 def test_numbers_that_overflow_on_the_way(guard, monkeypatch):
     """Either guard is enough: no step is taken there, and no warning of NumPy is seen."""
     if guard == "size of numbers":
-        monkeypatch.setattr(newton, "minimize", loudly)
+        monkeypatch.setattr(optimize, "minimize", loudly)
     else:
         monkeypatch.setattr(newton, "_HUGE", np.inf)
     with warnings.catch_warnings():
@@ -169,7 +170,7 @@ def test_numbers_that_overflow_on_the_way(guard, monkeypatch):
 
 def test_without_guards_numbers_overflow(monkeypatch):
     """The planted fault."""
-    monkeypatch.setattr(newton, "minimize", loudly)
+    monkeypatch.setattr(optimize, "minimize", loudly)
     monkeypatch.setattr(newton, "_HUGE", np.inf)
     with pytest.warns(RuntimeWarning, match="overflow"):
         climb(CountedDensity(steep), np.full(3, 10.0))

@@ -20,6 +20,8 @@ def entry[F: Callable[..., Any]](function: F) -> F:
 def of_records[F: Callable[..., Any]](function: F) -> F:
     """Compile a function that Python calls with records, which are packed."""
     compiled = entry(function)
+    if compiled is function:  # interpreted
+        return function
 
     @wraps(function)
     def call(*arguments: Any) -> Any:

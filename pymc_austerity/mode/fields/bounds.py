@@ -262,11 +262,12 @@ def _write_blocks(
                 m += 1
         at = places[b]
         for k in range(n):
-            begin, lowest = starts[b + k], tree.first.shape[0]
+            begin, lowest = starts[b + k], -1
             for i in range(m):
                 p = first + kept[i] + k if kept[i] < q else tree.below[start + kept[i] - q]
                 variables[begin + i] = levels.variables[p]
-                lowest = min(lowest, nodes[variables[begin + i]])
+                node = nodes[variables[begin + i]]
+                lowest = node if i == 0 else min(lowest, node)
                 for j in range(n_own):
                     place = at + k + i * n if n > 1 else at + j * m + i
                     matrix[place] = front[o + kept[i] * step + own[j] + k]

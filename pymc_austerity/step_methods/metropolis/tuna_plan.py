@@ -40,6 +40,7 @@ from pymc_austerity.model.factorisation import Factorisation, point_of, vector_o
 from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.structure.fixed_variables import in_the_way
 from pymc_austerity.model.structure.local_terms import LocalTerms
+from pymc_austerity.packed import Packed
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.proposals.random_walk import OPTIMAL_SCALE
@@ -328,12 +329,16 @@ class TunaEngine(Engine):
         self.rows = rows
         self._chi, self._debug = chi, debug
         self.target = CompiledTarget(factorisation)
+        # What compiled code is handed.
+        self._given_rows = rows
+        if self.target.backend.name == "numba":
+            self._given_rows = rows._replace(state=Packed(rows.state))  # type: ignore[arg-type]
         self._compile_moves(proposal, q, point)
 
     def restart(self) -> None:
         """Begin to count violations."""
         self.violations = np.zeros(1, dtype=np.int64)
-        self.given = {"rows": self.rows, "rule": TunaRule(self._chi, self.violations, self._debug)}
+        self.given = {"rows": self._given_rows, "rule": TunaRule(self._chi, self.violations, self._debug)}
 
 
 class NoBoundError(UnboundedError):
