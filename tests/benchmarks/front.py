@@ -5,8 +5,8 @@
     python -m tests.benchmarks.front --parts         # only writes figure and tables again
 
 Measures `tests.benchmarks.everyone` on the problems of the tables, `tests.benchmarks.hierarchies`,
-`tests.benchmarks.beside_fit`, and the script of the README with an empty cache and with a full one. Writes
-docs/_static/benchmarks.json and a figure, and the tables between the marks of README and page
+`tests.benchmarks.beside_fit`, `tests.benchmarks.cold`, and the script of the README with an empty cache and with
+a full one. Writes docs/_static/benchmarks.json and a figure, and the tables between the marks of README and page
 (`tests.benchmarks.front_pages`). CPU seconds, one thread.
 """
 
@@ -26,7 +26,7 @@ from tests.benchmarks.everyone.worker import machine, sources, versions
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "docs" / "_static" / "benchmarks.json"
 METHODS = ["tuna", "austerity", "exact-laplace", "laplace", "nutpie"]
-PARTS = ("sizes", "groups", "hierarchies", "fits", "problems", "readme")
+PARTS = ("sizes", "groups", "hierarchies", "fits", "problems", "readme", "cold")
 SIZES = [10_000, 100_000, 1_000_000]
 OTHERS = ["poisson", "correlated", "few-positives", "rare-feature", "heavy-tails"]
 KEPT = (
@@ -118,6 +118,10 @@ def of_fits():
     return [json.loads(line) for line in printed("beside_fit").splitlines() if line.startswith("{")]
 
 
+def of_kinds():
+    return json.loads(printed("cold"))
+
+
 def script():
     """The first block of Python of the README."""
     return re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
@@ -146,6 +150,7 @@ MEASURE = {
     "fits": of_fits,
     "problems": of_problems,
     "readme": of_readme,
+    "cold": of_kinds,
 }
 
 

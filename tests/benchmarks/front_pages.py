@@ -27,6 +27,17 @@ NAMES = {
     "standard": "50 coefficients",
 }
 
+LONG = {
+    "regression": "a Poisson regression",
+    "hierarchy": "200 groups, logistic",
+    "ordered": "ordered answers",
+    "choices": "choices, conditional logit",
+    "censored": "censored Weibull lifetimes",
+    "slopes": "slopes of 200 groups, normal",
+    "areas": "200 areas, BYM2",
+    "mixture": "a mixture of two",
+}
+
 
 def figures(value):
     """Two significant figures, and commas."""
@@ -169,6 +180,14 @@ def script(record):
     return markdown(head, rows)
 
 
+def kinds(record):
+    rows = [
+        [LONG[kind], figures(found["first"]), figures(found["again"])]
+        for kind, found in record["cold"]["found"].items()
+    ]
+    return markdown(["20,000 rows", "first model of the kind", "another process"], rows)
+
+
 def reasons(record):
     return f"```text\n{record['readme']['found']['printed']}\n```"
 
@@ -181,6 +200,7 @@ TABLES = {
     "groups": groups,
     "hierarchies": hierarchies,
     "fits": fits,
+    "kinds": kinds,
     "script": script,
 }
 

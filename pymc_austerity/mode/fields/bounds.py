@@ -474,22 +474,23 @@ def _always(layout: Layout, found: Bounds, own: Index, is_apart: Index) -> Index
 def _typical(fit: FieldFit, bounds: Bounds, of_held: Matrix) -> Vector:
     """Root mean squares of |e_f| near the fitted theta; for loose blocks times what their largest has."""
     plan, loose = fit.plan, bounds.loose
-    rng, quadratic, law = np.random.default_rng(_SEED), plan, plan.law
+    rng, law = np.random.default_rng(_SEED), plan.law
     room, levels = plan.room, np.zeros(int(bounds.blocks[-1]))
     total, of_loose = np.zeros(len(levels)), np.zeros((DRAWS, len(loose.nodes)))
     for k in range(DRAWS):
         theta = fit.theta.copy()
         theta[law.which], _ = theta_of_scores(law, law.factor @ rng.standard_normal(len(law.which)))
         features = fit.parameters.features(theta)
-        if not np.isfinite(log_marginal(quadratic, features, 0)):  # a scale is far out
+        if not np.isfinite(log_marginal(plan, features, 0)):  # a scale is far out
             features = fit.features
-            log_marginal(quadratic, features, 0)
+            log_marginal(plan, features, 0)
         room.eps[0] = rng.standard_normal(room.eps.shape[1])
-        write_state(quadratic, features, 0)
+        write_state(plan, features, 0)
         write_levels(bounds, room.d[0], levels)
         total += levels**2
         d = np.append(room.d[0], of_held[k] if len(of_held) else of_held)
-        _write_squares(loose, d, of_loose[k])
+        if len(loose.nodes):
+            _write_squares(loose, d, of_loose[k])
     squares = np.add.reduceat(total, bounds.blocks[:-1]) if len(levels) else total
     sizes = np.sqrt(np.maximum(squares / DRAWS, 1e-60))
     if not len(loose.nodes):

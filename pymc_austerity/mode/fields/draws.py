@@ -38,15 +38,17 @@ def height_of(arrays: FieldArrays, features: Vector, eps: Vector) -> float:
 
     The state is written to the first side of the room. What is held is as `hold_at` has left it.
     """
-    room, rows, sums, plan = arrays.room, arrays.rows, arrays.sums, arrays
-    total = compiled.log_marginal(plan, features, 0)
+    room, rows, sums = arrays.room, arrays.rows, arrays.sums
+    total = compiled.log_marginal(arrays, features, 0)
     room.eps[0] = eps
-    compiled.write_state(plan, features, 0)
-    total += log_prior_change(plan, 0, pull_on_intercept(plan, 0))
-    total += compiled.held_log_density(arrays.held, features)
+    compiled.write_state(arrays, features, 0)
+    total += log_prior_change(arrays, 0, pull_on_intercept(arrays, 0))
+    if arrays.held.is_bound:
+        total += compiled.held_log_density(arrays.held, features)
     matched, z = arrays.prior.matched, room.z[0, arrays.prior.matched.coordinates]
-    total += float(np.sum(excess_at(matched, features, z[:, None])))
-    total -= float(z @ (sums.matched_right - 0.5 * sums.matched_hessian * z))
+    if len(z):
+        total += float(np.sum(excess_at(matched, features, z[:, None])))
+        total -= float(z @ (sums.matched_right - 0.5 * sums.matched_hessian * z))
     if not arrays.has_remainders:
         return total
     d = room.d[0]

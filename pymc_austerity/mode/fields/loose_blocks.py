@@ -76,10 +76,11 @@ def loose_blocks(
 
     def lengths_of(part: slice) -> np.ndarray:
         own, within, values = read(part)
-        _write_loose_lengths(own, within, values, of_columns)
+        if len(sizes):
+            _write_loose_lengths(own, within, values, of_columns)
         return np.asarray(own.lengths)
 
-    for part in parts(n):
+    for part in parts(n) if len(sizes) else ():
         of_part, within, values = read(part)
         _add_loose(of_part, within, values, of_columns, weights(part))
     at = np.repeat(places[:-1], sizes) + place[elements] * (np.repeat(sizes, sizes) + 1)
