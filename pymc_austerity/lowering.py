@@ -196,21 +196,23 @@ def _owners(self: Any, builder: Any, kind: Any, value: Any) -> Any:
 def short() -> Iterator[None]:
     """Within this context numba's code for arrays is that of this module."""
     context: Any = cpu_target.target_context
-    replaced = [(context._defns[one], versions) for one, versions in _VERSIONS.items()]
-    replaced += [(context._getattrs[one], versions) for one, versions in _ATTRIBUTES.items()]
-    before = [(selector, list(selector.versions)) for selector, _ in replaced]
-    for selector, versions in replaced:
-        others = [one for one in selector.versions if one[0] not in versions]
-        _take(selector, others + list(versions.items()))
+    changes = [(context._defns[one], versions) for one, versions in _VERSIONS.items()]
+    changes += [(context._getattrs[one], versions) for one, versions in _ATTRIBUTES.items()]
+    displaced = [
+        (selector, [one for one in selector.versions if one[0] in versions]) for selector, versions in changes
+    ]
+    added = [(selector, list(versions.items())) for selector, versions in changes]
+    _exchange(displaced, added)
     NRTContext.get_meminfos = _owners
     try:
         yield
     finally:
         NRTContext.get_meminfos = _counted
-        for selector, own in before:
-            _take(selector, own)
+        _exchange(added, displaced)  # others that numba has loaded within stay
 
 
-def _take(selector: Any, versions: list[Any]) -> None:
-    selector.versions[:] = versions
-    selector._cache.clear()
+def _exchange(old: list[Any], new: list[Any]) -> None:
+    """Put versions of numba's functions in the place of others."""
+    for (selector, going), (_, coming) in zip(old, new, strict=True):
+        selector.versions[:] = [one for one in selector.versions if one not in going] + coming
+        selector._cache.clear()

@@ -1,6 +1,7 @@
 """Arrays in compiled code, whose numbers are read and written by the package's own instructions."""
 
 import gc
+import operator
 
 import numba
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from numba.core.registry import cpu_target
 from numba.core.runtime import _nrt_python, rtsys
 
+from pymc_austerity import lowering
 from pymc_austerity.compilation import OptimisedOnce
 
 compiled = numba.njit(pipeline_class=OptimisedOnce)
@@ -122,3 +124,18 @@ def test_numba_is_as_it_was_elsewhere():
     selectors = cpu_target.target_context._defns
     own = [version for selector in selectors.values() for _, version in selector.versions]
     assert not [one for one in own if getattr(one, "__module__", "") == "pymc_austerity.lowering"]
+
+
+def test_what_numba_loads_within_stays():
+    """Definitions for other types may be loaded when they are first asked for."""
+    selector = cpu_target.target_context._defns[operator.getitem]
+    before, new = list(selector.versions), ((numba.types.Poison, numba.types.Poison), object())
+    try:
+        with lowering.short():
+            selector.append(new[1], new[0])
+        assert sorted(map(id, (one[1] for one in selector.versions))) == sorted(
+            map(id, (one[1] for one in [*before, new]))
+        )
+    finally:
+        selector.versions[:] = before
+        selector._cache.clear()

@@ -5,9 +5,9 @@
     python -m tests.benchmarks.front --parts         # only writes figure and tables again
 
 Measures `tests.benchmarks.everyone` on the problems of the tables, `tests.benchmarks.hierarchies`,
-`tests.benchmarks.beside_fit`, `tests.benchmarks.cold`, and the script of the README with an empty cache and with
-a full one. Writes docs/_static/benchmarks.json and a figure, and the tables between the marks of README and page
-(`tests.benchmarks.front_pages`). CPU seconds, one thread.
+`tests.benchmarks.beside_fit`, `tests.benchmarks.cold`, and the script of the README with an empty cache and
+with a full one. Writes docs/_static/benchmarks.json and a figure, and the tables between the marks of README
+and page (`tests.benchmarks.front_pages`). CPU seconds, one thread.
 """
 
 import argparse
