@@ -66,6 +66,12 @@ class Packed:
         self._record, self._table = record, np.array(words, dtype=np.uint64)
         self.address, self.kind = self._table.ctypes.data, _TYPES[key]
 
+    def __getattr__(self, name: str) -> Any:
+        """A field, for a kernel that runs interpreted."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._record, name)
+
 
 # The types of records, by their classes and the kinds of all their fields, in order.
 _TYPES: dict[Any, RecordType] = {}

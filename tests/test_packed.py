@@ -132,3 +132,13 @@ def test_tuples_of_records():
 def test_what_is_no_number_is_named():
     with pytest.raises(TypeError, match="with a str cannot be packed"):
         Packed(record(number="one"))
+
+
+def test_interpreted_code_reads_the_record():
+    one = record()
+    own = Packed(one)
+    assert own.inner is one.inner
+    assert own.number == 2.5
+    assert read.py_func(own) == read(own)
+    with pytest.raises(AttributeError, match="nothing"):
+        own.nothing  # noqa: B018 - it is the point

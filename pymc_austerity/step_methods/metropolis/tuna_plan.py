@@ -329,16 +329,15 @@ class TunaEngine(Engine):
         self.rows = rows
         self._chi, self._debug = chi, debug
         self.target = CompiledTarget(factorisation)
-        # What compiled code is handed.
-        self._given_rows = rows
-        if self.target.backend.name == "numba":
-            self._given_rows = rows._replace(state=Packed(rows.state))  # type: ignore[arg-type]
         self._compile_moves(proposal, q, point)
 
     def restart(self) -> None:
         """Begin to count violations."""
         self.violations = np.zeros(1, dtype=np.int64)
-        self.given = {"rows": self._given_rows, "rule": TunaRule(self._chi, self.violations, self._debug)}
+        rows = self.rows
+        if self.target.backend.name == "numba":
+            rows = rows._replace(state=Packed(rows.state))  # type: ignore[arg-type]
+        self.given = {"rows": rows, "rule": TunaRule(self._chi, self.violations, self._debug)}
 
 
 class NoBoundError(UnboundedError):
