@@ -16,7 +16,7 @@ ROOT = Path(pymc_austerity.__file__).parent
 # Lines that each room may have, as `wc -l` counts them, without those of a room within it that is named, too.
 # A room that needs more says so here.
 BUDGETS = {
-    ".": 1_460,
+    ".": 1_470,
     "acceptance": 1_010,
     "bounds": 1_890,
     "bounds/expressions": 2_480,
@@ -52,7 +52,7 @@ BUDGETS = {
     "testing": 1_530,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 58_930
+WHOLE = 58_940
 MOST_FILES = 313
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700
