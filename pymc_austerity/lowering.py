@@ -1,4 +1,4 @@
-"""How arrays become machine code: numbers, rows and slices in a fourth of the instructions.
+"""How arrays become machine code: numbers, rows and slices in fewer instructions.
 
 numba copies the record of an array to the stack, and reads all of it, for each number that is read or written
 and each reference that is counted. LLVM takes that out again, in most of the time that it needs. What is

@@ -29,7 +29,7 @@ BUDGETS = {
     "diagnostics": 1_650,
     "distributions": 250,
     "kernels": 1_710,
-    "kernels/fields": 2_820,
+    "kernels/fields": 2_800,
     "mode": 1_870,
     "mode/fields": 5_020,
     "model": 2_290,
@@ -52,7 +52,7 @@ BUDGETS = {
     "testing": 1_530,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 58_940
+WHOLE = 58_920
 MOST_FILES = 313
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700

@@ -105,6 +105,12 @@ def test_a_function_that_the_user_has_compiled(line, near, expected):
     assert path(line, numba.njit(compiled), near) == expected
 
 
+def test_division_by_zero_in_a_function_of_the_user_is_an_error(line, near):
+    """In compiled code too, and not a move to nowhere: here once in twenty moves."""
+    with pytest.raises(ZeroDivisionError):
+        path(line, lambda q, rng: (q + 1.0 / (0.0 if rng.random() < 0.05 else 1.0), 0.0), near, n=300)
+
+
 @either_way
 def test_the_hastings_term_counts(line, near):
     """psi = (log u - hastings - prior) / N."""

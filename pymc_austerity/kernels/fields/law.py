@@ -11,7 +11,8 @@ import numpy as np
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields.records import Law
-from pymc_austerity.target import Index, Matrix, Vector
+from pymc_austerity.proposals.jumps import cholesky, solve, solve_transposed
+from pymc_austerity.target import Index, Vector
 
 # Knots are equidistant in scores; beyond the last ones the straight lines go on.
 LAST, N_KNOTS = 6.0, 49
@@ -120,41 +121,16 @@ def _write_scores(rng: np.random.Generator, law: Law, some: Index, old: Vector, 
                     precision[a, b], is_own = total, True
             if not is_own:
                 pull[a] -= total * old[k]
-    _factorise(precision)
+    lower, xi = cholesky(precision), np.empty(m)
+    mean = solve_transposed(lower, solve(lower, pull))
     for a in range(m):
-        for k in range(a):
-            pull[a] -= precision[a, k] * pull[k]
-        pull[a] /= precision[a, a]
-    _solve_upper(precision, pull)
-    xi = np.empty(m)
-    for a in range(m):
-        new[some[a]] = pull[a]
+        new[some[a]] = mean[a]
         xi[a] = rng.standard_normal()
     dof = _DOF + q - m
     stretch = math.sqrt((_DOF + _distance(law, new)) / (2.0 * rng.standard_gamma(0.5 * dof)))
-    _solve_upper(precision, xi)
+    move = solve_transposed(lower, xi)
     for a in range(m):
-        new[some[a]] += stretch * xi[a]
-
-
-@jitable
-def _factorise(matrix: Matrix) -> None:
-    """Cholesky's factor L in the lower triangle of a small matrix."""
-    for i in range(matrix.shape[0]):
-        for j in range(i + 1):
-            total = matrix[i, j]
-            for k in range(j):
-                total -= matrix[i, k] * matrix[j, k]
-            matrix[i, j] = math.sqrt(total) if i == j else total / matrix[j, j]
-
-
-@jitable
-def _solve_upper(lower: Matrix, right: Vector) -> None:
-    """Solve L' x = right in place."""
-    for i in range(right.shape[0] - 1, -1, -1):
-        for k in range(i + 1, right.shape[0]):
-            right[i] -= lower[k, i] * right[k]
-        right[i] /= lower[i, i]
+        new[some[a]] += stretch * move[a]
 
 
 @jitable

@@ -332,6 +332,8 @@ class NumbaBackend:
         constructors = [constructor_source(record) for record in own.values()]
         parts = [part for record in own.values() for part in (type(record), *record) if part is not ...]
         key = key_of([*constructors, source], [kernel, *parts, NativeKernel])
+        # Division by zero gives infinity in functions of this package, and raises in those of users.
+        error_model = "python" if key is None else "numpy"
         environment: dict[str, Any] = {
             "__name__": kernel.__module__,
             "kernel": kernel,
@@ -339,7 +341,7 @@ class NumbaBackend:
             **{f"make_{name}": constructor(record) for name, record in own.items()},
         }
         return NativeKernel(
-            from_source(source, "engine", environment, key, error_model="numpy"),
+            from_source(source, "engine", environment, key, error_model=error_model),
             kernel,
             call_parameters(kernel, own),
             _table_maker(functions),
