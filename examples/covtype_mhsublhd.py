@@ -62,7 +62,8 @@ from scipy.special import expit
 from scipy.stats import chi2, gaussian_kde
 
 from pymc_austerity import MetropolisHastings, MHSubLhd, factorise, find_mode
-from pymc_austerity.bounds.log_ratio_range import certified_range, certify
+from pymc_austerity.bounds.remainder import remainder_range
+from pymc_austerity.mode.log_ratios import certify_log_ratios
 from pymc_austerity.model.structure.term_structure import TermStructure
 
 NAMES = ("intercept", "elevation", "aspect")
@@ -211,7 +212,7 @@ def posterior_table(runs, tune):
 def range_table(model, X, y, runs, tune):
     """The certified range of the log ratios over their actual one, for steps that the chains make."""
     fact = factorise(model)
-    certificates = certify(TermStructure(fact).linear_predictors, fact.graph.point).certificates
+    certificate = certify_log_ratios(model, TermStructure(fact), fact.graph.point)
     longest = np.sqrt(1 + (X**2).sum(axis=1)).max()
     states = runs["MHSubLhd"]["q"]
     rng, rows = np.random.default_rng(SEED), {}
@@ -228,7 +229,7 @@ def range_table(model, X, y, runs, tune):
             q_new = q + size * rng.standard_normal(3)
             exact = np.ptp(log_likelihoods(X, y, q_new) - log_likelihoods(X, y, q))
             lipschitz = 2 * np.linalg.norm(q_new - q) * longest
-            ratios.append((certified_range(certificates, q_new, q) / exact, lipschitz / exact))
+            ratios.append((remainder_range(certificate, q_new, q) / exact, lipschitz / exact))
         certified, lipschitz = np.array(ratios).T
         rows[label] = {
             "certified: mean": certified.mean(),

@@ -1,6 +1,6 @@
 """What a transition kernel needs to know of a model: plain functions, and nothing of PyMC."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,22 +80,6 @@ class Target(NamedTuple):
     # (3 p,): of coefficients that come and go the location of the prior of each, then the scales, then the
     # degrees of freedom (`proposals.jumps`)
     slab: Callable[[Vector, tuple[Any, ...]], Vector] = missing("slab")
-
-
-class LinearPredictor(NamedTuple):
-    """Local terms that depend on q through one number each: l_i(q) = f_i(x_i . q + o_i) + constant."""
-
-    name: str  # Of the model term
-    n_rows: int  # Number of its local terms
-    n_dim: int  # Length D of q
-    # ``(positions) -> ndarray (m, D + 1)``: x_i, and o_i in the last column, for the m rows at `positions`
-    rows: Callable[[Index], Matrix]
-    # ``(eta, positions, point) -> ndarray (K, m)``: derivatives f_i'(eta_k) of these rows at the K numbers
-    # `eta`. `point` maps names to values; only those in `others` are looked up.
-    slopes: Callable[[Vector, Index, Mapping[str, Any]], Matrix]
-    offset_fixed: bool  # Whether the o_i are the same whatever other steps do, or those of some point
-    others: tuple[str, ...]  # Names of the variables of other steps on which the f_i depend
-    is_affine: bool = False  # Whether f_i(eta) = eta by construction, for all eta
 
 
 class Expansion(NamedTuple):

@@ -16,31 +16,30 @@ ROOT = Path(pymc_austerity.__file__).parent
 # Lines that each room may have, as `wc -l` counts them, without those of a room within it that is named, too.
 # A room that needs more says so here.
 BUDGETS = {
-    ".": 1_470,
+    ".": 1_460,
     "acceptance": 1_010,
-    "bounds": 1_890,
-    "bounds/expressions": 2_480,
-    "bounds/families": 950,
-    "bounds/jets": 2_830,
+    "bounds": 1_490,
+    "bounds/expressions": 2_560,
+    "bounds/jets": 2_850,
     "cluster": 660,
     "control_variates": 140,
     "data": 2_020,
     "design": 1_080,
     "diagnostics": 1_650,
     "distributions": 250,
-    "kernels": 1_710,
+    "kernels": 1_680,
     "kernels/fields": 2_800,
-    "mode": 1_870,
+    "mode": 1_980,
     "mode/fields": 5_020,
     "model": 2_290,
     "model/chains": 940,
     "model/compile": 1_480,
     "model/conjugacy": 1_150,
     "model/field": 2_050,
-    "model/graph": 1_540,
+    "model/graph": 1_550,
     "model/lift": 1_380,
-    "model/selection": 320,
-    "model/structure": 4_680,
+    "model/selection": 330,
+    "model/structure": 4_600,
     "plots": 1_380,
     "proposals": 1_720,
     "recommendation": 960,
@@ -48,12 +47,12 @@ BUDGETS = {
     "step_methods": 1_450,
     "step_methods/gamma": 920,
     "step_methods/langevin": 540,
-    "step_methods/metropolis": 4_830,
+    "step_methods/metropolis": 4_800,
     "testing": 1_530,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 58_920
-MOST_FILES = 313
+WHOLE = 57_640
+MOST_FILES = 295
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700
 

@@ -38,7 +38,7 @@ from pymc_austerity.bounds.row_constants import INFLATION
 from pymc_austerity.bounds.row_function import RowFunction, chunks
 from pymc_austerity.bounds.sparsity import CoordinateGroups
 from pymc_austerity.compilation import entry, jitable
-from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vector
+from pymc_austerity.target import Index, Matrix, Singles, Vector
 
 
 class Entries(NamedTuple):
@@ -75,9 +75,7 @@ class GroupTables(NamedTuple):
         )
 
 
-def grouped(
-    sampler: RowSampler, terms: Sequence[RowFunction | LinearPredictor], groups: CoordinateGroups
-) -> RowDraws:
+def grouped(sampler: RowSampler, terms: Sequence[RowFunction], groups: CoordinateGroups) -> RowDraws:
     """Rows of terms with one predictor drawn by groups; `sampler` has their coordinates, and their c_i.
 
     In the place of the c_i = K_i |v_i|^3 of each tier come the k_i, rounded up.
@@ -108,7 +106,7 @@ def grouped(
 
 
 def _entries(
-    terms: Sequence[RowFunction | LinearPredictor],
+    terms: Sequence[RowFunction],
     groups: CoordinateGroups,
     typical: Vector,
     constants: Singles,

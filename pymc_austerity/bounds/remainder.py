@@ -4,6 +4,8 @@ About a center m, of order k, with t = x_i . (q - m) and eta_i = x_i . m + o_i,
 
     R_i(q) = f_i(eta_i + t) - sum over j <= k of f_i^(j)(eta_i) t^j / j!.
 
+Of order zero these are the terms themselves, but for a constant, and their differences the log ratios.
+
 *One row, one predictor.* R_i' = f_i' minus its own expansion of order k - 1, so |R_i'| <= K_i |t|^k / k! with
 K_i = max |f_i^(k + 1)| over all that eta may reach. Between two states, with s and t at either end,
 |R_i(q') - R_i(q)| <= K_i |integral of |u|^k / k! from s to t|.
@@ -77,10 +79,12 @@ from pymc_austerity.bounds.row_constants import (
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vector
+from pymc_austerity.target import Index, Matrix, Singles, Vector
 
-# Radii, in units of the typical one; rows are ranked by their constants at that.
+# Radii, in units of the typical one; rows are ranked by their constants at that. Log ratios are bounded where
+# a chain comes from, too.
 _RADII = np.array([0.5, 1.0, 1.5, 2.0, 4.0, math.inf])
+_RADII_OF_TERMS = np.array([0.5, 1.0, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, math.inf])
 _TYPICAL = 1
 # Beyond this |w|^2 nothing is known, as powers may overflow.
 _FAR = 1e100
@@ -93,7 +97,7 @@ _CHUNK = 100_000
 class RemainderCertificate(NamedTuple):
     """All that is needed to bound remainders; a few arrays, none as long as the data."""
 
-    order: int  # k, 1 or 2
+    order: int  # k, 0 to 2
     center: Vector  # (D,): m
     whitening: Matrix  # (d, D): W
     radii: Vector  # (R,): increasing; the last is infinite
@@ -113,7 +117,7 @@ def certify_remainders(
     population of all terms one after the other. Raises UnboundedError if nothing is known of the remainders
     of a term; the message names it.
     """
-    radii = coordinates.typical_radius * _RADII
+    radii = coordinates.typical_radius * (_RADII if coordinates.order else _RADII_OF_TERMS)
     largest = np.zeros(len(radii))
     exact, of_exact = np.empty(0, dtype=np.int64), np.empty((len(radii), 0))
     start = 0
@@ -141,7 +145,7 @@ def distances_of(order: int, old: float, both: float, new: float, step: float) -
     if not old + new < _FAR:  # or not a number
         return math.inf, math.inf
     k = order
-    factorial = float(k)  # of k = 1 and 2
+    factorial = float(max(k, 1))  # of k = 0, 1 and 2
     power = (k + 1) / 2
     ends = (old**power + new**power) / (factorial * (k + 1))
     segment = math.sqrt(step) * (max(old + new + both, 0.0) / 3.0) ** (k / 2) / factorial
@@ -222,13 +226,13 @@ class RowSampler(NamedTuple):
 
 
 def bounded_terms(
-    terms: Sequence[RowFunction | LinearPredictor],
+    terms: Sequence[RowFunction],
     coordinates: ExpansionCoordinates,
     curvature: Mapping[str, Curvature],
 ) -> list[BoundedTerm]:
     """The terms with bounds of their derivatives, at the radii of a `RowSampler`.
 
-    `curvature` has bounds of the user, by the names of terms; linear predictors are enough for these. Raises
+    `curvature` has bounds of the user, by the names of terms, which may be opaque. Raises
     UnboundedError if nothing is known of the remainders of a term; the message names it.
     """
     radii = coordinates.typical_radius * _TIERS

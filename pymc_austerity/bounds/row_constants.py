@@ -17,7 +17,7 @@ from pymc_austerity import work
 from pymc_austerity.bounds.jets.efforts import RowBounds, row_bounds
 from pymc_austerity.bounds.row_function import RowFunction, chunks
 from pymc_austerity.exceptions import UnboundedError
-from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
+from pymc_austerity.target import Index, Matrix, Vector
 
 # ``(low, high, positions) -> array``: upper bounds of |f_i^(order + 1)| from low_i to high_i.
 Curvature = Callable[[Vector, Vector, Index], Any]
@@ -30,7 +30,7 @@ INFLATION = 1.0 + 1e-6
 class ExpansionCoordinates(NamedTuple):
     """Coordinates w = W (q - m) about the center of an expansion, in which remainders are bounded."""
 
-    order: int  # k, 1 or 2
+    order: int  # k, 0 to 2
     center: Vector  # (D,): m
     # directions, whitening (D, d) and (d, D): V and W. Where d < D, all rows must be in the span of W.
     directions: Matrix
@@ -60,7 +60,7 @@ class ExpansionCoordinates(NamedTuple):
 class BoundedTerm(NamedTuple):
     """A term with bounds of its derivatives."""
 
-    term: RowFunction | LinearPredictor
+    term: RowFunction
     bounds: BoundsByJets | BoundsOfUser
     coordinates: ExpansionCoordinates
 
@@ -72,15 +72,15 @@ class BoundedTerm(NamedTuple):
 
 
 def bounded_term(
-    term: RowFunction | LinearPredictor,
+    term: RowFunction,
     coordinates: ExpansionCoordinates,
     radii: Vector,
     curvature: Curvature | None = None,
 ) -> BoundedTerm:
     """Find bounds of the derivatives of a term, at increasing `radii`.
 
-    A linear predictor is enough for bounds of the user, whose `curvature` gives K_i. Raises UnboundedError if
-    the term contains variables of other steps.
+    Rows may be an opaque function of one predictor where the user's `curvature` gives K_i. Raises
+    UnboundedError if the term contains variables of other steps.
     """
     if term.others or not term.offset_fixed:
         names = ", ".join(map(repr, term.others)) or "in its linear predictor"
@@ -90,12 +90,11 @@ def bounded_term(
         )
     if curvature is not None:
         return BoundedTerm(term, BoundsOfUser(term.name, curvature, radii, coordinates.order), coordinates)
-    assert isinstance(term, RowFunction)
     return BoundedTerm(term, BoundsByJets(term, coordinates, radii), coordinates)
 
 
 def rows_about_center(
-    term: RowFunction | LinearPredictor, positions: Index, coordinates: ExpansionCoordinates
+    term: RowFunction, positions: Index, coordinates: ExpansionCoordinates
 ) -> tuple[Matrix, Matrix]:
     """Predictors at the center (m, p), and V_i (m, p, d), of m rows in the span of the coordinates."""
     rows = term.rows(positions)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.expressions.node import Expression
-from pymc_austerity.target import Index, LinearPredictor
+from pymc_austerity.target import Index
 
 # Rows that a pass over a term looks at together: at least, at most, and numbers of their outer products.
 _LARGEST_CHUNK, _SMALLEST_CHUNK, _CHUNK_BUDGET = 8192, 256, 4_000_000
@@ -27,7 +27,8 @@ class RowFunction(NamedTuple):
     rows: Callable[[Index], npt.NDArray[np.float64]]
     # ``(positions) -> ndarray (n_data, m)``: the columns of data that f reads
     data: Callable[[Index], npt.NDArray[np.float64]]
-    expression: Expression  # f, whose leaves are predictors, columns of data and constants
+    # f, whose leaves are predictors, columns of data and constants; None where only the predictors are known
+    form: Expression | None
     # Names of the variables of other steps on which f or the predictors depend; where there are any, the
     # columns of data are those of one point
     others: tuple[str, ...]
@@ -36,13 +37,19 @@ class RowFunction(NamedTuple):
     # not above zero the row may be minus infinity instead.
     guards: Callable[[Index], npt.NDArray[np.float64]] | None = None
 
+    @property
+    def expression(self) -> Expression:
+        """The function f, of rows that are no opaque function of their predictors."""
+        assert self.form is not None
+        return self.form
 
-def have_one_predictor(terms: Sequence[RowFunction | LinearPredictor]) -> bool:
+
+def have_one_predictor(terms: Sequence[RowFunction]) -> bool:
     """Whether every row of some terms is a function of one predictor."""
-    return all(isinstance(term, LinearPredictor) or term.n_predictors == 1 for term in terms)
+    return all(term.n_predictors == 1 for term in terms)
 
 
-def chunks(term: RowFunction | LinearPredictor, n_rows: int) -> Iterator[Index]:
+def chunks(term: RowFunction, n_rows: int) -> Iterator[Index]:
     """The numbers below `n_rows`, in pieces of so many rows of a term as fit in the cache."""
     length = int(np.clip(_CHUNK_BUDGET // term.n_dim**2, _SMALLEST_CHUNK, _LARGEST_CHUNK))
     for start in range(0, n_rows, length):

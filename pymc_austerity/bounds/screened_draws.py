@@ -48,7 +48,7 @@ from pymc_austerity.bounds.remainder import (
 from pymc_austerity.bounds.row_constants import INFLATION, ExpansionCoordinates
 from pymc_austerity.bounds.row_function import RowFunction, chunks
 from pymc_austerity.compilation import entry, jitable
-from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vector
+from pymc_austerity.target import Index, Matrix, Singles, Vector
 
 # How much larger bounds are than they might be.
 SLACK = 20.0
@@ -78,7 +78,7 @@ class Probe(NamedTuple):
 
 
 def byte_screen(
-    terms: Sequence[RowFunction | LinearPredictor],
+    terms: Sequence[RowFunction],
     coordinates: ExpansionCoordinates,
     new_table: NewTable = InMemory,
 ) -> ByteScreen:
@@ -176,7 +176,7 @@ class ScreenedMove(NamedTuple):
 
 def screened(
     sampler: RowSampler,
-    terms: Sequence[RowFunction | LinearPredictor],
+    terms: Sequence[RowFunction],
     coordinates: ExpansionCoordinates,
     new_table: NewTable = InMemory,
 ) -> RowDraws:

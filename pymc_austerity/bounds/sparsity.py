@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced, have_one_predictor
-from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
+from pymc_austerity.target import Index, Matrix, Vector
 
 # Rows that are looked at to see which columns are sparse.
 _ROWS = 2000
@@ -73,7 +73,7 @@ def typical_length(n: float | Vector) -> float | Vector:
 
 
 def coordinate_groups(
-    terms: Sequence[RowFunction | LinearPredictor], coordinates: ExpansionCoordinates
+    terms: Sequence[RowFunction], coordinates: ExpansionCoordinates
 ) -> CoordinateGroups | None:
     """Groups for the rows of some terms; None if bounds by groups are not known, or promise little.
 

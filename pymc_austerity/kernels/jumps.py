@@ -7,7 +7,6 @@ import numpy as np
 
 from pymc_austerity.acceptance.base import RuleFunctions
 from pymc_austerity.compilation import jitable
-from pymc_austerity.kernels.log_ratio_range import certified_range
 from pymc_austerity.kernels.metropolis import Current, Outcome, Rule, full_transitions, transitions
 from pymc_austerity.kernels.subsample import Rows
 from pymc_austerity.proposals.base import ProposalKernel
@@ -91,24 +90,3 @@ def learn(tune: bool, last: Outcome, proposal: ProposalKernel) -> None:
     if tune and kind == OTHER:
         p = len(last.q) - len(state.expansion.linear)
         proposal.learn(state.given, last.q[p:].copy(), last.accepted)
-
-
-@jitable
-def selected_range(
-    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
-) -> float:
-    """The range of the log ratios from certificates by the coefficients as they enter the likelihood.
-
-    `bound` has the certificates, and the number p of coefficients.
-    """
-    certificates, p = bound
-    return certified_range(certificates, effective(q_new, p), effective(q, p), args, rows, target)
-
-
-@jitable
-def effective(q: Vector, p: int) -> Vector:
-    """gamma_j beta_j, and the other variables."""
-    result = q[p:].copy()
-    for j in range(p):
-        result[j] *= q[j]
-    return result

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_austerity.bounds import log_ratio_range, remainder
+from pymc_austerity.bounds.remainder import remainder_range
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.subsample import Rows, among_others
 from pymc_austerity.target import CHUNK, Target, Vector
@@ -19,16 +19,11 @@ from pymc_austerity.target import CHUNK, Target, Vector
 def certified_range(
     bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:
-    """Range of the log ratios from certificates, in O(D^2)."""
-    return log_ratio_range.certified_range(bound, q_new, q)
+    """Range from a certificate of remainders, of order zero if there is no control variate, in O(D^2).
 
-
-@jitable
-def certified_remainder_range(
-    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
-) -> float:
-    """Range from certificates of Taylor remainders, in O(D^2), or O(p^2) in p features of the state."""
-    return remainder.remainder_range(bound, target.features(q_new, args), target.features(q, args))
+    Or in O(p^2) in p features of the state.
+    """
+    return remainder_range(bound, target.features(q_new, args), target.features(q, args))
 
 
 @jitable

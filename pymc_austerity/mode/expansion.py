@@ -18,7 +18,6 @@ from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import numpy as np
-import pytensor.tensor as pt
 from pytensor.gradient import pushforward
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import toposort
@@ -27,7 +26,14 @@ from pytensor.tensor.type import TensorType
 from pymc_austerity.model.compile.remainders import RemainderSource
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_rows
 from pymc_austerity.model.graph.leaves import Leaf
-from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, depends_on, parts_of, rebuild, stable
+from pymc_austerity.model.graph.rewrite import (
+    INTERPRETED_STABLE,
+    depends_on,
+    one_vector,
+    parts_of,
+    rebuild,
+    stable,
+)
 from pymc_austerity.model.structure.features import Features
 from pymc_austerity.model.structure.predictors import TermForm, is_one_per_row, one_per_row
 from pymc_austerity.model.structure.row_functions import PredictorRows
@@ -83,13 +89,10 @@ class _Expander:
         self._leaves: dict[Variable, np.ndarray] = {}
         self._stored_slopes: dict[int, list[Variable]] = {}
         self._values = [fact.graph.values[n] for n in fact.var_names]
-        n_dim = len(expansion.center)
         self._center = self._leaf("center", expansion.center)
         self._gradient = self._leaf("gradient", expansion.gradient)
         self._at_center = parts_of(self._center, self._values)
-        flat = [value.flatten() for value in self._values]
-        self._from_center = (pt.concatenate(flat) if len(flat) > 1 else flat[0]) - self._center
-        self._from_center = pt.specify_shape(self._from_center, (n_dim,))
+        self._from_center = one_vector(self._values) - self._center
 
     def result(self, forms: Sequence[TermForm]) -> Factorisation:
         """The factorisation with remainders for the local terms, which have these forms."""

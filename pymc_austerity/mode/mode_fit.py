@@ -21,10 +21,10 @@ from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.model.structure.feature_map import FeatureMap
 from pymc_austerity.model.structure.log_likelihood import LogLikelihood
-from pymc_austerity.model.structure.predictor_values import linear_predictor
+from pymc_austerity.model.structure.predictor_values import opaque_function
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.laplace import squared, times_upper
-from pymc_austerity.target import Expansion, Index, LinearPredictor, Matrix, QuadraticProxy, Vector
+from pymc_austerity.target import Expansion, Index, Matrix, QuadraticProxy, Vector
 
 logger = logging.getLogger(__name__)
 
@@ -90,14 +90,14 @@ class FittedTerms(NamedTuple):
         """phi(q), in which the terms were expanded."""
         return self.likelihood.features
 
-    def rows_to_bound(self, with_curvature: Container[str]) -> tuple[RowFunction | LinearPredictor, ...]:
-        """Row functions of all terms, or the linear predictors of those whose bounds the user gives.
+    def rows_to_bound(self, with_curvature: Container[str]) -> tuple[RowFunction, ...]:
+        """Row functions of all terms, those whose bounds the user gives as opaque functions of one predictor.
 
         `UnboundedError` names a term that is no function of few predictors, and what is in the way.
         """
         structure = self.structure
         return tuple(
-            linear_predictor(form)
+            opaque_function(form)
             if form.term.name in with_curvature and form.has_one
             else structure.row_function(number)
             for number, form in enumerate(structure.forms)

@@ -1,68 +1,188 @@
-"""Designs, points, and a predictor made by hand, for the tests of all families."""
+"""Likelihoods f_i(eta) of a predictor, and their slopes, as NumPy computes them."""
 
 import numpy as np
+from scipy.special import expit, log_expit, log_ndtr
 
-from pymc_austerity.target import LinearPredictor
-
-N = 400
-
-
-def designs(rng):
-    """Designs of several kinds, with offsets: name, rows (N, D + 1)."""
-    dense = rng.normal(size=(N, 5))
-    dummies = np.eye(4)[rng.integers(0, 4, N)]
-    heavy = rng.standard_t(2, size=(N, 4))
-    collinear = np.c_[dense, dense[:, 0] - dense[:, 1], np.ones(N)]
-    scales = dense * np.array([1e-6, 1.0, 1e-2, 30.0, 1e3]) / 30.0
-    offset = rng.normal(size=N)
-    zero = np.zeros(N)
-    return {
-        "intercept": np.c_[np.ones(N), zero],
-        "dense": np.c_[dense, zero],
-        "dense with offset": np.c_[dense, offset],
-        "dummies": np.c_[np.ones(N), dummies, zero],
-        "heavy tails": np.c_[0.2 * heavy, offset],
-        "collinear": np.c_[collinear, offset],
-        "offset in the span": np.c_[dense, dense @ np.ones(5)],
-        "scales": np.c_[scales, 1e4 + offset],
-        "one row sticks out": np.c_[np.where(np.arange(N)[:, None] == 7, 3.0, 0.01 * dense), zero],
-        "zero column": np.c_[dense, zero, offset],
-    }
+from .designs import N
 
 
-USUAL = {k: v for k, v in designs(np.random.default_rng(1)).items() if k not in ("scales", "zero column")}
+class Logistic:
+    name = "binary logistic"
+
+    def __init__(self, rng):
+        self.y = rng.integers(0, 2, N).astype(float)
+
+    def f(self, eta):
+        return np.where(self.y == 1, log_expit(eta), log_expit(-eta))
+
+    def slope(self, eta, i, point):
+        return self.y[i] - expit(eta)
 
 
-def whitened(rows):
-    """V and W of a metric in the span of the rows, about as long as that of a posterior."""
-    x = rows[:, :-1]
-    _, singular, right = np.linalg.svd(x, full_matrices=False)
-    kept = singular > 1e-8 * singular[0]
-    scale = singular[kept] / 2
-    return right[kept].T / scale, right[kept] * scale[:, None]
+class AllOnes(Logistic):
+    def __init__(self, rng):
+        self.y = np.ones(N)
 
 
-def states(rng, n_dim, scale=1.0):
-    """Pairs of states: near, far, and along one coordinate."""
-    q = scale * rng.normal(size=n_dim) / np.sqrt(n_dim)
-    for size in (1e-6, 1e-3, 0.1, 1.0):
-        yield q + size * scale * rng.normal(size=n_dim), q
-    yield q + np.eye(n_dim)[rng.integers(n_dim)], q
-    yield q, q
-    yield -q, q
+class Binomial:
+    name = "logistic"
+
+    def __init__(self, rng):
+        self.n = rng.integers(1, 30, N)
+        self.y = rng.binomial(self.n, 0.4)
+
+    def f(self, eta):
+        return self.y * log_expit(eta) + (self.n - self.y) * log_expit(-eta)
+
+    def slope(self, eta, i, point):
+        return self.y[i] - self.n[i] * expit(eta)
 
 
-def predictor(rows, slope, *, others=(), offset_fixed=True, is_affine=False):
-    """A predictor whose slopes are ``slope(eta (K, 1), positions, point)``."""
-    return LinearPredictor(
-        name="y",
-        n_rows=len(rows),
-        n_dim=rows.shape[1] - 1,
-        rows=lambda positions: rows[positions],
-        slopes=lambda eta, positions, point: np.broadcast_to(
-            slope(np.asarray(eta)[:, None], positions, point), (len(eta), len(positions))
-        ).astype(float),
-        offset_fixed=offset_fixed,
-        others=others,
-        is_affine=is_affine,
-    )
+class Normal:
+    name = "normal"
+
+    def __init__(self, rng):
+        self.s = rng.gamma(2.0, size=N)
+
+    def f(self, eta):
+        return -self.s * eta**2 / 2
+
+    def slope(self, eta, i, point):
+        return -self.s[i] * eta
+
+
+class Laplace:
+    name = "Laplace"
+
+    def __init__(self, rng):
+        self.left, self.right = rng.gamma(2.0, size=(2, N))
+
+    def f(self, eta):
+        return np.where(eta > 0, -self.right * eta, self.left * eta)
+
+    def slope(self, eta, i, point):
+        return np.where(eta > 0, -self.right[i], np.where(eta < 0, self.left[i], 0.0))
+
+
+class Huber:
+    name = "Huber"
+
+    def __init__(self, rng):
+        self.s, self.k = rng.gamma(2.0, size=(2, N))
+
+    def f(self, eta):
+        inner = np.abs(self.s * eta) <= self.k
+        return -np.where(inner, self.s * eta**2 / 2, self.k * (np.abs(eta) - self.k / self.s / 2))
+
+    def slope(self, eta, i, point):
+        return -np.clip(self.s[i] * eta, -self.k[i], self.k[i])
+
+
+class Student:
+    name = "Student's t"
+
+    def __init__(self, rng):
+        self.nu, self.sigma = 1.0 + rng.gamma(2.0, size=N), rng.gamma(2.0, size=N)
+
+    def f(self, eta):
+        return -(self.nu + 1) / 2 * np.log1p(eta**2 / (self.nu * self.sigma**2))
+
+    def slope(self, eta, i, point):
+        return -(self.nu[i] + 1) * eta / (self.nu[i] * self.sigma[i] ** 2 + eta**2)
+
+
+class Poisson:
+    name = "Poisson"
+
+    def __init__(self, rng):
+        self.w = rng.gamma(2.0, size=N)
+        self.y = rng.poisson(self.w)
+
+    def f(self, eta):
+        return self.y * eta - self.w * np.exp(eta)
+
+    def slope(self, eta, i, point):
+        with np.errstate(over="ignore"):
+            return self.y[i] - self.w[i] * np.exp(eta)
+
+
+class Probit(Logistic):
+    name = "probit"
+
+    def f(self, eta):
+        return log_ndtr((2 * self.y - 1) * eta)
+
+    def slope(self, eta, i, point):
+        z = 2 * self.y[i] - 1
+        with np.errstate(all="ignore"):
+            return z * np.exp(-(eta**2) / 2 - log_ndtr(z * eta)) / np.sqrt(2 * np.pi)
+
+
+class Cloglog(Logistic):
+    name = "complementary log-log"
+
+    def f(self, eta):
+        with np.errstate(all="ignore"):
+            return np.where(self.y == 1, np.log(-np.expm1(-np.exp(eta))), -np.exp(eta))
+
+    def slope(self, eta, i, point):
+        with np.errstate(all="ignore"):
+            g = np.exp(eta)
+            return np.where(self.y[i] == 1, g / np.expm1(g), -g)
+
+
+class NegativeBinomial:
+    name = "negative binomial"
+
+    def __init__(self, rng):
+        self.alpha, exposure = rng.gamma(2.0, size=(2, N))
+        self.shift = np.log(self.alpha / exposure)
+        self.y = rng.negative_binomial(self.alpha, 0.4).astype(float)
+
+    def f(self, eta):
+        return self.y * eta - (self.y + self.alpha) * np.logaddexp(self.shift, eta)
+
+    def slope(self, eta, i, point):
+        return self.y[i] - (self.y[i] + self.alpha[i]) * expit(eta - self.shift[i])
+
+
+class Gamma:
+    name = "gamma"
+
+    def __init__(self, rng):
+        self.alpha, self.y = rng.gamma(2.0, size=(2, N))
+
+    def f(self, eta):
+        return -self.alpha * eta - self.alpha * self.y * np.exp(-eta)
+
+    def slope(self, eta, i, point):
+        with np.errstate(over="ignore"):
+            return -self.alpha[i] + self.alpha[i] * self.y[i] * np.exp(-eta)
+
+
+FAMILIES = [
+    Logistic,
+    AllOnes,
+    Binomial,
+    Normal,
+    Laplace,
+    Huber,
+    Student,
+    Poisson,
+    Probit,
+    Cloglog,
+    NegativeBinomial,
+    Gamma,
+]
+OF_RESIDUALS = ("normal", "Laplace", "Huber", "Student's t")
+
+
+def log_ratios(family, rows, q_new, q):
+    return family.f(rows @ np.append(q_new, 1.0)) - family.f(rows @ np.append(q, 1.0))
+
+
+def rounding(family, rows, q_new, q):
+    """Of the differences, which are taken here in double precision."""
+    size = np.abs([family.f(rows @ np.append(x, 1.0)) for x in (q_new, q)])
+    eta = np.abs(rows) @ np.append(np.abs(q) + np.abs(q_new), 1.0)
+    return 1e-12 * (size[np.isfinite(size)].max() * (1.0 + eta.max()))

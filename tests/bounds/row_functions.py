@@ -1,4 +1,4 @@
-"""Row functions made by hand: the families of `test_families`, and normal errors with a free scale."""
+"""Row functions made by hand: the families of `families`, and normal errors with a free scale."""
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def row_function(rows, make, columns=(), *, name="y", others=(), offset_fixed=Tr
         n_predictors=rows.shape[1],
         rows=rows.__getitem__,
         data=lambda positions: columns[:, positions],
-        expression=forms.finished(make(*leaves)),
+        form=forms.finished(make(*leaves)),
         others=others,
         offset_fixed=offset_fixed,
     )
@@ -94,7 +94,7 @@ def location_scale(y, a, kappa):
     return forms.add(_times(-1.0, kappa, ZETA), _times(-0.5, a, part))
 
 
-# For each family of `test_families`, f and the names of the columns of data.
+# For each family of `families`, f and the names of the columns of data.
 FORMS = {
     "binary logistic": (logistic, ("y",)),
     "logistic": (binomial, ("y", "n")),
@@ -111,7 +111,7 @@ FORMS = {
 
 
 def term_of(family, rows, **options):
-    """The row function of a family of `test_families`."""
+    """The row function of a family of `families`."""
     make, names = FORMS[family.name]
     return row_function(rows, make, [getattr(family, name) for name in names], **options)
 

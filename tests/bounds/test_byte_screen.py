@@ -28,8 +28,8 @@ from pymc_austerity.bounds.screened_draws import (
 )
 from tests.statistical.errors import p_of_counts
 
+from .families import Logistic
 from .row_functions import term_of
-from .test_families import Logistic
 from .test_row_sampler import remainders
 
 N, D = 400, 12

@@ -13,9 +13,9 @@ from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.sparsity import coordinate_groups, minimum_degree
 from tests.statistical.errors import p_of_counts
 
-from .families import predictor
+from .designs import opaque
+from .families import Logistic, Poisson
 from .row_functions import location_scale, row_function, term_of
-from .test_families import Logistic, Poisson
 from .test_row_sampler import LONG, remainders
 
 N = 400
@@ -230,7 +230,7 @@ def test_where_groups_are_not_known_or_no_gain():
     _, family, rows, center, coordinates = setting("factors")
     term = term_of(family, rows)
     assert coordinate_groups([term], coordinates._replace(order=1)) is None
-    assert coordinate_groups([predictor(rows, family.slope)], coordinates) is not None
+    assert coordinate_groups([opaque(rows)], coordinates) is not None
     dense = np.random.default_rng(8).normal(size=rows.shape)
     assert coordinate_groups([term_of(family, dense)], coordinates) is None
     two = row_function(

@@ -78,7 +78,7 @@ def test_a_row_is_not_bounded_where_its_guard_may_fail():
         n_predictors=1,
         rows=lambda positions: designs[positions],
         data=lambda positions: np.empty((0, len(positions))),
-        expression=forms.softplus(A),
+        form=forms.softplus(A),
         others=(),
         offset_fixed=True,
         guards=lambda positions: guards[positions],

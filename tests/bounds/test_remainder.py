@@ -13,9 +13,8 @@ from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remain
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 
 from .curvatures import binomial, poisson
-from .families import USUAL, N, whitened
-from .row_functions import ETA, row_function, term_of
-from .test_families import (
+from .designs import USUAL, N, whitened
+from .families import (
     AllOnes,
     Binomial,
     Cloglog,
@@ -29,6 +28,7 @@ from .test_families import (
     Probit,
     Student,
 )
+from .row_functions import ETA, row_function, term_of
 
 
 def second(family, eta):
@@ -38,7 +38,7 @@ def second(family, eta):
     return (family.slope(eta + h, i, None) - family.slope(eta - h, i, None)) / (2 * h)
 
 
-# Families of `test_families` with enough derivatives.
+# Families of `families` with enough derivatives.
 SMOOTH = [Logistic, AllOnes, Binomial, Normal, Student, Poisson, Probit, Cloglog, NegativeBinomial, Gamma]
 
 

@@ -97,7 +97,7 @@ def test_a_module_without_source_has_no_name(monkeypatch):
 
 def test_a_module_that_was_edited_since_it_was_imported_has_no_name(monkeypatch):
     source_of = cache_key.source_of.__wrapped__
-    assert "def selected_range" in source_of(PACKAGE + "kernels.jumps")
+    assert "def counted_transitions" in source_of(PACKAGE + "kernels.jumps")
     monkeypatch.setattr(cache_key, "_BEGAN", 0.0)
     assert source_of(PACKAGE + "kernels.jumps") is None
 

@@ -12,7 +12,6 @@ from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.structure import features, predictors, term_structure
 from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.term_structure import TermStructure
-from pymc_austerity.target import LinearPredictor
 from tests.model.features import model_of, simplex
 from tests.models import as_model
 
@@ -73,22 +72,21 @@ def test_nothing_is_searched_for_until_it_is_asked_for(monkeypatch):
 
 def test_parts_are_found_once():
     structure = TermStructure(factorise(logistic()))
-    for part in ("forms_in_block", "features", "linear_predictors", "row_functions"):
+    for part in ("forms_in_block", "features", "row_functions"):
         assert getattr(structure, part) is getattr(structure, part)
     assert structure.forms is structure.forms_in_block
     assert structure.inner is structure.factorisation
 
 
 def test_one_predictor_or_several():
-    (one,) = TermStructure(factorise(logistic())).linear_predictors
-    assert isinstance(one, LinearPredictor)
+    (one,) = TermStructure(factorise(logistic())).forms
+    assert one.has_one
     structure = TermStructure(factorise(location_and_scale()))
     (two,) = structure.row_functions
     assert (two.n_predictors, structure.features) == (2, None)
     (form,) = structure.forms
     assert (form.has_one, form.predictor) == (False, None)
-    with pytest.raises(UnboundedError, match=r"^'sigma_log__' enters the term 'y' through Exp"):
-        structure.linear_predictors  # noqa: B018
+    assert form.obstacle.startswith("'sigma_log__' enters the term 'y' through Exp")
 
 
 def test_as_few_predictors_as_possible():

@@ -12,7 +12,7 @@ from scipy.special import expit
 from pymc_austerity import AusterityMH, MetropolisHastings, MHSubLhd, RandomWalk, SubsamplingWarning
 from pymc_austerity.bounds.remainder import RemainderCertificate, remainder_range
 from pymc_austerity.control_variates import Taylor
-from pymc_austerity.kernels.log_ratio_range import certified_remainder_range, exact_range
+from pymc_austerity.kernels.log_ratio_range import certified_range, exact_range
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals import Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState
@@ -146,7 +146,7 @@ def remainders(q_new, q, center):
 @pytest.mark.slow("builds and compiles several steps")
 def test_certified_remainders(model, near):
     step = MHSubLhd(model=model, control_variate=TAYLOR, rng=np.random.default_rng(7))
-    assert step._engine._range_bound.function is certified_remainder_range
+    assert step._engine._range_bound.function is certified_range
     certificate, center = step.recipe.mode_fit.certificate, step.recipe.mode_fit.expansion.center
     assert isinstance(certificate, RemainderCertificate)
     others = np.setdiff1d(np.arange(N), step.recipe.mode_fit.exact)

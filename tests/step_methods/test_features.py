@@ -11,7 +11,7 @@ import pytest
 from pymc_austerity import AusterityMH, MHSubLhd, SubsamplingWarning, TunaMH, recommend
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.control_variates import Taylor
-from pymc_austerity.kernels.log_ratio_range import certified_remainder_range
+from pymc_austerity.kernels.log_ratio_range import certified_range
 from pymc_austerity.mode.fit import feature_factors
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.field.of_model import factorise
@@ -147,7 +147,7 @@ def test_whitening(define):
 def test_a_certificate_of_the_range(model):
     step = MHSubLhd(control_variate=Taylor(), proposal=Surrogate(), model=model, rng=1)
     assert isinstance(step.recipe.mode_fit.certificate, RemainderCertificate)
-    assert step._engine._range_bound.function is certified_remainder_range
+    assert step._engine._range_bound.function is certified_range
     _, stats = move(fresh(step), model.initial_point(), 50)
     assert mean(stats, "mean_tree_accept") > 0.9
 

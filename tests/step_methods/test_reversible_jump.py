@@ -6,8 +6,9 @@ import pytest
 
 from pymc_austerity import RandomWalk, ReversibleJump, Surrogate
 from pymc_austerity.acceptance import Concentration, TTest
+from pymc_austerity.bounds.remainder import remainder_range
 from pymc_austerity.diagnostics import inclusion
-from pymc_austerity.kernels.jumps import selected_range
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.testing.steps import fresh, move
 from tests.statistical.selection import (
     correlated_rows,
@@ -127,7 +128,12 @@ def test_the_range_for_concentration_bounds(interpreted):
     rows = correlated_rows()
     model = logistic_model(rows, chance=0.3)
     step = fresh(ReversibleJump(model=model, acceptance=Concentration(0.1), progressbar=False))
-    certificates, p, rng = step.recipe.certificates.certificates, 8, np.random.default_rng(1)
+    fact, p, rng = step._engine.target.factorisation, 8, np.random.default_rng(1)
+    features = function_of([fact.graph.values[name] for name in fact.var_names], fact.features)
+
+    def bounded_in(q):
+        return features(q[:p].astype(int), q[p : 2 * p], q[-1])
+
     for _ in range(20):
         q, q_new = (
             np.concatenate([rng.integers(0, 2, p), rng.normal(size=p + 1) * 0.3]).astype(float)
@@ -138,8 +144,9 @@ def test_the_range_for_concentration_bounds(interpreted):
         for state, sign in ((q_new, 1), (q, -1)):
             eta = state[-1] + rows.X @ (state[:p] * state[p : 2 * p])
             log_ratios = log_ratios - sign * np.logaddexp(0.0, eta)
-        width = selected_range((certificates, p), q_new, q, (), None, None)
-        assert np.ptp(log_ratios) <= width < 4 * np.ptp(log_ratios)
+        np.testing.assert_allclose(bounded_in(q), [*(q[:p] * q[p : 2 * p]), q[-1]])
+        width = remainder_range(step.recipe.log_ratios, bounded_in(q_new), bounded_in(q))
+        assert np.ptp(log_ratios) <= width < 6 * np.ptp(log_ratios)
     _, stats = move(step, model.initial_point(), 10)
     assert sum(stat["accepted"] for stat in stats) > 0
 

@@ -389,7 +389,7 @@ def row_bounds(function: RowFunction, degree: int, radii: Vector, sample: Sample
         [] if np.isinf(own).mean() > _HOPELESS else effort
         for own, effort in zip(bounds, efforts, strict=True)
     ]
-    table = rows.table(radii, bounds) if function.n_predictors == 1 else None
+    table = rows.table(radii, bounds)
     return RowBounds(function, degree, radii, efforts, looseness, table)
 
 
@@ -456,10 +456,15 @@ class _Rows:
         """The derivatives at the center alone, which no bound is below."""
         return self._norms(_POINT, Effort(0, (1,) * self.n_predictors), slice(None))
 
+    @property
+    def _may_tabulate(self) -> bool:
+        """Are there derivatives by one predictor, of which an affine part has none?"""
+        return self.n_predictors == 1 and self.degree > 1
+
     @cached_property
     def without_jets(self) -> TabulatedBounds | None:
         """Bounds that are exact, if they are known."""
-        if self.n_predictors > 1:
+        if not self._may_tabulate:
             return None
         return TabulatedBounds.without_table(self._function.expression, self.degree)
 
@@ -474,7 +479,7 @@ class _Rows:
 
     def table(self, radii: Vector, bounds: Matrix) -> TabulatedBounds | None:
         """Tables for these rows and others like them, if rows are many and tables about as good as bounds."""
-        if self._function.n_rows < _MANY_ROWS:
+        if not self._may_tabulate or self._function.n_rows < _MANY_ROWS:
             return None
         finite = radii[np.isfinite(radii)]
         eta, length = self._eta[:, 0], np.linalg.norm(self._directions[:, 0], axis=1)

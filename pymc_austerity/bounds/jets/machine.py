@@ -113,7 +113,8 @@ def run(tape: Tape, block: Block, box: Box, slots: Slots, work: Array) -> None:
         elif code in (_AND, _OR):
             _connect(slots, out, a, b, code)
         else:
-            _select(slots, out, third, a, b, tape.n_coefficients)
+            first = 1 + block.eta.shape[0] if c != 0.0 else 0
+            _select(slots, out, third, a, b, first, tape.n_coefficients)
 
 
 @inner
@@ -286,14 +287,26 @@ def _connect(slots: Slots, out: int, a: int, b: int, code: int) -> None:
 
 
 @inner
-def _select(slots: Slots, out: int, condition: int, a: int, b: int, n: int) -> None:
-    """The branch that the condition tells; nothing is known where the box does not decide it."""
+def _select(slots: Slots, out: int, condition: int, a: int, b: int, first: int, n: int) -> None:
+    """The branch that the condition tells.
+
+    Where the box does not decide it, the first coefficients are those of either branch, which is enough to
+    bound how a continuous function changes. Nothing is known of the others.
+    """
+    middle, radius = slots.middle, slots.radius
     for lane in range(LANES):
         found = slots.decided[condition, lane]
         for k in range(n + 1):
-            if found == _OPEN:
-                slots.middle[out, k, lane], slots.radius[out, k, lane] = 0.0, math.inf
-            else:
+            if found != _OPEN:
                 which = a if found == _TRUE else b
-                slots.middle[out, k, lane] = slots.middle[which, k, lane]
-                slots.radius[out, k, lane] = slots.radius[which, k, lane]
+                middle[out, k, lane], radius[out, k, lane] = middle[which, k, lane], radius[which, k, lane]
+                continue
+            low, high = -math.inf, math.inf
+            if k < first:
+                low = min(middle[a, k, lane] - radius[a, k, lane], middle[b, k, lane] - radius[b, k, lane])
+                high = max(middle[a, k, lane] + radius[a, k, lane], middle[b, k, lane] + radius[b, k, lane])
+            if high - low < math.inf:
+                middle[out, k, lane] = 0.5 * (low + high)
+                radius[out, k, lane] = 0.5 * (high - low) * _INFLATION + _EPS * (abs(low) + abs(high)) + _TINY
+            else:
+                middle[out, k, lane], radius[out, k, lane] = 0.0, math.inf

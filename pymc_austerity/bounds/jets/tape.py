@@ -15,6 +15,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from pymc_austerity.bounds.expressions.continuity import is_continuous
 from pymc_austerity.bounds.expressions.node import Expression, ordered
 from pymc_austerity.bounds.jets.codes import FUNCTIONS, LARGEST_ORDER
 from pymc_austerity.target import Vector
@@ -40,7 +41,8 @@ class Tape(NamedTuple):
     # of a predictor, of a column); and the range of the table of pairs that is gone through. The third
     # argument of a `taylor` or a `select` is in the place of the first pair.
     steps: Integers
-    # (I,): the constant of a step: a coefficient, or 1.0 if the result is added to what is in the slot
+    # (I,): the constant of a step: a coefficient; or 1.0 if the result is added to what is in the slot, a
+    # condition moves, or a select is continuous
     numbers: Vector
     # (Q, 3): coefficients of the first and of the second argument, and that of the result to which their
     # product is added
@@ -242,10 +244,10 @@ class _Writer:
 
     def _select(self, node: Expression) -> int:
         condition, a, b = (self._slot[arg] for arg in node.args)
-        # What is not decided has an infinite radius in all coefficients.
+        # What is not decided has an infinite radius in all coefficients, or in those beyond the first order.
         support = self._union([a, b]) if not node.args[0].moves else tuple(range(len(self._position)))
         slot = self._new(support)
-        self._write(SELECT, slot, a, b, third=condition)
+        self._write(SELECT, slot, a, b, third=condition, number=float(is_continuous(node)))
         return slot
 
     # Writing

@@ -520,7 +520,7 @@ def _rates(
     data = layout.columns.data
     function = RowFunction(
         name="rows", n_rows=n, n_dim=p, n_predictors=p, rows=_no_rows, data=lambda some: data[:, some],
-        expression=layout.columns.expression, others=(), offset_fixed=True,
+        form=layout.columns.expression, others=(), offset_fixed=True,
     )  # fmt: skip
 
     def sample(some: Index) -> _Sample:

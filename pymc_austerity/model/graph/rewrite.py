@@ -383,6 +383,13 @@ def stable(rows: Variable) -> Variable:
     return rewrite_graph(rows, include=("canonicalize", "stabilize"), clone=True)
 
 
+def one_vector(variables: Sequence[Variable]) -> Variable:
+    """The numbers of some variables of known shapes, one variable after the other."""
+    flat = [var.flatten() for var in variables]
+    length = sum(int(np.prod(var.type.shape)) for var in variables)
+    return pt.specify_shape(pt.concatenate(flat) if len(flat) > 1 else flat[0], (length,))
+
+
 def parts_of(q: Variable, values: Sequence[Variable]) -> dict[Variable, Variable]:
     """The variables `values`, each as a part of one vector."""
     parts, start = {}, 0

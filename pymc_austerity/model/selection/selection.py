@@ -23,12 +23,12 @@ from pytensor.tensor.random.basic import BernoulliRV, LaplaceRV, NormalRV, Stude
 from pytensor.tensor.shape import SpecifyShape
 
 from pymc_austerity.exceptions import SelfCheckError, UnsuitableError
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorisation import Factorisation, block_of
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.checks import is_elemwise
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.random_variables import in_values, with_constants
-from pymc_austerity.model.graph.rewrite import rebuild
+from pymc_austerity.model.graph.rewrite import one_vector, rebuild
 from pymc_austerity.model.self_check import jittered
 from pymc_austerity.proposals.jumps import LAPLACE, NORMAL, STUDENT_T, log_slab
 
@@ -53,6 +53,14 @@ class Selection:
         """A point with all coefficients in the model."""
         gamma, *_ = self.factorisation.var_names
         return {**point, gamma: np.ones_like(point[gamma])}
+
+    def of_states(self, graph: Variable | None) -> Variable:
+        """A function of variables of the full model, by default its block, at coefficients gamma beta."""
+        gamma, beta, *_ = (self.factorisation.graph.values[name] for name in self.factorisation.var_names)
+        (found,) = rebuild(
+            [one_vector(block_of(self.full)) if graph is None else graph], {beta: gamma * beta}
+        )
+        return found
 
 
 def find_selection(

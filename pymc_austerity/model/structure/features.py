@@ -30,7 +30,7 @@ from pytensor.tensor.type import TensorType
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.checks import is_elemwise
-from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, merged, rebuild
+from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, merged, one_vector, rebuild
 from pymc_austerity.model.lift.sparse import RowsTimes
 from pymc_austerity.model.structure.operations import SELECTING, VIEWS, core_of
 from pymc_austerity.model.structure.predictors import (
@@ -147,9 +147,7 @@ class Features(NamedTuple):
     @property
     def vector(self) -> Variable:
         """phi(q) of shape (p,), as a graph of value variables."""
-        flat = [source.flatten() for source in self.sources]
-        n_dim = sum(math.prod(source.type.shape) for source in self.sources)
-        return pt.specify_shape(pt.concatenate(flat) if len(flat) > 1 else flat[0], (n_dim,))
+        return one_vector(self.sources)
 
     def at(self, fact: Factorisation, points: Sequence[list[np.ndarray]]) -> list[list[np.ndarray]]:
         """Values of all variables of the inner factorisation, from those of `fact`, whose block this is."""

@@ -1,62 +1,49 @@
-"""Values of the linear predictors of a local term: rows of the design, and slopes of the term.
+"""Values of the linear predictors of a local term: rows of the design.
 
-`predictors` finds the predictors on the graph of the term. Here what bounds need of them is evaluated, as a
-`LinearPredictor`.
+`predictors` finds the predictors on the graph of the term.
 """
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.gradient import grad, pushforward
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.scalar.basic import mul
 from pytensor.tensor.math import Sum
 
-from pymc_austerity.exceptions import UnboundedError
-from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
+from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import (
     INTERPRETED,
-    INTERPRETED_STABLE,
     Compiled,
-    rebuild,
-    stable,
 )
 from pymc_austerity.model.structure.direct_rows import DirectRows, direct_parts
 from pymc_austerity.model.structure.parts import Part, at_zero, tangent
 from pymc_austerity.model.structure.predictors import TermForm, block_and_others, one_per_row, others_in
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, Vector
 
 # Numbers in an intermediate result when rows are computed for several directions at once.
 _BUDGET = 500_000
 
 
-def linear_predictor(form: TermForm) -> LinearPredictor:
-    """The linear predictor of a term.
-
-    Raises
-    ------
-    UnboundedError
-        If the term has not exactly one; the message names it and the operation in the way.
-    """
+def opaque_function(form: TermForm) -> RowFunction:
+    """The rows of a term as a function, of which nothing is known, of its one linear predictor."""
     eta = form.predictor
-    if eta is None:
-        raise UnboundedError(form.obstacle)
-    slopes = _Slopes(form)
+    assert eta is not None
     design = Design(form.factorisation, form.term, eta)
-    return LinearPredictor(
+    return RowFunction(
         name=form.term.name,
         n_rows=form.term.size,
         n_dim=design.n_dim,
-        rows=design,
-        slopes=slopes,
+        n_predictors=1,
+        rows=lambda positions: design(positions)[:, None],
+        data=lambda positions: np.empty((0, len(positions))),
+        form=None,
+        others=others_in(form.factorisation, [form.rows]),
         offset_fixed=not others_in(form.factorisation, [eta]),
-        others=slopes.names,
-        is_affine=eta is form.rows,
     )
 
 
@@ -160,52 +147,3 @@ class Design(Compiled):
     def _offset(self) -> Any:
         offset = at_zero(self._block.values(), self._eta)
         return self._fact.compile(offset, [self._term.index], mode=INTERPRETED)
-
-
-class _Slopes(Compiled):
-    """f_i' of a term with one predictor."""
-
-    def __init__(self, form: TermForm) -> None:
-        self._fact, self._term = form.factorisation, form.term
-        assert form.predictor is not None
-        self._input = form.predictor.type("eta")
-        (rows,) = rebuild([form.rows], {form.predictor: self._input})
-        self._rows = rows
-        self.names = others_in(self._fact, [rows])
-
-    def _values_at(self, point: Mapping[str, Any]) -> list[np.ndarray]:
-        """All variables, of which those that matter are looked up in `point`."""
-        own = {name: point[name] for name in self.names}
-        return self._fact.point_values({**self._fact.graph.point, **own})
-
-    @cached_property
-    def _stable_rows(self) -> Variable:
-        return stable(self._rows)
-
-    def __call__(self, eta: Vector, positions: Index, point: Mapping[str, Any]) -> np.ndarray:
-        """f_i'(eta_k), of shape (K, m)."""
-        values = self._values_at(point)
-        leaves, shape = self._fact.leaf_values, self._input.type.shape
-        function, m = self._function, len(positions)
-        with np.errstate(all="ignore"):
-            if None not in shape:
-                one = [function(*values, np.full(shape, e), positions, *leaves) for e in eta]
-                return np.stack([np.broadcast_to(x, m) for x in one])
-            per_call = max(1, CHUNK // max(m, 1))
-            parts = []
-            for start in range(0, len(eta), per_call):
-                some = eta[start : start + per_call]
-                wide = np.repeat(some, m).reshape([-1 if k is None else 1 for k in shape])
-                slopes = function(*values, wide, np.tile(positions, len(some)), *leaves)
-                parts.append(np.reshape(slopes, (len(some), m)))
-            return np.concatenate(parts)
-
-    @cached_property
-    def _function(self) -> Any:
-        if None not in self._input.type.shape:
-            # One number for all rows, which have each a slope of their own.
-            ones = [pt.ones_like(self._input)]
-            slopes = pushforward([self._stable_rows], [self._input], ones, disconnected_outputs="ignore")[0]
-        else:
-            slopes = grad(self._stable_rows.sum(), self._input, disconnected_inputs="ignore")
-        return self._fact.compile(slopes, [self._input, self._term.index], mode=INTERPRETED_STABLE)

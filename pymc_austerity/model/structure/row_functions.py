@@ -78,7 +78,7 @@ def _made(fact: Factorisation, term: LocalTerm, graph: ScalarGraph, cases: CaseP
         n_predictors=len(cases.values),
         rows=rows,
         data=graph.data.chosen(columns),
-        expression=renumbered(cases.expression, columns),
+        form=renumbered(cases.expression, columns),
         others=others_in(fact, [graph.rows]),
         offset_fixed=not (rows.is_moved or guards.is_moved),
         guards=_Guards(guards) if graph.guards else None,

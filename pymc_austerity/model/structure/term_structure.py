@@ -16,11 +16,9 @@ from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.self_check import jittered
 from pymc_austerity.model.structure.features import Features, feature_candidates
-from pymc_austerity.model.structure.predictor_values import linear_predictor
 from pymc_austerity.model.structure.predictors import TermForm, find_predictor
 from pymc_austerity.model.structure.row_functions import row_function
 from pymc_austerity.model.structure.scalar_graph import Obstacle
-from pymc_austerity.target import LinearPredictor
 
 # Features of a block, at most.
 MOST_FEATURES = 300
@@ -128,17 +126,6 @@ class TermStructure:
     def has_functions_in_block(self) -> bool:
         """Whether all local terms are functions of a few linear predictors in q."""
         return all(form.has_one for form in self.forms_in_block) or math.isfinite(_most(self._in_block))
-
-    @cached_property
-    def linear_predictors(self) -> tuple[LinearPredictor, ...]:
-        """The linear predictors of all local terms in q, in their order.
-
-        Raises
-        ------
-        UnboundedError
-            If a term has not exactly one; the message names the term and the operation in the way.
-        """
-        return tuple(linear_predictor(form) for form in self.forms_in_block)
 
 
 def _most(functions: Functions) -> float:

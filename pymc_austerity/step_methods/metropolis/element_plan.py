@@ -83,7 +83,7 @@ def planned(
     in_blocks = None if options.subsample is None and not uniform else options.subsample == "block"
 
     def engine(bound: BoundProposal, q: np.ndarray, point: PointType) -> ElementEngine:
-        range_bound = range_bound_for(rule, options.range_bound, None, None, q)
+        range_bound = range_bound_for(rule, options.range_bound, None, q)
         return ElementEngine(bound, q, point, terms, rule, fewest, in_blocks, in_order, range_bound)
 
     return BlockPlan(options, terms.factorisation, recipe, bound, engine)

@@ -31,9 +31,9 @@ class MHSubLhd(SubsampledStep):
         How the range max_i l_i - min_i l_i of all N log ratios l_i = log p(x_i | q_new) - log p(x_i | q) is
         bounded.
 
-        * Default: by a certificate, if every local term is a function f_i(x_i . q + o_i) of a linear
-          predictor and f_i is known: logistic and binomial, Laplace, Student's t, Huber and normal with a
-          scale that is not among `vars`, Poisson, probit, cloglog.
+        * Default: by a certificate, derived from the model if every local term is a function of few linear
+          predictors, made of operations whose derivatives are known. Variables of other steps may enter
+          them. It is sharp near the mode, which is searched for once.
         * A function ``(q, q_new) -> float``. It is the *range*, twice the ``C = max |l_i|`` of the paper. It
           is compiled by numba where that is possible. It does not see variables of other steps, and has to
           hold whatever their values.
@@ -60,10 +60,11 @@ class MHSubLhd(SubsampledStep):
 
     *When it fails*: it does not err, but it pays. At equilibrium it reads half to all of the rows, and
     evaluates each at two states, where the exact test needs one; a certificate that is far from the
-    actual range costs the same. It gains where most decisions are clear: far from the mode. A
-    certificate bounds the l_i of real numbers: where a probability is lost in rounding (probit and
-    cloglog written as 1 - p, for predictors above 7 or so), PyMC's density of a row is minus
-    infinity, and a move there may be accepted without a look at that row.
+    actual range costs the same. It gains where most decisions are clear: far from the mode, as long as
+    slopes have a bound there (those of counts with a log link soon have none). A certificate bounds the
+    l_i of real numbers: where a probability is lost in rounding (probit and cloglog written as 1 - p, for
+    predictors above 7 or so), PyMC's density of a row is minus infinity, and a move there may be accepted
+    without a look at that row.
 
     References
     ----------

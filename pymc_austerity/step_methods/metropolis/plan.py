@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import AcceptanceRule, log_uniform, with_batch_size
 from pymc_austerity.bounds.remainder import RemainderCertificate
+from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.fit import expanded_again, fit_mode
+from pymc_austerity.mode.log_ratios import bounded_state, certify_log_ratios
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, start_near
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.factorise import build
@@ -43,9 +45,6 @@ from pymc_austerity.step_methods.metropolis.options import (
     proposal_for,
 )
 from pymc_austerity.target import Index, Vector
-
-if TYPE_CHECKING:
-    from pymc_austerity.bounds.log_ratio_range import RangeCertificates
 
 
 class OtherDataError(Exception):
@@ -88,8 +87,8 @@ class Recipe:
     proposal: ProposalOption
     proposal_state: object  # State of the proposal before it has learnt anything
     mode_fit: ModeFit | None = None
-    # Bounds on the range of the log ratios, if the rule needs one and none was given
-    certificates: RangeCertificates | RemainderCertificate | None = None
+    # Bound on the range of the log ratios, if the rule needs one and none was given
+    log_ratios: RemainderCertificate | None = None
     # Of `TunaMH` and of fields: whether all rows are read, and where bounds come from, in words
     reads_all: bool = False
     certificate: str = ""
@@ -176,17 +175,30 @@ class BlockPlan[R: Recipe](Plan):
         return self.engine(self.bound, vector_of(self.factorisation, point), point)
 
 
-def certificates_for(
+def log_ratios_for(
     options: MetropolisOptions, structure: TermStructure, point: PointType, mode_fit: ModeFit | None
-) -> RangeCertificates | RemainderCertificate | None:
-    """Certificates of the range of log ratios, if the rule needs one and the user has given none."""
+) -> RemainderCertificate | None:
+    """A certificate of the range of log ratios, if the rule needs one and the user has given none."""
     if not getattr(options.acceptance, "needs_range", False) or options.range_bound is not None:
         return None
-    # Families of likelihoods are imported where a rule asks for a bound.
-    from pymc_austerity.step_methods.metropolis.engine.range_bound import certificates_of
-
+    if mode_fit is not None and mode_fit.expansion is not None:
+        if mode_fit.certificate is None:
+            raise _unbounded("Taylor remainders", mode_fit.no_certificate)
+        return mode_fit.certificate
     stage("range of the log ratios")
-    return certificates_of(structure, point, mode_fit)
+    try:
+        return certify_log_ratios(options.model, structure, point)
+    except UnboundedError as error:
+        raise _unbounded("log ratios", str(error)) from None
+
+
+def _unbounded(what: str, reason: str) -> UnboundedError:
+    return UnboundedError(
+        f"No bound on the range of the {what} is known for this model: {reason.rstrip('.')}. Give "
+        "range_bound, a function (q, q_new) -> float that bounds max_i l_i - min_i l_i (of the remainders, "
+        'if there is a control_variate), or range_bound="exact", which evaluates all terms at each '
+        "transition; or use AusterityMH, which needs no bound."
+    )
 
 
 def factorised(
@@ -270,9 +282,11 @@ def plan_metropolis(
             proposal=surveyed.proposal,
             proposal_state=bound.state,
             mode_fit=mode_fit,
-            certificates=certificates_for(options, surveyed.structure, point, mode_fit),
+            log_ratios=log_ratios_for(options, surveyed.structure, point, mode_fit),
         )
     terms = fact if surveyed.found is None else surveyed.found.expanded
+    if recipe.log_ratios is not None and recipe.log_ratios.order == 0:
+        terms = replace(terms, features=bounded_state(surveyed.structure))
     return block_plan(options, surveyed, terms, bound, recipe)
 
 
@@ -286,8 +300,8 @@ def block_plan[R: Recipe](
     """The plan of a decision rule on some terms: those of the model, or Taylor remainders."""
 
     def engine(bound: BoundProposal, q: Vector, point: PointType) -> RuleEngine:
-        given, structure, rule = options.range_bound, surveyed.structure, recipe.rule
-        range_bound = range_bound_for(rule, given, recipe.certificates, structure, q)
+        rule = recipe.rule
+        range_bound = range_bound_for(rule, options.range_bound, recipe.log_ratios, q)
         return RuleEngine(bound, q, point, terms, rule, range_bound, recipe.exact_rows, options.subsample)
 
     return BlockPlan(options, surveyed.factorisation, recipe, bound, engine)

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Unpack, get_args
 
 import numpy as np
@@ -9,10 +10,11 @@ from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance.base import AcceptanceRule, Exact, with_batch_size
-from pymc_austerity.kernels.jumps import counted_full_transitions, counted_transitions, selected_range
+from pymc_austerity.kernels.jumps import counted_full_transitions, counted_transitions
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.fit import fit_mode
+from pymc_austerity.mode.log_ratios import bounded_state
 from pymc_austerity.mode.mode_fit import ModeFit
 from pymc_austerity.model.factorisation import point_of, vector_of
 from pymc_austerity.model.graph.functions import function_of
@@ -33,13 +35,12 @@ from pymc_austerity.proposals.jumps import (
 from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
-from pymc_austerity.step_methods.metropolis.engine.base import RangeBound
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
 from pymc_austerity.step_methods.metropolis.options import JumpOptions, MetropolisOptions, checked_rule
 from pymc_austerity.step_methods.metropolis.plan import (
     BlockPlan,
     Recipe,
-    certificates_for,
+    log_ratios_for,
     require_same_data,
 )
 from pymc_austerity.validation import is_real
@@ -242,20 +243,19 @@ def plan_jumps(
             proposal=jumps,
             proposal_state=bound.state,
             mode_fit=mode_fit,
-            certificates=certificates_for(options, structure, at_full, None),
+            log_ratios=log_ratios_for(options, structure, at_full, None),
         )
     else:
         state, fit = recipe.proposal_state, recipe.mode_fit
         assert isinstance(state, JumpState)
         assert fit is not None
         bound = _bound(options, jumps, n_local, state.expansion, fit)
-    rule, certificates = recipe.rule, recipe.certificates
+    rule, log_ratios = recipe.rule, recipe.log_ratios
+    if log_ratios is not None:
+        fact = replace(fact, features=selection.of_states(bounded_state(structure)))
 
     def engine(bound: BoundProposal, q: np.ndarray, point: PointType) -> RuleEngine:
-        range_bound = range_bound_for(rule, options.range_bound, certificates, structure, q)
-        if certificates is not None:  # of the full model: states have indicators
-            at = range_bound.at
-            range_bound = RangeBound(selected_range, lambda point: (at(point), selection.n_coefficients))
+        range_bound = range_bound_for(rule, options.range_bound, log_ratios, q)
         kernels = counted_full_transitions, counted_transitions
         return RuleEngine(bound, q, point, fact, rule, range_bound, NO_ROWS, options.subsample, kernels)
 

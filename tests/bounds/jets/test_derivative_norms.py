@@ -37,7 +37,7 @@ def bounds_of(likelihood, eta, directions, data, degree, radii=(RADIUS,)):
         n_predictors=likelihood.n_predictors,
         rows=lambda positions: np.empty(0),
         data=lambda positions: data[:, positions],
-        expression=likelihood.expression,
+        form=likelihood.expression,
         others=(),
         offset_fixed=True,
     )

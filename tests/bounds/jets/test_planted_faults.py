@@ -118,7 +118,7 @@ def test_radii_not_multiplied(jets, monkeypatch):
 def test_the_wrong_branch(jets, monkeypatch):
     select = jets.machine._select
     monkeypatch.setattr(
-        jets.machine, "_select", lambda slots, out, test, a, b, n: select(slots, out, test, b, a, n)
+        jets.machine, "_select", lambda slots, out, test, a, b, *last: select(slots, out, test, b, a, *last)
     )
     assert not jet_is_right(jets, BRANCHES, 0.2)
 

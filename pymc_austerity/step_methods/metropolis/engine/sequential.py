@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import AcceptanceRule, above, all_seen
+from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.kernels.elements import READS_ALL
 from pymc_austerity.kernels.metropolis import (
     Current,
@@ -23,36 +24,24 @@ from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.metropolis.engine.base import NO_RANGE, Engine, RangeBound
+from pymc_austerity.step_methods.metropolis.engine.range_bound import certified, range_bound_of
 from pymc_austerity.step_methods.metropolis.options import RangeOption, Subsample
 from pymc_austerity.target import Index
 
 # Where there are fewer rows than this many first batches, a test would save nothing.
 _BATCHES = 2
 
-if TYPE_CHECKING:
-    from pymc_austerity.bounds.log_ratio_range import RangeCertificates
-    from pymc_austerity.bounds.remainder import RemainderCertificate
-    from pymc_austerity.model.structure.term_structure import TermStructure
-
 
 def range_bound_for(
-    rule: AcceptanceRule,
-    given: RangeOption,
-    certificates: RangeCertificates | RemainderCertificate | None,
-    structure: TermStructure | None,
-    q: np.ndarray,
+    rule: AcceptanceRule, given: RangeOption, certificate: RemainderCertificate | None, q: np.ndarray
 ) -> RangeBound:
-    """The bound on the range of log ratios, if a rule needs one: from the user, or from certificates."""
+    """The bound on the range of log ratios, if a rule needs one: from the user, or from a certificate."""
     if not getattr(rule, "needs_range", False):
         return NO_RANGE
-    # Families of likelihoods are imported where a rule asks for a bound.
-    from pymc_austerity.step_methods.metropolis.engine.range_bound import certified, range_bound_of
-
     if given is not None:
         return range_bound_of(given, q)
-    assert certificates is not None
-    assert structure is not None
-    return certified(certificates, structure)
+    assert certificate is not None
+    return certified(certificate)
 
 
 class RuleEngine(Engine):
