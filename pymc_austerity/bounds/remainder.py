@@ -76,7 +76,7 @@ from pymc_austerity.bounds.row_constants import (
     ExpansionCoordinates,
     bounded_term,
 )
-from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.bounds.row_function import RowFunction, have_one_predictor
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.target import Index, Matrix, Singles, Vector
@@ -104,6 +104,8 @@ class RemainderCertificate(NamedTuple):
     # (R,): the largest c_i of all rows but the exact ones, for |w| up to each radius; may be infinite
     constants: Vector
     rounding: float = 0.0  # What rounding may add to a remainder, which is a difference of larger numbers
+    # (R, D): the largest slopes along the coordinates of q. No rows, but for order 0 and one predictor a row
+    slopes: Matrix = np.empty((0, 0))
 
 
 def certify_remainders(
@@ -119,10 +121,14 @@ def certify_remainders(
     """
     radii = coordinates.typical_radius * (_RADII if coordinates.order else _RADII_OF_TERMS)
     largest = np.zeros(len(radii))
+    is_sloped = coordinates.order == 0 and have_one_predictor(terms)
+    slopes = np.zeros((len(radii) if is_sloped else 0, len(coordinates.center)))
     exact, of_exact = np.empty(0, dtype=np.int64), np.empty((len(radii), 0))
     start = 0
     for term in terms:
         for positions, c in bounded_term(term, coordinates, radii).constants():
+            if is_sloped:
+                _raise_slopes(slopes, c, term.rows(positions)[:, 0, :-1], coordinates)
             # The exact rows so far and these compete; what becomes of the losers is certified.
             competing = np.concatenate([exact, start + positions])
             c = np.concatenate([of_exact, c], axis=1)
@@ -133,7 +139,19 @@ def certify_remainders(
         start += term.n_rows
     center = np.ascontiguousarray(coordinates.center, dtype=np.float64)
     whitening = np.ascontiguousarray(coordinates.whitening, dtype=np.float64)
-    return RemainderCertificate(coordinates.order, center, whitening, radii, largest), np.sort(exact)
+    return RemainderCertificate(
+        coordinates.order, center, whitening, radii, largest, slopes=slopes
+    ), np.sort(exact)
+
+
+def _raise_slopes(slopes: Matrix, c: Matrix, x: Matrix, coordinates: ExpansionCoordinates) -> None:
+    """Raise the largest slopes along coordinates to those of some rows, which are c_i |x_ij| / |v_i|."""
+    length = np.linalg.norm(x @ coordinates.directions, axis=1)
+    share = np.abs(x) / np.where(length > 0.0, length, 1.0)[:, None] * INFLATION
+    for own, largest in zip(c, slopes, strict=True):
+        with np.errstate(invalid="ignore"):  # infinity times zero
+            found = np.where(share > 0.0, own[:, None] * share, 0.0)
+        np.maximum(largest, found.max(axis=0, initial=0.0), out=largest)
 
 
 @jitable
@@ -173,6 +191,16 @@ def distances(expansion: Any, q_new: Vector, q: Vector) -> tuple[float, float]:
 
 
 @jitable
+def _along_coordinates(slopes: Vector, q_new: Vector, q: Vector) -> float:
+    """The largest change of a term between two states, by its largest slopes along the coordinates."""
+    total = 0.0
+    for j in range(q.shape[0]):
+        if q_new[j] != q[j]:
+            total += slopes[j] * abs(q_new[j] - q[j])
+    return total
+
+
+@jitable
 def remainder_range(certificate: RemainderCertificate, q_new: Vector, q: Vector) -> float:
     """A number that max_i - min_i of R_i(q_new) - R_i(q) does not exceed, over all rows but the exact ones.
 
@@ -184,8 +212,10 @@ def remainder_range(certificate: RemainderCertificate, q_new: Vector, q: Vector)
     for r in range(certificate.radii.shape[0]):
         if radius <= certificate.radii[r] and size < math.inf:
             # The directions of rows are whitened up to a tolerance.
-            bound: float = 2.0 * (certificate.constants[r] * size * INFLATION + certificate.rounding)
-            return bound
+            bound = certificate.constants[r] * size * INFLATION
+            if certificate.slopes.shape[0] > 0:
+                bound = min(bound, _along_coordinates(certificate.slopes[r], q_new, q))
+            return 2.0 * (bound + certificate.rounding)
     return math.inf
 
 
