@@ -17,16 +17,17 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.imputils import lower_getattr_generic
 from numba.core.typing.templates import (
     AbstractTemplate,
     AttributeTemplate,
+    Signature,
     infer_getattr,
     infer_global,
     signature,
 )
-from numba.extending import NativeValue, lower_builtin, models, register_model, typeof_impl, unbox
+from numba.extending import NativeValue, intrinsic, lower_builtin, models, register_model, typeof_impl, unbox
 from numba.np.numpy_support import from_dtype
 
 _WORD = ir.IntType(64)
@@ -75,6 +76,11 @@ class Packed:
 
 # The types of records, by their classes and the kinds of all their fields, in order.
 _TYPES: dict[Any, RecordType] = {}
+
+
+def kind_of(record: Any) -> RecordType:
+    """The type of a record in compiled code."""
+    return Packed(record).kind
 
 
 def packed(*arguments: Any) -> list[Any]:
@@ -197,6 +203,94 @@ def _item(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     table, index = arguments
     number = context.cast(builder, index, signature.args[1], types.intp)
     return builder.gep(table, [builder.mul(number, _WORD(signature.return_type.size))])
+
+
+def record_at(kind: RecordType) -> Any:
+    """A function of compiled code: the record of a type whose table is at an address."""
+
+    @intrinsic
+    def at(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return builder.inttoptr(values[0], _WORD.as_pointer())
+
+        return kind(types.int64), generate
+
+    return at
+
+
+# Types of numbers that `number_at` reads, in the order of their codes.
+NUMBERS = {
+    "float64": types.float64, "float32": types.float32, "int64": types.int64, "int32": types.int32,
+    "int8": types.int8, "uint8": types.uint8, "bool": types.uint8,
+}  # fmt: skip
+
+
+@intrinsic
+def _number_at(typing_context: Any, address: Any, code: Any) -> Any:
+    """The number at an address, whose type has a code, in double precision."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        place, number = values
+        result = cgutils.alloca_once(builder, ir.DoubleType())
+        end = builder.append_basic_block("read")
+        switch = builder.switch(number, end)
+        for code, kind in enumerate(NUMBERS.values()):
+            block = builder.append_basic_block(f"read_{kind}_{code}")
+            switch.add_case(_WORD(code), block)
+            with builder.goto_block(block):
+                of = context.get_data_type(kind)
+                value = builder.load(builder.inttoptr(place, of.as_pointer()))
+                builder.store(context.cast(builder, value, kind, types.float64), result)
+                builder.branch(end)
+        builder.position_at_end(end)
+        return builder.load(result)
+
+    return types.float64(types.int64, types.int64), generate
+
+
+number_at: Any = _number_at
+
+
+def caller(of: Signature) -> Any:
+    """A function of compiled code, ``(address, arguments)``, that calls machine code of a signature.
+
+    What many kernels call is compiled once so, and not again within each of them.
+    """
+
+    @intrinsic
+    def call(typing_context: Any, address: Any, arguments: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            parts = zip(cgutils.unpack_tuple(builder, values[1]), arguments.types, of.args, strict=True)
+            own = [context.cast(builder, value, given, kind) for value, given, kind in parts]
+            return call_at(context, builder, values[0], of.return_type, of.args, own)
+
+        return of.return_type(types.int64, arguments), generate
+
+    return call
+
+
+def call_at(
+    context: Any, builder: Any, address: Any, result: Any, kinds: tuple[Any, ...], values: list[Any]
+) -> Any:
+    """Call a function of these types, that numba has made machine code of, at an address."""
+    kind = context.call_conv.get_function_type(result, kinds).as_pointer()
+    function = builder.inttoptr(address, kind)
+    status, value = context.call_conv.call_function(builder, function, result, kinds, values)
+    with cgutils.if_unlikely(builder, status.is_error):
+        context.call_conv.return_status_propagate(builder, status)
+    return value
+
+
+def address_of(function: Any, of: Signature) -> int:
+    """The address of the machine code of a compiled function, which is made if need be; 0 if interpreted."""
+    if not hasattr(function, "overloads"):
+        return 0
+    function.compile(of)
+    compiled = function.overloads[of.args]
+    address: int = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    if address == 0:
+        raise RuntimeError(f"numba has made no machine code of {function.__name__!r}.")
+    return address
 
 
 def word_of_table(context: Any, builder: Any, table: Any, place: int) -> Any:

@@ -139,9 +139,9 @@ def certify_remainders(
         start += term.n_rows
     center = np.ascontiguousarray(coordinates.center, dtype=np.float64)
     whitening = np.ascontiguousarray(coordinates.whitening, dtype=np.float64)
-    return RemainderCertificate(
-        coordinates.order, center, whitening, radii, largest, slopes=slopes
-    ), np.sort(exact)
+    return RemainderCertificate(coordinates.order, center, whitening, radii, largest, slopes=slopes), np.sort(
+        exact
+    )
 
 
 def _raise_slopes(slopes: Matrix, c: Matrix, x: Matrix, coordinates: ExpansionCoordinates) -> None:
@@ -215,7 +215,8 @@ def remainder_range(certificate: RemainderCertificate, q_new: Vector, q: Vector)
             bound = certificate.constants[r] * size * INFLATION
             if certificate.slopes.shape[0] > 0:
                 bound = min(bound, _along_coordinates(certificate.slopes[r], q_new, q))
-            return 2.0 * (bound + certificate.rounding)
+            width: float = 2.0 * (bound + certificate.rounding)
+            return width
     return math.inf
 
 

@@ -23,7 +23,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.type import TensorType
 
-from pymc_austerity.model.compile.remainders import RemainderSource
+from pymc_austerity.bounds.jets.remainders import RemainderRows
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_rows
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.rewrite import (
@@ -37,7 +37,7 @@ from pymc_austerity.model.graph.rewrite import (
 from pymc_austerity.model.structure.features import Features
 from pymc_austerity.model.structure.predictors import TermForm, is_one_per_row, one_per_row
 from pymc_austerity.model.structure.row_functions import PredictorRows
-from pymc_austerity.model.structure.row_sources import remainder_source
+from pymc_austerity.model.structure.row_programs import remainder_rows
 from pymc_austerity.model.structure.term_derivatives import is_differentiated_by_rows
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Expansion
@@ -67,10 +67,7 @@ def _in_block(fact: Factorisation, inner: Factorisation, found: Features) -> Fac
     *rows, polynomial = rebuild([*(term.rows for term in inner.locals), polynomial], phi)
     return replace(
         fact,
-        locals=tuple(
-            LocalTerm(term.name, term.size, term.index, graph)
-            for term, graph in zip(inner.locals, rows, strict=True)
-        ),
+        locals=tuple(replace(term, rows=graph) for term, graph in zip(inner.locals, rows, strict=True)),
         globals=(*fact.globals, (_POLYNOMIAL, polynomial)),
         leaves=inner.leaves,
         leaf_values=inner.leaf_values,
@@ -87,7 +84,6 @@ class _Expander:
         self._reads_disk = bool(fact.rows_on_disk)
         self._structure, self._fact, self._expansion, self._slopes = structure, fact, expansion, slopes
         self._leaves: dict[Variable, np.ndarray] = {}
-        self._stored_slopes: dict[int, list[Variable]] = {}
         self._values = [fact.graph.values[n] for n in fact.var_names]
         self._center = self._leaf("center", expansion.center)
         self._gradient = self._leaf("gradient", expansion.gradient)
@@ -98,7 +94,7 @@ class _Expander:
         """The factorisation with remainders for the local terms, which have these forms."""
         fact = self._fact
         locals_ = tuple(
-            replace(term, rows=term.rows - self._polynomial(k, term, form), source=self._source(k, term))
+            replace(term, rows=term.rows - self._polynomial(k, term, form), program=self._program(k, term))
             for k, (term, form) in enumerate(zip(fact.locals, forms, strict=True))
         )
         return replace(
@@ -141,22 +137,23 @@ class _Expander:
             k, term, rows.as_graphs(lambda *one: self._leaf(f"{one[0]}_of_term{k}", one[1]))
         )
 
-    def _source(self, k: int, term: LocalTerm) -> RemainderSource | None:
+    def _program(self, k: int, term: LocalTerm) -> RemainderRows | None:
         """How compiled code computes the remainder of a row, if its derivatives are stored."""
-        structure = self._structure
-        if k not in self._stored_slopes or structure.features or not is_differentiated_by_rows(structure, k):
+        is_stored = not self._reads_disk and self._slopes[k].shape[1]
+        if not is_stored or not is_differentiated_by_rows(self._structure, k):
             return None
-        return remainder_source(
-            self._fact, term, structure.row_function(k), self._center, self._stored_slopes[k]
-        )
+        function, center = self._structure.row_function(k), self._expansion.center
+        return remainder_rows(self._fact, term, function, self._wanted(k, function.n_predictors), center)
+
+    def _wanted(self, k: int, p: int) -> np.ndarray:
+        """Derivatives of the rows of a term by its p predictors, up to the order of the expansion."""
+        return self._slopes[k] if self._expansion.order == 2 else self._slopes[k][:p]
 
     def _of_predictors(self, k: int, term: LocalTerm, predictors: list[Variable]) -> Variable:
         """The sum of f_j s_j + f_jk s_j s_k / 2, with s_j the changes of the predictors from the center."""
         changes = [own - rebuild([own], dict(self._at_center))[0] for own in predictors]
         p = len(changes)
-        wanted = self._slopes[k] if self._expansion.order == 2 else self._slopes[k][:p]
-        leaves = [self._leaf(f"slope{j}_of_term{k}", row) for j, row in enumerate(wanted)]
-        self._stored_slopes[k] = leaves
+        leaves = [self._leaf(f"slope{j}_of_term{k}", row) for j, row in enumerate(self._wanted(k, p))]
         slopes = [leaf[term.index] for leaf in leaves]
         result = sum(slope * change for slope, change in zip(slopes[:p], changes, strict=True))
         if self._expansion.order == 2:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
+from pymc_austerity.bounds.jets.remainders import RemainderRows
 from pymc_austerity.data.row_store import Rows
 from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
 from pymc_austerity.model.graph.functions import function_of
@@ -54,8 +55,8 @@ class LocalTerm:
     size: int  # Number of rows
     index: Variable  # Row numbers, an integer vector of any length m
     rows: Variable  # l_i for i in `index`, of shape (m,), a function of value variables and leaves
-    # The same of a remainder, if it is known how its rows are read; see `model.compile.remainders`
-    source: Any = None
+    # The same of a remainder, as data that the machine at points runs; see `bounds.jets.remainders`
+    program: RemainderRows | None = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -1,14 +1,17 @@
-"""Log ratios of remainders that are written as source, beside those of the graph."""
+"""Log ratios of remainders whose rows are data, beside those of the graph."""
 
-import math
+from copy import copy
 from functools import cache
 
 import numpy as np
 import pymc as pm
 import pytest
+from numba import njit
 
 import pymc_austerity as pma
-from pymc_austerity.model.compile.remainders import log_ratios_source
+from pymc_austerity.bounds.jets.remainders import RemaindersOfTerms, log_ratios
+from pymc_austerity.model.factorisation import vector_of
+from pymc_austerity.packed import Packed
 
 N = 2_500
 
@@ -59,7 +62,48 @@ def two_terms():
     pm.Bernoulli("y", logit_p=X @ beta, observed=rng.random(N) < 0.5)
 
 
-MODELS = (poisson_with_levels, logistic_by_columns, censored_exponential, normal_with_free_sigma, two_terms)
+def ordered_answers():
+    """Cut points whose order is a guard."""
+    rng, X, eta = data()
+    beta = pm.Normal("beta", shape=3)
+    cuts = pm.Normal("cuts", 0, 2, shape=3, transform=pm.distributions.transforms.ordered, initval=[-1, 0, 1])
+    y = np.digitize(eta + rng.logistic(size=N), [-1.0, 0.5, 2.0])
+    pm.OrderedLogistic("y", eta=X @ beta, cutpoints=cuts, observed=y)
+
+
+def choices():
+    """Three alternatives, each with attributes of its own."""
+    rng, _, _ = data()
+    Z, beta = rng.normal(size=(N, 3, 4)), pm.Normal("beta", shape=4)
+    pm.Categorical("y", logit_p=Z @ beta, observed=rng.integers(0, 3, N))
+
+
+def weights_of_a_simplex():
+    """Features, in which predictors are linear."""
+    rng, X, eta = data()
+    weights = pm.Dirichlet("weights", np.ones(3))
+    pm.Normal("y", X @ weights, pm.HalfNormal("sigma"), observed=eta + rng.normal(size=N))
+
+
+def whole_numbers():
+    """Integers, which are read where they are."""
+    rng, _, eta = data()
+    counts = rng.integers(-3, 3, size=(N, 6))
+    beta = pm.Normal("beta", 0, 0.1, shape=6)
+    pm.Poisson("y", pm.math.exp(counts @ beta), observed=rng.poisson(np.exp(0.1 * eta)))
+
+
+MODELS = (
+    poisson_with_levels,
+    logistic_by_columns,
+    censored_exponential,
+    normal_with_free_sigma,
+    two_terms,
+    ordered_answers,
+    choices,
+    weights_of_a_simplex,
+    whole_numbers,
+)
 
 
 @cache
@@ -70,56 +114,59 @@ def target_of(build):
     return step._engine.target, model.initial_point()
 
 
-def both(target, point, source_from=log_ratios_source):
-    """What source and graph give at some rows of all terms, and two states near the center."""
+def both(target, point, rows=None):
+    """What rows as data and the graph give at some rows of all terms, and two states near the center."""
     fact, rng = target.factorisation, np.random.default_rng(7)
-    args = target.args(point)
-    (center,) = {id(term.source.center): term.source.center for term in fact.locals}.values()
-    terms = [(term.size, term.source) for term in fact.locals]
-    places = {leaf: k for k, leaf in enumerate(target._args)}
+    rows = target._rows if rows is None else rows
+    center = rows._terms[0].center
     n_dim = target._q.type.shape[0]
-    source = source_from(terms, n_dim, lambda leaf: f"table[{places[leaf]}]")
-    environment = {"np": np, "math": math}
-    exec(source, environment)
-    at = args[places[center]]
-    q, q_new = at + 0.03 * rng.normal(size=n_dim), at + 0.03 * rng.normal(size=n_dim)
+    at = vector_of(fact, point) if n_dim != len(center) or fact.features is not None else center
+    q, q_new = at + 0.03 * rng.normal(size=(2, n_dim))
     index = rng.integers(0, fact.n_local, 300)
-    theirs = target.interpreted().log_ratios(q_new, q, index, args)
-    return environment["log_ratios"](q_new, q, index, args), theirs
+    functions, args = target.interpreted(), target.args(point)
+    theirs = functions.log_ratios(q_new, q, index, args)
+    of = (lambda q, args: q) if fact.features is None else functions.features
+    return changes(rows, of(q_new, args), of(q, args), index), theirs
+
+
+@njit
+def run(rows, q_new, q, index):
+    return log_ratios(rows, q_new, q, index)
+
+
+def changes(rows, q_new, q, index):
+    return run(rows.record, q_new, q, index)
 
 
 @pytest.mark.parametrize("build", MODELS, ids=lambda one: one.__name__)
-@pytest.mark.covering(2)
-def test_source_and_graph_agree(build):
+@pytest.mark.covering(4)
+def test_rows_and_graph_agree(build):
     target, point = target_of(build)
-    assert target._written is not None
+    assert target._rows is not None
     ours, theirs = both(target, point)
     np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-12)
     assert np.abs(ours).max() > 1e-6
 
 
-@pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_polynomial_without_its_second_order_is_noticed():
     """Planted fault: a polynomial without its second order."""
     target, point = target_of(logistic_by_columns)
-
-    def planted(terms, *rest):
-        return log_ratios_source([(n, one._replace(slopes=one.slopes[:1])) for n, one in terms], *rest)
-
-    ours, theirs = both(target, point, planted)
+    rows = target._rows._terms[0]
+    own = rows.record._record
+    planted = copy(rows)
+    planted.record = Packed(own._replace(slopes=own.slopes[:1]))
+    ours, theirs = both(target, point, RemaindersOfTerms([planted]))
     assert not np.allclose(ours, theirs, rtol=1e-3, atol=1e-12)
 
 
 def test_an_index_out_of_range_is_an_error():
     """As NumPy's: machine code would read what is elsewhere."""
-    target, point = target_of(poisson_with_levels)
-    fact = target.factorisation
-    args = [value.copy() for value in target.args(point)]
-    lookup = next(k for k, value in enumerate(args) if value.dtype.kind == "i" and value.min() < 0)
-    args[lookup][:] = 17
-    places = {leaf: k for k, leaf in enumerate(target._args)}
-    terms = [(term.size, term.source) for term in fact.locals]
-    environment = {"np": np, "math": math}
-    exec(log_ratios_source(terms, 8, lambda leaf: f"table[{places[leaf]}]"), environment)
+    target, _ = target_of(poisson_with_levels)
+    (rows,) = target._rows._terms
+    lookup = next(one for one in rows._arrays if one.dtype.kind == "i" and one.min() < 0)
+    before = lookup.copy()
+    lookup.flags.writeable = True
+    lookup[:] = 17
     with pytest.raises(IndexError, match="looks up"):
-        environment["log_ratios"](np.zeros(8), np.zeros(8), np.arange(3), args)
+        changes(target._rows, np.zeros(8), np.zeros(8), np.arange(3))
+    lookup[:] = before

@@ -4,16 +4,14 @@ Rows come in chunks, and what they add is added in the order of the rows, one af
 have one predictor, four at a time: sums are the same wherever the rows are read from.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from pymc_austerity.bounds.jets.compiled import entry, inner
+from pymc_austerity.bounds.jets.compiled import entry, inner, of_records
+from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
+from pymc_austerity.bounds.jets.tape import Tape
 from pymc_austerity.target import Array, Vector
-
-# (eta, data, result) -> None: f and its derivatives at some rows, as `source.source_of` has them.
-Program = Callable[[Array, Array, Array], None]
 
 
 class Sums(NamedTuple):
@@ -29,13 +27,13 @@ def no_sums(n_dim: int) -> Sums:
     return Sums(np.zeros(1), np.zeros(n_dim), np.zeros((n_dim, n_dim)))
 
 
-def add_rows(program: Program, rows: Array, data: Array, phi: Vector, sums: Sums) -> Array:
+def add_rows(program: Tape, rows: Array, data: Array, phi: Vector, sums: Sums) -> Array:
     """Add some rows of a term, as functions of phi, to sums.
 
     Parameters
     ----------
-    program : Program
-        Computes f.
+    program : Tape
+        Of f, with two derivatives.
     rows : ndarray (m, p, D + 1)
         x_ik, and o_ik in the last column.
     data : ndarray (n_data, m)
@@ -50,9 +48,29 @@ def add_rows(program: Program, rows: Array, data: Array, phi: Vector, sums: Sums
     """
     m, p, _ = rows.shape
     found = np.empty((1 + p + p * (p + 1) // 2, m))
-    program(predictors(rows, phi), np.ascontiguousarray(data), found)
+    _derive(program, points_for(program), predictors(rows, phi), np.ascontiguousarray(data), found)
     _add_rows(rows, found, sums)
     return found[1:]
+
+
+@of_records
+def _derive(program: Tape, points: Points, eta: Array, data: Array, result: Array) -> None:
+    """Values and derivatives of all rows, from their Taylor coefficients."""
+    p = eta.shape[0]
+    for first in range(0, eta.shape[1], BLOCK):
+        m = min(BLOCK, eta.shape[1] - first)
+        run_at_points(program, eta, data, first, m, points)
+        found = points.coefficients[program.root]
+        for k in range(1 + p):
+            for lane in range(m):
+                result[k, first + lane] = found[k, lane]
+        place = 1 + p
+        for j in range(p):
+            for k in range(j, p):
+                factor = 2.0 if j == k else 1.0
+                for lane in range(m):
+                    result[place, first + lane] = factor * found[place, lane]
+                place += 1
 
 
 def predictors(rows: Array, phi: Vector) -> Array:

@@ -17,12 +17,15 @@ tail; there asymptotic series are differentiated term by term.
 """
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
+from numba.core import types
+from numba.extending import overload
 
 from pymc_austerity.bounds.jets import codes
 from pymc_austerity.bounds.jets.codes import LARGEST_ORDER
-from pymc_austerity.bounds.jets.compiled import inner
+from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.polynomials import (
     log1mexp_polynomials,
     log_ndtr_polynomials,
@@ -30,6 +33,7 @@ from pymc_austerity.bounds.jets.polynomials import (
     tail_series,
     taylor_table,
 )
+from pymc_austerity.packed import address_of, caller
 from pymc_austerity.target import Vector
 
 _EPS = 2.0**-52
@@ -250,11 +254,35 @@ def elementary_derivatives(code: int, x: float, n: int, out: Vector, error: Vect
 
 
 @inner
-def derivatives(code: int, x: float, y: float, n: int, out: Vector, error: Vector, other: Vector) -> None:
-    """Write n derivatives of function `code` at x. Numba keeps no table of functions in its cache."""
+def derivatives(
+    code: int, x: float, y: float, n: int, out: Vector, error: Vector, other: Vector, special: int
+) -> None:
+    """Write n derivatives of function `code` at x; `special` is `address_of_special`, if that is needed."""
     if code <= LAST_ELEMENTARY:
         elementary_derivatives(code, x, n, out, error)
-    elif code == _GAMMALN:
+    else:
+        special_derivatives(special, code, x, y, n, out, error, other)
+
+
+def special_derivatives(
+    special: int, code: int, x: float, y: float, n: int, out: Vector, error: Vector, other: Vector
+) -> None:
+    """Write n derivatives of a function beyond `LAST_ELEMENTARY`; compiled code calls it at an address."""
+    _special(code, x, y, n, out, error, other)
+
+
+@overload(special_derivatives)
+def _special_derivatives(special, code, x, y, n, out, error, other):  # type: ignore[no-untyped-def]
+    def call(special, code, x, y, n, out, error, other):  # type: ignore[no-untyped-def]
+        _call_special(special, (code, x, y, n, out, error, other))
+
+    return call
+
+
+@entry
+def _special(code: int, x: float, y: float, n: int, out: Vector, error: Vector, other: Vector) -> None:
+    """All special functions. Numba keeps no table of functions in its cache."""
+    if code == _GAMMALN:
         log_gamma_derivatives(x, n, out, error)
     elif code == _DIGAMMA:
         digamma_derivatives(x, n, out, error, other)
@@ -278,6 +306,18 @@ def derivatives(code: int, x: float, y: float, n: int, out: Vector, error: Vecto
         rising_derivatives(x, y, n, out, error, other)
     else:
         _power(x, y, n, out, error)
+
+
+_VECTOR = types.Array(types.float64, 1, "C")
+_OF_SPECIAL = types.void(
+    types.int64, types.float64, types.float64, types.int64, _VECTOR, _VECTOR, _VECTOR
+)  # fmt: skip
+_call_special = caller(_OF_SPECIAL)
+
+
+def address_of_special(numbers: Iterable[int]) -> int:
+    """Where the machine code of special functions is, if one of some functions is special; else 0."""
+    return address_of(_special, _OF_SPECIAL) if max(numbers, default=0) > LAST_ELEMENTARY else 0
 
 
 @inner

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pymc_austerity.bounds.jets import tape as steps
 from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.ranges import ranges_of
-from pymc_austerity.bounds.jets.tape import Tape
+from pymc_austerity.bounds.jets.tape import Tape, address_for
 from pymc_austerity.target import Array, Vector
 
 # Rows that are computed together.
@@ -61,12 +61,14 @@ class Slots(NamedTuple):
     middle: Array
     radius: Array
     decided: npt.NDArray[np.int8]  # (n_slots, LANES)
+    special: int  # Where the machine code of special functions is, if the program has any
 
 
 def slots_for(tape: Tape) -> Slots:
     """Work space for the program of an expression."""
     shape = (tape.n_slots, max(tape.n_coefficients, tape.order + 1) + 1, LANES)
-    return Slots(np.zeros(shape), np.zeros(shape), np.zeros((tape.n_slots, LANES), dtype=np.int8))
+    decided = np.zeros((tape.n_slots, LANES), dtype=np.int8)
+    return Slots(np.zeros(shape), np.zeros(shape), decided, address_for(tape))
 
 
 @entry
@@ -241,7 +243,7 @@ def _taylor(slots: Slots, out: int, a: int, code: int, extra: int, order: int, w
         m, r = slots.middle[a, 0, lane], slots.radius[a, 0, lane]
         pad = 2.0 * _EPS * (abs(m) + r)
         y = slots.middle[extra, 0, lane] if extra >= 0 else 0.0
-        ranges_of(code, m - r - pad, m + r + pad, y, order, work, middle, radius)
+        ranges_of(code, m - r - pad, m + r + pad, y, order, work, middle, radius, slots.special)
         for k in range(order + 1):
             slots.middle[out, k, lane] = middle[k]
             slots.radius[out, k, lane] = radius[k]

@@ -1,6 +1,7 @@
 """The machine that runs the program of an expression at points: values and derivatives, without intervals.
 
-It reads the same programs as `machine`, and serves all models without a compilation of its own.
+It reads the same programs as `machine`, and serves all models without a compilation of its own. It takes long
+to compile, so that kernels and passes call it at its address.
 """
 
 import math
@@ -8,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba.core import types
+from numba.extending import overload
 
 from pymc_austerity.bounds.jets import codes
 from pymc_austerity.bounds.jets import tape as steps
@@ -15,7 +18,8 @@ from pymc_austerity.bounds.jets.codes import LARGEST_ORDER
 from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.functions import derivatives
 from pymc_austerity.bounds.jets.ranges import is_outside
-from pymc_austerity.bounds.jets.tape import Tape
+from pymc_austerity.bounds.jets.tape import Tape, address_for
+from pymc_austerity.packed import address_of, caller, kind_of, packed
 from pymc_austerity.target import Array, Vector
 
 # Rows that are computed together, at most.
@@ -25,42 +29,64 @@ _CONSTANT, _DATA, _PREDICTOR, _ADD = steps.CONSTANT, steps.DATA, steps.PREDICTOR
 _MULTIPLY, _SQUARE, _TIGHTEN, _TAYLOR = steps.MULTIPLY, steps.SQUARE, steps.TIGHTEN, steps.TAYLOR
 _COMPOSE, _POSITIVE, _NONNEGATIVE, _ZERO = steps.COMPOSE, steps.POSITIVE, steps.NONNEGATIVE, steps.ZERO
 _NOT, _AND, _OR = steps.NOT, steps.AND, steps.OR
-_EXP, _SOFTPLUS = codes.EXP, codes.SOFTPLUS
+_EXP, _LOG, _LOG1P, _RECIPROCAL, _SOFTPLUS = (
+    codes.EXP,
+    codes.LOG,
+    codes.LOG1P,
+    codes.RECIPROCAL,
+    codes.SOFTPLUS,
+)
 
 
 class Points(NamedTuple):
-    """Taylor coefficients of everything in a program, at a block of rows."""
+    """Taylor coefficients of everything in a program, at a block of rows; and the machine."""
 
     # (n_slots, n_coefficients + 1, BLOCK): those of affine values have one more, which only intervals need
     coefficients: Array
     decided: npt.NDArray[np.bool_]  # (n_slots, BLOCK): conditions
     work: Array  # (3, 2 LARGEST_ORDER + 4)
+    # machine, special: where the machine code of `run_at_points` is, and that of special functions
+    machine: int
+    special: int
 
 
-def points_for(tape: Tape) -> Points:
-    """Work space for the program of an expression."""
-    shape = (tape.n_slots, max(tape.n_coefficients, tape.order + 1) + 1, BLOCK)
-    return Points(
-        np.zeros(shape), np.zeros((tape.n_slots, BLOCK), dtype=np.bool_), np.zeros((3, 2 * LARGEST_ORDER + 4))
-    )
+def points_for(tape: Tape, lanes: int = BLOCK) -> Points:
+    """Work space for the program of an expression, for so many rows together."""
+    shape = (tape.n_slots, max(tape.n_coefficients, tape.order + 1) + 1, lanes)
+    decided, work = np.zeros((tape.n_slots, lanes), dtype=np.bool_), np.zeros((3, 2 * LARGEST_ORDER + 4))
+    return Points(np.zeros(shape), decided, work, address_of(_machine, _OF_MACHINE), address_for(tape))
 
 
-@entry
-def run_at_points(tape: Tape, eta: Array, data: Array, first: int, points: Points) -> int:
-    """Run the program for rows `first`, first + 1, ...: their number is returned.
+def run_at_points(tape: Tape, eta: Array, data: Array, first: int, m: int, points: Points) -> None:
+    """Run the program for the m rows `first`, first + 1, ... Compiled code calls the machine at its address.
 
     Parameters
     ----------
     tape : Tape
-    eta : ndarray (p, m)
+    eta : ndarray (p, n)
         Predictors.
-    data : ndarray (n_data, m)
+    data : ndarray (n_data, n)
     first : int
+    m : int
+        At most so many as `points` is for.
     points : Points
         The coefficients of the expression are in the slot `tape.root` then. They are not numbers where a
         function is left by its argument.
     """
-    m: int = min(BLOCK, eta.shape[1] - first)
+    _machine(*packed(tape, eta, data, first, m, points))
+
+
+@overload(run_at_points)
+def _run_at_points(tape, eta, data, first, m, points):  # type: ignore[no-untyped-def]
+    def call(tape, eta, data, first, m, points):  # type: ignore[no-untyped-def]
+        _call_machine(points.machine, (tape, eta, data, first, m, points))
+
+    return call
+
+
+@entry
+def _machine(tape: Tape, eta: Array, data: Array, first: int, m: int, points: Points) -> None:
+    """The machine itself."""
     c = points.coefficients
     for number in range(tape.steps.shape[0]):
         step = tape.steps[number]
@@ -96,7 +122,19 @@ def run_at_points(tape: Tape, eta: Array, data: Array, first: int, points: Point
             _decide(points, code, out, a, b, m)
         else:
             _select(points, out, third, a, b, tape.n_coefficients, m)
-    return m
+
+
+_MATRIX = types.Array(types.float64, 2, "C")
+_NOTHING = Tape(np.zeros((0, 6), np.int64), np.zeros(0), np.zeros((0, 3), np.int64), np.zeros(0), 0, 0, 0, 0)
+_OF_MACHINE = types.void(
+    kind_of(_NOTHING),
+    _MATRIX,
+    _MATRIX,
+    types.int64,
+    types.int64,
+    kind_of(Points(np.zeros((0, 0, 0)), np.zeros((0, 0), np.bool_), np.zeros((0, 0)), 0, 0)),
+)
+_call_machine = caller(_OF_MACHINE)
 
 
 @inner
@@ -134,10 +172,14 @@ def _multiply(tape: Tape, c: Array, out: int, a: int, b: int, first: int, last: 
 
 @inner
 def _taylor(points: Points, out: int, a: int, code: int, extra: int, order: int, m: int) -> None:
-    """phi^(k) / k! of the argument. The two commonest functions are computed for all rows together."""
+    """phi^(k) / k! of the argument. The commonest functions are computed for all rows together."""
     c = points.coefficients
     if code == _EXP:
         _exp(c[a, 0], order, c[out], m)
+    elif code in (_LOG, _LOG1P):
+        _log(c[a, 0], 0.0 if code == _LOG else 1.0, order, c[out], m)
+    elif code == _RECIPROCAL:
+        _reciprocal(c[a, 0], order, c[out], m)
     elif code == _SOFTPLUS and order <= 2:
         _softplus(c[a, 0], order, c[out], m)
     else:
@@ -148,9 +190,32 @@ def _taylor(points: Points, out: int, a: int, code: int, extra: int, order: int,
             if is_outside(code, x, x):
                 found[: order + 1] = math.nan
             else:
-                derivatives(code, x, y, order, found, error, other)
+                derivatives(code, x, y, order, found, error, other, points.special)
             for k in range(order + 1):
                 c[out, k, lane] = found[k]
+
+
+@inner
+def _log(x: Vector, shift: float, order: int, result: Array, m: int) -> None:
+    """The logarithm of x + shift, not a number where that is not positive."""
+    for lane in range(m):
+        z = x[lane] + shift
+        inverse = 1.0 / z if z > 0.0 else math.nan
+        result[0, lane] = (math.log(z) if shift == 0.0 else math.log1p(x[lane])) if z > 0.0 else math.nan
+        power = inverse
+        for k in range(1, order + 1):
+            result[k, lane] = power / k
+            power *= -inverse
+
+
+@inner
+def _reciprocal(x: Vector, order: int, result: Array, m: int) -> None:
+    for lane in range(m):
+        inverse = 1.0 / x[lane] if x[lane] != 0.0 else math.nan
+        power = inverse
+        for k in range(order + 1):
+            result[k, lane] = power
+            power *= -inverse
 
 
 @inner

@@ -7,7 +7,6 @@ the domain of phi has an infinite radius.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +15,7 @@ from numpy.polynomial.hermite import Hermite
 from pymc_austerity.bounds.jets import codes
 from pymc_austerity.bounds.jets.codes import FUNCTIONS, LARGEST_ORDER
 from pymc_austerity.bounds.jets.compiled import entry, inner
-from pymc_austerity.bounds.jets.functions import LAST_ELEMENTARY, derivatives, elementary_derivatives
+from pymc_austerity.bounds.jets.functions import address_of_special, derivatives
 from pymc_austerity.bounds.jets.polynomials import sigmoid_polynomials, zeros_inside
 from pymc_austerity.target import Vector
 
@@ -89,58 +88,48 @@ CRITICAL_POINTS = _critical_points()
 DOMAINS = np.array([_DOMAINS.get(code, (-math.inf, math.inf)) for code in range(len(FUNCTIONS))])
 
 
-def _ranges(derivatives: Any) -> Any:
-    """`ranges_of` for functions whose derivatives are known."""
-
-    @inner
-    def ranges(
-        code: int,
-        low: float,
-        high: float,
-        y: float,
-        n: int,
-        work: npt.NDArray[np.float64],
-        middle: Vector,
-        radius: Vector,
-    ) -> None:
-        if is_outside(code, low, high):
-            for k in range(n + 1):
-                middle[k], radius[k] = 0.0, math.inf
-            return
-        least, largest, error, here, more = work[0], work[1], work[2], work[3], work[4]
-        other = work[5]
-        derivatives(code, low, y, n, least, error, other)
-        derivatives(code, high, y, n, largest, more, other)
-        for k in range(n + 1):
-            error[k] += more[k]
-            if least[k] > largest[k]:
-                least[k], largest[k] = largest[k], least[k]
-        if code in (_SIN, _COS):
-            _peaks(low, high, code == _COS, n, least, largest)
-        for k in range(n + 1):
-            for i in range(CRITICAL_POINTS.shape[2]):
-                x = CRITICAL_POINTS[code, k, i]
-                if low < x < high:
-                    derivatives(code, x, y, k, here, more, other)
-                    least[k], largest[k] = min(least[k], here[k]), max(largest[k], here[k])
-                    error[k] += more[k]
-            middle[k] = 0.5 * least[k] + 0.5 * largest[k]
-            spread = 0.5 * largest[k] - 0.5 * least[k]
-            radius[k] = spread + error[k] + 4.0 * _EPS * (abs(middle[k]) + spread) + _TINY
-            if not radius[k] < math.inf:
-                middle[k], radius[k] = 0.0, math.inf
-
-    return ranges
-
-
 @inner
-def _elementary(code: int, x: float, y: float, n: int, out: Vector, error: Vector, other: Vector) -> None:
-    elementary_derivatives(code, x, n, out, error)
+def ranges_of(
+    code: int,
+    low: float,
+    high: float,
+    y: float,
+    n: int,
+    work: npt.NDArray[np.float64],
+    middle: Vector,
+    radius: Vector,
+    special: int,
+) -> None:
+    """Midpoints and radii of phi^(k) / k! over an interval, for k = 0..n.
 
-
-# (code, low, high, y, n, work, middle, radius): midpoints and radii of phi^(k) / k! over an interval, for
-# k = 0..n; `work` has the shape `WORK`.
-ranges_of, _elementary_ranges = _ranges(derivatives), _ranges(_elementary)
+    `work` has the shape `WORK`, and `special` is `functions.address_of_special`.
+    """
+    if is_outside(code, low, high):
+        for k in range(n + 1):
+            middle[k], radius[k] = 0.0, math.inf
+        return
+    least, largest, error, here, more = work[0], work[1], work[2], work[3], work[4]
+    other = work[5]
+    derivatives(code, low, y, n, least, error, other, special)
+    derivatives(code, high, y, n, largest, more, other, special)
+    for k in range(n + 1):
+        error[k] += more[k]
+        if least[k] > largest[k]:
+            least[k], largest[k] = largest[k], least[k]
+    if code in (_SIN, _COS):
+        _peaks(low, high, code == _COS, n, least, largest)
+    for k in range(n + 1):
+        for i in range(CRITICAL_POINTS.shape[2]):
+            x = CRITICAL_POINTS[code, k, i]
+            if low < x < high:
+                derivatives(code, x, y, k, here, more, other, special)
+                least[k], largest[k] = min(least[k], here[k]), max(largest[k], here[k])
+                error[k] += more[k]
+        middle[k] = 0.5 * least[k] + 0.5 * largest[k]
+        spread = 0.5 * largest[k] - 0.5 * least[k]
+        radius[k] = spread + error[k] + 4.0 * _EPS * (abs(middle[k]) + spread) + _TINY
+        if not radius[k] < math.inf:
+            middle[k], radius[k] = 0.0, math.inf
 
 
 def largest_derivative(
@@ -148,24 +137,15 @@ def largest_derivative(
 ) -> npt.NDArray[np.float64]:
     """The largest |phi^(order)| over each of some intervals; infinite outside of the domain."""
     result = np.empty(low.size)
-    largest = _largest_of_elementary if code <= LAST_ELEMENTARY else _largest
-    largest(code, low.ravel(), high.ravel(), order, result)
+    _largest(code, low.ravel(), high.ravel(), order, result, address_of_special([code]))
     return result.reshape(low.shape) * math.factorial(order)
 
 
 @entry
-def _largest_of_elementary(code: int, low: Vector, high: Vector, order: int, result: Vector) -> None:
+def _largest(code: int, low: Vector, high: Vector, order: int, result: Vector, special: int) -> None:
     work = np.empty(WORK)
     for i in range(low.shape[0]):
-        _elementary_ranges(code, low[i], high[i], 0.0, order, work, work[6], work[7])
-        result[i] = _size(work[6, order], work[7, order])
-
-
-@entry
-def _largest(code: int, low: Vector, high: Vector, order: int, result: Vector) -> None:
-    work = np.empty(WORK)
-    for i in range(low.shape[0]):
-        ranges_of(code, low[i], high[i], 0.0, order, work, work[6], work[7])
+        ranges_of(code, low[i], high[i], 0.0, order, work, work[6], work[7], special)
         result[i] = _size(work[6, order], work[7, order])
 
 

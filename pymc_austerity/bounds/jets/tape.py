@@ -18,6 +18,7 @@ import numpy.typing as npt
 from pymc_austerity.bounds.expressions.continuity import is_continuous
 from pymc_austerity.bounds.expressions.node import Expression, ordered
 from pymc_austerity.bounds.jets.codes import FUNCTIONS, LARGEST_ORDER
+from pymc_austerity.bounds.jets.functions import address_of_special
 from pymc_austerity.target import Vector
 
 Index = tuple[int, ...]
@@ -70,6 +71,12 @@ def tape_of(root: Expression, n_predictors: int, order: int) -> Tape:
     if order > LARGEST_ORDER:
         raise ValueError(f"derivatives of order {order} are not known, only up to {LARGEST_ORDER}")
     return _Writer(n_predictors, order).tape(root)
+
+
+def address_for(tape: Tape) -> int:
+    """Where the machine code of the special functions in a program is; 0 if there are none."""
+    is_function = tape.steps[:, 0] == TAYLOR
+    return address_of_special(int(code) for code in tape.steps[is_function, 3])
 
 
 class _Writer:

@@ -396,14 +396,13 @@ def write_remainders(plan: FieldArrays, now: int, which: Index, n: int, changes:
             room.data[k, lane] = rows.data[k, i]
         for k in range(p):
             room.predictors[k, lane] = rows.predictors[i, k] + old[k, lane]
-    predictors, data = room.predictors[:, :n], room.data[:, :n]
-    run_at_points(rows.program, predictors, data, 0, room.points)
+    run_at_points(rows.program, room.predictors, room.data, 0, n, room.points)
     found = room.points.coefficients[rows.program.root, 0]
     for lane in range(n):
         changes[lane] = -found[lane]
         for k in range(p):
             room.predictors[k, lane] = rows.predictors[index[lane], k] + after[k, lane]
-    run_at_points(rows.program, predictors, data, 0, room.points)
+    run_at_points(rows.program, room.predictors, room.data, 0, n, room.points)
     slopes, weights = rows.slopes, rows.weights
     for lane in range(n):
         i, change, at = index[lane], changes[lane] + found[lane], 0

@@ -156,7 +156,7 @@ def _add_derivatives(
                 for j in range(k + 1):
                     for lane in range(m):
                         eta[k, lane] += root[k, j, lane] * nodes[node, j]
-            run_at_points(program, eta[:, :m], own[:, :m], 0, points)
+            run_at_points(program, eta, own, 0, m, points)
             found = points.coefficients[program.root]
             for order in range(result.shape[0]):
                 for lane in range(m):

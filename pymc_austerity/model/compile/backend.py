@@ -63,7 +63,7 @@ class InterpretedKernel:
 class PythonBackend:
     """PyTensor interprets the graphs, and kernels are called as they are."""
 
-    name, takes_source = "python", False
+    name, runs_programs = "python", False
     mode: Any = _IN_NUMPY
 
     def function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:

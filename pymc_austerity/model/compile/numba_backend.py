@@ -16,10 +16,9 @@ which calls the kernel with them.
 """
 
 import inspect
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numba.core import cgutils, types
@@ -35,6 +34,7 @@ from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 
+from pymc_austerity.bounds.jets.remainders import RemaindersOfTerms, log_ratios, rows_at
 from pymc_austerity.compilation import jitable
 from pymc_austerity.model.compile.cache_key import is_of_package, key_of
 from pymc_austerity.model.compile.native import (
@@ -47,7 +47,6 @@ from pymc_austerity.model.compile.native import (
 )
 from pymc_austerity.model.compile.protocol import (
     Records,
-    WrittenFunction,
     call_parameters,
     constructor,
     constructor_source,
@@ -56,7 +55,7 @@ from pymc_austerity.model.compile.protocol import (
     pytensor_function,
 )
 from pymc_austerity.model.graph.functions import Kept, structure_of, with_own_constants
-from pymc_austerity.packed import array_of_table, word_of_table
+from pymc_austerity.packed import address_of, array_of_table, call_at, word_of_table
 from pymc_austerity.target import TARGET_PARAMETERS, Target, Vector
 
 # Of equal graphs, which a model has again if it is given other data.
@@ -66,7 +65,9 @@ INTEGERS = types.Array(types.int64, 1, "C")
 TABLE = types.Array(types.uintp, 1, "C")
 # A state is a vector of either; functions of the two have places of their own in a table.
 _STATES: dict[Any, int] = {VECTOR: 0, INTEGERS: len(Target._fields)}
-FIRST_ARRAY = len(Target._fields) * len(_STATES)
+# Where a table has the address of rows that are data, and where arrays begin.
+_ROWS = len(Target._fields) * len(_STATES)
+FIRST_ARRAY = _ROWS + 1
 
 Kind = tuple[str, int]
 
@@ -93,10 +94,16 @@ class TableMaker:
 
     `functions` are dispatchers of the target, with the signature of each: they are compiled, or loaded from
     the disk, for the first table. `kinds` has the type of the numbers and the dimensions of each argument.
+    `rows` are those that are data.
     """
 
-    def __init__(self, functions: Mapping[str, tuple[Any, Signature]], kinds: Sequence[Kind]) -> None:
-        self._functions = functions
+    def __init__(
+        self,
+        functions: Mapping[str, tuple[Any, Signature]],
+        kinds: Sequence[Kind],
+        rows: RemaindersOfTerms | None = None,
+    ) -> None:
+        self._functions, self._rows = functions, rows
         places = places_of(kinds)
         self._kinds = [(np.dtype(dtype), place) for (dtype, _), place in zip(kinds, places, strict=True)]
         self._size = FIRST_ARRAY + sum(1 + n_dim for _, n_dim in kinds)
@@ -121,13 +128,9 @@ class TableMaker:
 
     def _of_functions(self) -> Addresses:
         table = np.zeros(self._size, dtype=np.uintp)
+        table[_ROWS] = 0 if self._rows is None else self._rows.record.address
         for name, (function, signature) in self._functions.items():
-            function.compile(signature)
-            compiled = function.overloads[signature.args]
-            address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
-            if address == 0:  # kernels would take it for a function that this target has not
-                raise RuntimeError(f"numba has made no machine code of the function {name!r} of a target.")
-            table[_place(name, signature.args[0])] = address
+            table[_place(name, signature.args[0])] = address_of(function, signature)
         return table
 
 
@@ -209,12 +212,7 @@ def _call(name: str, result: Any) -> Callable[..., Any]:
             with cgutils.if_unlikely(builder, cgutils.is_null(builder, address)):
                 message = f"This target has no {name}."
                 context.call_conv.return_user_exc(builder, NotImplementedError, (message,))
-            kind = context.call_conv.get_function_type(result, given).as_pointer()
-            function = builder.inttoptr(address, kind)
-            status, value = context.call_conv.call_function(builder, function, result, given, parts)
-            with cgutils.if_unlikely(builder, status.is_error):
-                context.call_conv.return_status_propagate(builder, status)
-            return value
+            return call_at(context, builder, address, result, given, parts)
 
         return result(arguments), generate
 
@@ -303,7 +301,7 @@ def _own_operations(graph: FunctionGraph) -> Iterator[type[Op]]:
 class NumbaBackend:
     """Everything is compiled by numba."""
 
-    name, takes_source = "numba", True
+    name, runs_programs = "numba", True
     mode: Any = "NUMBA"
 
     def function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
@@ -351,21 +349,30 @@ class NumbaBackend:
 def _table_maker(functions: Mapping[str, Any]) -> TableMaker:
     """Makes the tables of functions of one model, each of which takes all arguments."""
     kinds: list[Kind] = []
-    made = {}
+    made, rows = {}, None
     for name, function in functions.items():
-        if isinstance(function, WrittenFunction):
-            kinds = function.kinds
-            source = cast(str, function.source(_array_sources(kinds).__getitem__))
-            environment = {"__name__": __name__, "array_at": array_at, "math": math, "np": np}
-            options: dict[str, Any] = {"from_python": False, "error_model": "numpy"}
-            written = from_source(source, name, environment, key_of([source], [TableMaker]), **options)
-            made[name] = written, signature_of(name, "float64", is_number=False)
+        if isinstance(function, RemaindersOfTerms):
+            rows, made[name] = function, _log_ratios_of_rows()
             continue
         graph = function.maker.fgraph
         given = [variable.type for variable in graph.inputs[len(TARGET_PARAMETERS[name]) - 1 :]]
         kinds = [(kind.dtype, kind.ndim) for kind in given]
         made[name] = _targets.get((name, graph), partial(_target_function, name, graph, kinds))
-    return TableMaker(made, kinds)
+    return TableMaker(made, kinds, rows)
+
+
+def _log_ratios_of_rows() -> tuple[Any, Signature]:
+    """The function ``log_ratios`` of all targets whose rows are data, and its signature."""
+    source = (
+        "def log_ratios(q_new, q, index, table):\n"
+        f"    rows = rows_at(np.int64(table[{_ROWS}]))\n"
+        "    return changes(rows, features(q_new, table), features(q, table), index)"
+    )
+    environment = {"__name__": __name__, "np": np, "rows_at": rows_at, "changes": log_ratios}
+    key = key_of([source], [TableMaker, log_ratios])
+    options: dict[str, Any] = {"from_python": False, "error_model": "numpy"}
+    made = from_source(source, "log_ratios", {**environment, "features": _features}, key, **options)
+    return made, signature_of("log_ratios", "float64", is_number=False)
 
 
 def _target_function(name: str, graph: FunctionGraph, kinds: Sequence[Kind]) -> tuple[Any, Signature]:

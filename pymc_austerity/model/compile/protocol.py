@@ -13,7 +13,7 @@ args, rows, rule_schedule, rule_bound, proposal_state.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import pytensor
 from pytensor.graph.basic import Variable
@@ -40,14 +40,6 @@ def pytensor_function(inputs: Sequence[Variable], outputs: Sequence[Variable], m
         return function_of(inputs, outputs, mode, data_inside=True, trust_input=True)
 
 
-class WrittenFunction(NamedTuple):
-    """A function of a target that is known as source code."""
-
-    # ``(array) -> str``: the source, in which ``array(k)`` is that of argument k
-    source: Callable[[Callable[[int], str]], str | None]
-    kinds: list[tuple[str, int]]  # Type of the numbers and dimensions of each argument
-
-
 class ReadyKernel(Protocol):
     """A kernel around a target, to be called with what `call_parameters` says."""
 
@@ -71,8 +63,8 @@ class Backend(Protocol):
     """
 
     @property
-    def takes_source(self) -> bool:
-        """Whether functions may be `WrittenFunction`, source code that the backend compiles."""
+    def runs_programs(self) -> bool:
+        """Whether `log_ratios` may be `RemaindersOfTerms`, which compiled code runs."""
 
     @property
     def name(self) -> str:

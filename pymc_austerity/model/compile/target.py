@@ -17,11 +17,11 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
+from pymc_austerity.bounds.jets.remainders import RemaindersOfTerms
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.model.compile.backend import current_backend, target_function
 from pymc_austerity.model.compile.native import interruptible
-from pymc_austerity.model.compile.protocol import ReadyKernel, Records, WrittenFunction
-from pymc_austerity.model.compile.remainders import log_ratios_source
+from pymc_austerity.model.compile.protocol import ReadyKernel, Records
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import extract_given
@@ -228,26 +228,22 @@ class CompiledTarget:
         stubs. What is returned is the kernel as a function of what `call_parameters` says.
         """
         wanted = [name for name in target_functions if self._has(name)]
+        if "log_ratios" in wanted and self._rows is not None:
+            # Predictors are affine in the features, if there are any.
+            wanted = [*dict.fromkeys([*wanted, *(["features"] if self._has("features") else [])])]
         functions = {
-            name: (self._written if name == "log_ratios" else None) or self._function(name) for name in wanted
+            name: (self._rows if name == "log_ratios" else None) or self._function(name) for name in wanted
         }
         return self.backend.compile(functions, kernel, records)
 
     @cached_property
-    def _written(self) -> WrittenFunction | None:
-        """The log ratios of remainders as source code, if that is known of all terms."""
-        terms = [(term.size, term.source) for term in self.factorisation.locals]
-        known = all(source for _, source in terms)
-        if not known or not self.backend.takes_source or self._orders:
+    def _rows(self) -> RemaindersOfTerms | None:
+        """The remainders of all terms as data, if they are known as such."""
+        programs = [term.program for term in self.factorisation.locals]
+        if self._orders or not self.backend.runs_programs or not programs:
             return None
-        args = [*self._args, *(given.placeholder for given in self.given)]
-        places, (n_dim,) = {var: k for k, var in enumerate(args)}, self._q.type.shape
-
-        def source(array: Callable[[int], str]) -> str | None:
-            return log_ratios_source(terms, n_dim, lambda leaf: array(places[leaf]))
-
-        kinds = [(v.type.dtype, v.type.ndim) for v in args]
-        return None if source(str) is None else WrittenFunction(source, kinds)
+        known = [one for one in programs if one is not None]
+        return RemaindersOfTerms(known) if len(known) == len(programs) else None
 
 
 def _in_random_order(

@@ -81,17 +81,18 @@ def _made(fact: Factorisation, term: LocalTerm, graph: ScalarGraph, cases: CaseP
         form=renumbered(cases.expression, columns),
         others=others_in(fact, [graph.rows]),
         offset_fixed=not (rows.is_moved or guards.is_moved),
-        guards=_Guards(guards) if graph.guards else None,
+        guards=Guards(guards) if graph.guards else None,
     )
 
 
 @dataclass(frozen=True)
-class _Guards:
+class Guards:
     """Guards of rows. One that is zero whatever the block is allows the row: no state could be elsewhere."""
 
     rows: PredictorRows
 
     def __call__(self, positions: Index) -> np.ndarray:
+        """The guards of some rows (m, G, D + 1)."""
         found = self.rows(positions)
         found[..., -1] += ~found.any(axis=-1)
         return found

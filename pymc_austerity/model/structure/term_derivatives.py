@@ -13,8 +13,8 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_austerity.bounds.jets.derivatives import Sums, add_rows, add_slopes, predictors
+from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
-from pymc_austerity.model.compile.programs import program_of
 from pymc_austerity.model.factorisation import CHUNK, block_of
 from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, parts_of, rebuild, stable
@@ -138,8 +138,8 @@ class ByRowFunction(TermDerivatives):
         self.size, self.n_predictors = function.n_rows, function.n_predictors
 
     @cached_property
-    def _program(self) -> Any:
-        return program_of(self._function.expression, self.n_predictors)
+    def _program(self) -> Tape:
+        return tape_of(self._function.expression, self.n_predictors, 2)
 
     def read(self, positions: Index) -> tuple[np.ndarray, ...]:
         """Designs, columns of data, and guards, if there are any."""

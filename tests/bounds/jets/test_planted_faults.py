@@ -28,7 +28,7 @@ def range_is_right(jets, op, low, high):
     work = np.empty(jets.ranges.WORK)
     middle, radius = np.empty(6), np.empty(6)
     with np.errstate(all="ignore"):
-        jets.ranges.ranges_of(jets.ranges.FUNCTIONS.index(op), low, high, 0.0, 5, work, middle, radius)
+        jets.ranges.ranges_of(jets.ranges.FUNCTIONS.index(op), low, high, 0.0, 5, work, middle, radius, 0)
     exact = np.array([taylor(op, x, 5) for x in np.linspace(low, high, 101)])
     return bool(np.all(abs(exact - middle) <= radius))
 

@@ -5,15 +5,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.evaluate import evaluate
-from pymc_austerity.bounds.expressions.node import constant, predictor
-from pymc_austerity.bounds.jets.derivatives import add_rows, no_sums, predictors
-from pymc_austerity.bounds.jets.source import source_of
-from pymc_austerity.model.compile import programs
-from pymc_austerity.model.compile.programs import program_of
+from pymc_austerity.bounds.expressions.node import node, predictor
+from pymc_austerity.bounds.jets.derivatives import add_rows, no_sums
+from pymc_austerity.bounds.jets.points import points_for, run_at_points
+from pymc_austerity.bounds.jets.tape import tape_of
+from tests.bounds.jets.exact_functions import taylor
 from tests.bounds.jets.likelihoods import LIKELIHOODS, rows
 
+ETA = predictor(0)
 D, M = 5, 300  # more than two blocks of rows, and a part of one
 
 
@@ -32,7 +32,7 @@ def row_values(expression, eta, data):
     for k in range(eta.shape[1]):
         sums = no_sums(1)
         rows = np.stack([np.zeros_like(eta[:, k]), eta[:, k]], axis=-1)[None]
-        add_rows(program_of(expression, len(eta)), rows, data[:, k : k + 1], np.zeros(1), sums)
+        add_rows(tape_of(expression, len(eta), 2), rows, data[:, k : k + 1], np.zeros(1), sums)
         found.append(sums.value[0])
     return np.array(found)
 
@@ -62,7 +62,7 @@ def test_sums_are_derivatives_of_each_other(name):
 
     def at(q):
         sums = no_sums(D)
-        slopes = add_rows(program_of(likelihood.expression, likelihood.n_predictors), x, data, q, sums)
+        slopes = add_rows(tape_of(likelihood.expression, likelihood.n_predictors, 2), x, data, q, sums)
         lower = sums.hessian
         return sums.value[0], sums.gradient, lower + np.tril(lower, -1).T, slopes
 
@@ -92,7 +92,7 @@ def test_sums_do_not_depend_on_the_chunks(cuts, rtol):
     """Rows are added four at a time: other fours are other roundings."""
     likelihood, x, phi, data = design("logistic")
     whole, parts = no_sums(D), no_sums(D)
-    program = program_of(likelihood.expression, likelihood.n_predictors)
+    program = tape_of(likelihood.expression, likelihood.n_predictors, 2)
     add_rows(program, x, data, phi, whole)
     for start, stop in pairwise((0, *cuts, M)):
         add_rows(program, x[start:stop], data[:, start:stop], phi, parts)
@@ -100,39 +100,19 @@ def test_sums_do_not_depend_on_the_chunks(cuts, rtol):
         np.testing.assert_allclose(a, b, rtol=rtol, atol=0.0)
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
-def test_the_source_is_what_the_machine_computes(name, monkeypatch):
-    likelihood, x, phi, data = design(name)
-    p = likelihood.n_predictors
-    if source_of(likelihood.expression, p) is None:
-        pytest.skip("its source would be long: the machine runs it")
-    eta, found = predictors(x, phi), np.empty((2, 1 + p + p * (p + 1) // 2, M))
-    program_of(likelihood.expression, p)(eta, data, found[0])
-    monkeypatch.setattr(programs, "source_of", lambda *_: None)
-    program_of.__wrapped__(likelihood.expression, p)(eta, data, found[1])
-    scale = np.abs(found[1]).max(axis=1, keepdims=True)
-    np.testing.assert_allclose(found[0] / scale, found[1] / scale, rtol=1e-9, atol=1e-12)
-
-
-def test_most_likelihoods_have_a_source():
-    """The machine takes seconds to compile."""
-    without = {
-        name for name, one in LIKELIHOODS.items() if source_of(one.expression, one.n_predictors) is None
-    }
-    assert len(without) < len(LIKELIHOODS) / 2
-    assert not without & {"logistic", "poisson", "normal"}
-
-
-@pytest.mark.parametrize("x", [-1.0, -1e300, np.nan, -np.inf])
-def test_outside_of_a_domain_there_is_no_number(x):
-    for function in (forms.log, forms.gammaln):
-        assert np.isnan(row_values(function(predictor(0)), np.array([[x]]), np.empty((0, 1))))
-
-
-def test_conditions_choose_row_by_row():
-    x = predictor(0)
-    inside = forms.both(forms.less(x, constant(1.0)), forms.negated(forms.less(x, constant(-1.0))))
-    root = forms.select(inside, forms.exp(x), forms.square(x))
-    at = np.array([-2.0, -1.0, 0.5, 1.0, 3.0])
-    expected = np.where((at < 1) & (at >= -1), np.exp(at), at**2)
-    np.testing.assert_allclose(row_values(root, at[None], np.empty((0, 5))), expected, rtol=1e-14)
+@pytest.mark.parametrize("op", ["exp", "log", "log1p", "reciprocal", "softplus", "sigmoid", "gammaln"])
+@pytest.mark.parametrize("order", [0, 2, 4])
+def test_series_of_functions_are_exact(op, order):
+    """The commonest are computed for several rows together, also beside rows outside of the domain."""
+    x = np.array([0.3, -2.5, 1e-3, 0.0, 7.0])
+    tape = tape_of(node(op, (ETA,)), 1, order)
+    points = points_for(tape)
+    run_at_points(tape, x[None], np.empty((0, len(x))), 0, len(x), points)
+    found = points.coefficients[tape.root, : order + 1, : len(x)]
+    is_outside = {"log": x <= 0.0, "gammaln": x <= 0.0, "log1p": x <= -1.0, "reciprocal": x == 0.0}
+    for k, one in enumerate(x):
+        if op in is_outside and is_outside[op][k]:
+            assert np.isnan(found[:, k]).all()
+        else:
+            exact = [float(each) for each in taylor(op, one, order)]
+            np.testing.assert_allclose(found[:, k], exact, rtol=1e-12, atol=1e-15)

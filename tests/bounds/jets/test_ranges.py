@@ -8,6 +8,7 @@ import pytest
 from pymc_austerity import compilation
 from pymc_austerity.bounds.jets import codes, ranges
 from pymc_austerity.bounds.jets.codes import FUNCTIONS, LARGEST_ORDER
+from pymc_austerity.bounds.jets.functions import address_of_special
 from tests.bounds.jets.exact_functions import taylor
 
 N = LARGEST_ORDER
@@ -52,16 +53,17 @@ SPECIAL = {
 
 
 @compilation.entry
-def ranges_of(code, low, high, y, n, work, middle, radius):
+def ranges_of(code, low, high, y, n, work, middle, radius, special):
     """What compiled code alone calls."""
-    ranges.ranges_of(code, low, high, y, n, work, middle, radius)
+    ranges.ranges_of(code, low, high, y, n, work, middle, radius, special)
 
 
 def enclosures(op, low, high, y=0.0, n=N):
     """Midpoints and radii."""
     work = np.empty(ranges.WORK)
     middle, radius = np.empty(n + 1), np.empty(n + 1)
-    ranges_of(codes.FUNCTIONS.index(op), low, high, y, n, work, middle, radius)
+    code = codes.FUNCTIONS.index(op)
+    ranges_of(code, low, high, y, n, work, middle, radius, address_of_special([code]))
     return middle, radius
 
 

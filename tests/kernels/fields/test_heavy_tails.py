@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.bounds.jets.compiled import of_records
 from pymc_austerity.kernels.fields import heavy_tails
 from pymc_austerity.kernels.fields.records import HeavyTails
 
 draw_precisions, log_prior = (
-    entry(heavy_tails.draw_precisions),
-    entry(heavy_tails.log_prior_of_precisions),
+    of_records(heavy_tails.draw_precisions),
+    of_records(heavy_tails.log_prior_of_precisions),
 )
 FEATURES = np.array([1.0, 3.5])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.bounds.jets.compiled import of_records
 from pymc_austerity.kernels.fields import law as laws
 from pymc_austerity.kernels.fields.law import LAST, N_KNOTS
 from pymc_austerity.kernels.fields.records import Law
@@ -22,7 +22,7 @@ def law_of(q, units):
     return Law(np.arange(q), np.full(q, 0.2), np.full(q, 1.2), knots, factor, np.linalg.inv(factor), units)
 
 
-@entry
+@of_records
 def chain(rng, law, n, draws, fault):
     """Metropolis-Hastings for independent theta_j ~ N(0, 1); a fault leaves out the determinant of units."""
     theta, other = np.zeros(draws.shape[1]), np.zeros(draws.shape[1])

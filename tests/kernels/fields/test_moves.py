@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pymc_austerity.acceptance import TTest
-from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.bounds.jets.compiled import of_records
 from pymc_austerity.kernels.fields import cubic, decisions, matched, moves, row_tests
 from pymc_austerity.kernels.fields.state import log_prior_change, pull_on_intercept
 from pymc_austerity.kernels.fields.tree import deciding
@@ -16,7 +16,7 @@ _NORMAL = ("normal_rows", "intrinsic", "crossed_normal", "score_differences")
 _OF_ROWS = [one for one in TURNS if one[0] not in _NORMAL]
 
 
-@entry
+@of_records
 def decide(rng, arrays, features, level, now, counts, result):
     """Log ratios of the nodes of a depth, by rows that are drawn anew for each line of `result`.
 
@@ -34,7 +34,7 @@ def decide(rng, arrays, features, level, now, counts, result):
         result[k] = room.base
 
 
-@entry
+@of_records
 def _written_rates(plan):
     decisions._write_rates(plan, 1.0, 0.0, 0.0, 0.0)
 
@@ -114,7 +114,7 @@ def test_planted_third_order_is_found(name, level):
     assert abs(found.sum() - (heights[1] - heights[0])) > 1e-4
 
 
-@entry
+@of_records
 def decide_by_tests(arrays, tests, features, level, result):
     """Log ratios of the nodes of a depth, by all rows below them as tests read these."""
     room = arrays.room
