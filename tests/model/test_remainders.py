@@ -1,5 +1,6 @@
 """Log ratios of remainders whose rows are data, beside those of the graph."""
 
+import pickle
 from copy import copy
 from functools import cache
 
@@ -170,3 +171,11 @@ def test_an_index_out_of_range_is_an_error():
     with pytest.raises(IndexError, match="looks up"):
         changes(target._rows, np.zeros(8), np.zeros(8), np.arange(3))
     lookup[:] = before
+
+
+def test_rows_are_made_again_in_another_process():
+    target, point = target_of(poisson_with_levels)
+    rows = pickle.loads(pickle.dumps(target._rows._terms))
+    assert rows[0].record.address != target._rows._terms[0].record.address
+    ours, theirs = both(target, point, RemaindersOfTerms(rows))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-12)

@@ -90,7 +90,7 @@ class Predictor(NamedTuple):
 
 
 class RemainderRows:
-    """The rows of a term as compiled code has them, with the arrays that they read.
+    """The rows of a term as compiled code has them, with the arrays that they read and room to work in.
 
     Parameters
     ----------
@@ -117,6 +117,7 @@ class RemainderRows:
         slopes: Array,
         center: Vector,
     ) -> None:
+        self._given = n_rows, expression, data, predictors, guards, slopes, center
         self.n_rows, self.center = n_rows, center
         self._arrays: list[Numbers] = []
         both = (*predictors, *guards)
@@ -142,6 +143,10 @@ class RemainderRows:
             np.zeros(BLOCK),
         )
         self.record = Packed(record._replace(columns=self._columns()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Made again elsewhere: the record has addresses."""
+        return RemainderRows, self._given
 
     def _places(self, arrays: Iterable[Numbers | None]) -> Index:
         return np.array([self._place(one) for one in arrays], dtype=np.int64)
