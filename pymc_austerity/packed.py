@@ -285,7 +285,8 @@ def address_of(function: Any, of: Signature) -> int:
     """The address of the machine code of a compiled function, which is made if need be; 0 if interpreted."""
     if not hasattr(function, "overloads"):
         return 0
-    function.compile(of)
+    if of.args not in function.overloads:
+        function.compile(of)
     compiled = function.overloads[of.args]
     address: int = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
     if address == 0:
