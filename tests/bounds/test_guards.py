@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pymc_austerity.bounds.expressions import forms
-from pymc_austerity.bounds.expressions.guards import without_guards
+from pymc_austerity.bounds.expressions.guards import guards_of_all, without_guards
 from pymc_austerity.bounds.expressions.node import constant, data, ordered, predictor
 from pymc_austerity.bounds.row_constants import BoundsByJets, ExpansionCoordinates
 from pymc_austerity.bounds.row_function import RowFunction
@@ -89,3 +89,14 @@ def test_a_row_is_not_bounded_where_its_guard_may_fail():
     np.testing.assert_array_equal(finite, radii[:, None] < margins)
     unguarded = BoundsByJets(function._replace(guards=None), coordinates, radii)
     assert np.all(np.isfinite(unguarded.constants(*rows)))
+
+
+def test_guards_without_which_all_is_minus_infinity():
+    """Planted fault: those of a part of a mixture, or of some rows, are not."""
+    own, other = guarded(forms.greater(B, A)), forms.square(A)
+    some = forms.greater(data(0, 0.0, 1.0), constant(0.5))
+    for root in (own, forms.add(other, own), forms.select(some, own, forms.add(other, own))):
+        assert guards_of_all(root) == set(without_guards(root)[1]) != set()
+    for root in (forms.logaddexp(own, other), forms.select(some, own, other), forms.scale(-1.0, own)):
+        assert without_guards(root)[1]
+        assert not guards_of_all(root)

@@ -69,6 +69,8 @@ def test_every_function_of_the_machine_is_in_every_place():
         assert name in expressions.OPERATIONS
     assert len(CRITICAL_POINTS) == len(DOMAINS) == len(codes.FUNCTIONS)
     source = (PACKAGE / "bounds" / "jets" / "functions.py").read_text()
-    branches = re.findall(r"^def (?:elementary_derivatives|_special)\(.*?\n\n\n", source, re.MULTILINE | re.DOTALL)
+    branches = re.findall(
+        r"^def (?:elementary_derivatives|_special)\(.*?\n\n\n", source, re.MULTILINE | re.DOTALL
+    )
     found = re.findall(r"^    (?:if|elif|else)\b", "".join(branches), re.MULTILINE)
     assert len(found) == len(codes.FUNCTIONS)

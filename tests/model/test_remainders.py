@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from numba import njit
 
@@ -147,6 +148,18 @@ def test_rows_and_graph_agree(build):
     ours, theirs = both(target, point)
     np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-12)
     assert np.abs(ours).max() > 1e-6
+
+
+def test_a_guard_of_a_part_of_a_row_is_left_to_the_graph():
+    """Half of a mixture is impossible where a guard fails, and not the row."""
+    y = np.random.default_rng(3).exponential(size=N)
+    with pm.Model():
+        eta = pm.Normal("a", 1.0, 0.5) + pm.Normal("b", 0, 0.1) * np.linspace(-1.0, 1.0, N)
+        one = pt.switch(eta > 0, pt.log(eta) - eta * y, -np.inf)
+        pm.Potential("y", pt.logaddexp(np.log(0.5) + one, np.log(0.5) - 0.5 * (y - eta) ** 2))
+        step = pma.TunaMH(threshold=1_000)
+    assert step._engine.target._rows is None
+    assert target_of(ordered_answers)[0]._rows is not None
 
 
 def test_a_polynomial_without_its_second_order_is_noticed():

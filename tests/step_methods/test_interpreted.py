@@ -106,11 +106,10 @@ def no_numba(monkeypatch):
 
 
 def test_the_compiler_is_noticed(no_numba):
+    with pm.Model() as other:  # a form of terms that no other test has
+        b = pm.Normal("b", shape=3)
+        pm.Poisson("y", pm.math.exp(0.1 * (np.ones((700, 3)) @ b) ** 3), observed=np.ones(700))
     with pytest.raises(AssertionError, match="is compiled"):
-        other = pm.Model()
-        with other:  # a form of terms that no other test has
-            b = pm.Normal("b", shape=3)
-            pm.Poisson("y", pm.math.exp(0.1 * (np.ones((700, 3)) @ b) ** 3), observed=np.ones(700))
         pma.AusterityMH(model=other, proposal=pma.RandomWalk(0.03), threshold=500)
 
 

@@ -2,54 +2,127 @@
 
 Of a continuous function with a derivative on either side of a kink, changes are bounded by the derivatives of
 both sides. Whether the branches a and b agree where the argument u of the condition changes its sign is tried
-at random columns of data, and at roots of u along random lines. A difference a - b of elementary functions
-that vanishes at all of these vanishes wherever u does, but with probability zero.
+at random columns of data, and at roots of u along random lines, for all that the data may decide. A
+difference a - b of elementary functions that vanishes at all of these vanishes wherever u does, but with
+probability zero.
 """
 
+import math
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import product
 from typing import cast
 
 import numpy as np
 
+from pymc_austerity.bounds.expressions.affine import is_affine
+from pymc_austerity.bounds.expressions.conditions import SIGNS
 from pymc_austerity.bounds.expressions.evaluate import Values, evaluate
+from pymc_austerity.bounds.expressions.linear import ONE, ZERO, linear
 from pymc_austerity.bounds.expressions.node import Expression, constant, ordered
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.expressions.trees import select_node
+from pymc_austerity.target import Mask
 
 _LINES, _FEWEST, _TOLERANCE, _SEED = 64, 8, 1e-7, 2061
 # Where roots are looked for along a line, and how often the steps that contain one are halved.
 _STEPS = np.sinh(np.linspace(-16.0, 16.0, 257))
 _HALVINGS = 70
-_FAR = 1e3
+# Conditions on data within a select, at most: each is taken to hold, and not to hold.
+_MOST_CONDITIONS = 5
+
+# Numbers of leaves, for each line.
+_Leaves = dict[int, Values]
 
 
 @lru_cache(maxsize=1024)
 def is_continuous(select: Expression) -> bool:
     """Whether the branches of a select agree where the sign changes that its condition asks for."""
-    condition, yes, no = select.args
+    condition = select.args[0]
     if condition.op not in ("positive", "nonnegative") or not condition.moves:
         return False
-    argument = condition.args[0]
-    rng = np.random.default_rng(_SEED)
-    data, start, direction = _random_leaves(select, rng)
+    if not _is_piecewise_affine(condition.args[0]):
+        return False
+    decided = [one for one in ordered(select) if one.op in SIGNS and not one.moves]
+    if len(decided) > _MOST_CONDITIONS:
+        return False
+    return all(
+        _agrees(condition.op, *_with(select, dict(zip(decided, truths, strict=True))))
+        for truths in product((ZERO, ONE), repeat=len(decided))
+    )
+
+
+def _is_piecewise_affine(x: Expression) -> bool:
+    """Whether an argument has few roots along a line: an affine form, or a continuous select of such."""
+    if not x.moves or is_affine(x):
+        return True
+    if x.op == "select":
+        return x.args[0].moves and is_continuous(x) and all(map(_is_piecewise_affine, x.args[1:]))
+    if x.op == "product":
+        return not x.args[0].moves and _is_piecewise_affine(x.args[1])
+    return x.op == "sum" and all(map(_is_piecewise_affine, linear(x)[1]))
+
+
+def _with(select: Expression, known: dict[Expression, Expression]) -> Iterator[Expression]:
+    """Argument and branches of a select, with the conditions that the data decide known."""
+    condition, *branches = select.args
+    return (rebuilt(one, known.get) for one in (condition.args[0], *branches))
+
+
+def _agrees(op: str, argument: Expression, yes: Expression, no: Expression) -> bool:
+    """Whether two branches are the same at all roots of an argument that were found."""
+    leaves = _random_leaves([argument, yes, no], np.random.default_rng(_SEED))
+    if leaves is None:
+        return False
+    data, start, direction = leaves
 
     def at(root: Expression, t: Values) -> Values:
         there = {k: start[k] + t * direction[k] for k in start}
         return np.broadcast_to(evaluate(root, there, data), np.shape(t))
 
-    signs = np.stack([at(argument, np.full(_LINES, t)) > 0.0 for t in _STEPS])
-    step, line = np.nonzero(signs[1:] != signs[:-1])
+    def holds(t: Values) -> Mask:
+        u = at(argument, t)
+        return np.asarray(u > 0.0 if op == "positive" else u >= 0.0)
+
+    truths = np.stack([holds(np.full(_LINES, t)) for t in _STEPS])
+    step, line = np.nonzero(truths[1:] != truths[:-1])
     data, start, direction = ({k: x[line] for k, x in own.items()} for own in (data, start, direction))
-    low, high, sign = _STEPS[step], _STEPS[step + 1], signs[step, line]
+    low, high, truth = _STEPS[step], _STEPS[step + 1], truths[step, line]
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        same = (at(argument, middle) > 0.0) == sign
+        same = holds(middle) == truth
         low, high = np.where(same, middle, low), np.where(same, high, middle)
     a, b = at(yes, low), at(no, low)
     known = np.isfinite(a) & np.isfinite(b)
     with np.errstate(invalid="ignore"):
         agree = np.abs(a - b) <= _TOLERANCE * (1.0 + np.abs(a) + np.abs(b))
-    return bool(known.sum() >= _FEWEST and np.all(agree[known]))
+    # Where both overflow nothing is known; where one is infinite, they differ.
+    return bool(
+        known.sum() >= _FEWEST and np.all(agree[known]) and not np.any(np.isfinite(a) ^ np.isfinite(b))
+    )
+
+
+def _random_leaves(
+    roots: list[Expression], rng: np.random.Generator
+) -> tuple[_Leaves, _Leaves, _Leaves] | None:
+    """Columns of data within their ranges; predictors of their size or near zero, and directions of these.
+
+    None if the range of a column is not known.
+    """
+    leaves = {one for root in roots for one in ordered(root) if one.op in ("data", "predictor")}
+    columns = [one for one in leaves if one.op == "data"]
+    size = max((abs(end) for one in columns for end in (one.range.low, one.range.high)), default=1.0)
+    if not math.isfinite(size):
+        return None
+    scale = np.where(np.arange(_LINES) % 2, 1.0, max(size, 1.0))
+    data, start, direction = {}, {}, {}
+    for one in sorted(leaves, key=lambda one: (one.op, cast(int, one.value))):
+        number = cast(int, one.value)
+        if one.op == "data":
+            data[number] = one.range.low + (one.range.high - one.range.low) * rng.random(_LINES)
+        else:
+            start[number], direction[number] = scale * rng.standard_normal((2, _LINES))
+    return data, start, direction
 
 
 def with_kinks_outside(root: Expression) -> Expression:
@@ -61,18 +134,3 @@ def with_kinks_outside(root: Expression) -> Expression:
         return root
     yes, no = (rebuilt(root, {condition: constant(truth)}.get) for truth in (1.0, 0.0))
     return select_node(condition, with_kinks_outside(yes), with_kinks_outside(no))
-
-
-def _random_leaves(
-    root: Expression, rng: np.random.Generator
-) -> tuple[dict[int, Values], dict[int, Values], dict[int, Values]]:
-    """Columns of data within their ranges; predictors, and directions in which these move."""
-    data, start, direction = {}, {}, {}
-    for one in ordered(root):
-        number = cast(int, one.value)
-        if one.op == "data":
-            low, high = np.clip([one.range.low, one.range.high], -_FAR, _FAR)
-            data[number] = low + (high - low) * rng.random(_LINES)
-        elif one.op == "predictor":
-            start[number], direction[number] = rng.standard_normal((2, _LINES))
-    return data, start, direction

@@ -9,7 +9,7 @@ the predictors of the rest may be fewer.
 import math
 
 from pymc_austerity.bounds.expressions.affine import is_affine
-from pymc_austerity.bounds.expressions.linear import is_constant, number
+from pymc_austerity.bounds.expressions.linear import is_constant, linear, number
 from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.expressions.sums import scale
@@ -28,6 +28,17 @@ def without_guards(root: Expression) -> tuple[Expression, tuple[Expression, ...]
         return rebuilt(inside, replaced)
 
     return rebuilt(root, replaced), tuple(guards)
+
+
+def guards_of_all(root: Expression) -> frozenset[Expression]:
+    """Guards without which all of an expression is minus infinity, as those of a summand are."""
+    found = _guard(root)
+    if found is not None:
+        return guards_of_all(found[1]) | {found[0]}
+    if root.op == "select" and not root.args[0].moves:  # in every case that the data decide
+        return guards_of_all(root.args[1]) & guards_of_all(root.args[2])
+    terms = linear(root)[1] if root.op == "sum" else {}
+    return frozenset(guard for term, c in terms.items() if c > 0.0 for guard in guards_of_all(term))
 
 
 def _guard(x: Expression) -> tuple[Expression, Expression] | None:

@@ -191,6 +191,9 @@ class RemaindersOfTerms:
         programs = np.array([one.record.address for one in terms], dtype=np.int64)
         self.record = Packed(Remainders(center, np.zeros(len(center)), np.zeros(len(center)), ends, programs))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RemaindersOfTerms, (self._terms,)
+
 
 # In compiled code ---------------------------------------------------------------------------------
 

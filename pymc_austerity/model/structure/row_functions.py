@@ -81,7 +81,7 @@ def _made(fact: Factorisation, term: LocalTerm, graph: ScalarGraph, cases: CaseP
         form=renumbered(cases.expression, columns),
         others=others_in(fact, [graph.rows]),
         offset_fixed=not (rows.is_moved or guards.is_moved),
-        guards=Guards(guards) if graph.guards else None,
+        guards=Guards(guards, graph.are_strict) if graph.guards else None,
     )
 
 
@@ -90,6 +90,7 @@ class Guards:
     """Guards of rows. One that is zero whatever the block is allows the row: no state could be elsewhere."""
 
     rows: PredictorRows
+    are_strict: bool  # Whether a row is minus infinity where any of them is not above zero, or may only be
 
     def __call__(self, positions: Index) -> np.ndarray:
         """The guards of some rows (m, G, D + 1)."""

@@ -30,7 +30,7 @@ class _Elsewhere(Exception):  # noqa: N818 - it is caught: PyTensor computes the
 def remainder_rows(
     fact: Factorisation, term: LocalTerm, function: RowFunction, slopes: np.ndarray, center: Vector
 ) -> RemainderRows | None:
-    """The remainders of a term; None if too much of its rows would have to be stored.
+    """The remainders of a term; None if too many numbers would be stored, or guards are not strict.
 
     Parameters
     ----------
@@ -43,6 +43,8 @@ def remainder_rows(
     center : ndarray (D,)
     """
     reader = _Reader(fact, term)
+    if isinstance(function.guards, Guards) and not function.guards.are_strict:
+        return None
     try:
         data = reader.columns(function.data)
         predictors = reader.predictors(function.rows)
@@ -68,7 +70,7 @@ class _Reader:
         result = []
         for number, column in enumerate(columns.columns):
             array = self._stored(columns.values.variables[column.variable])
-            if array is None or array.ndim > 2 or column.part != "all":
+            if array is None or array.ndim not in (1, 2) or column.part != "all":
                 result.append(self._computed(partial(_column, columns, number)))
             else:
                 result.append(array if array.ndim == 1 else array[:, min(column.element, array.shape[1] - 1)])
@@ -113,13 +115,13 @@ class _Reader:
             if stored is not None and stored.ndim == 0:
                 factor *= float(stored)
             else:
-                arrays.append(self._numbers(var, 1).reshape(-1) if stored is None else stored)
+                arrays.append(self._numbers(var, 1)[:, 0])
         coefficients = self._product(arrays)
         if part.places is None:
             return [Summand(factor, coefficients, 0, 0)]
         places = part.places
         if part.lookup is not None:
-            lookup, first = self._numbers(part.lookup, 1).reshape(-1), int(places[0])
+            lookup, first = self._numbers(part.lookup, 1, np.int64)[:, 0], int(places[0])
             if np.array_equal(places, np.arange(first, first + len(places))):
                 return [Summand(factor, coefficients, first, len(places), None, lookup)]
             own = self._computed(lambda some: places[lookup[some]], dtype=np.int64)
@@ -141,13 +143,13 @@ class _Reader:
         """The array of the model that a variable has the rows of, or its one number."""
         return DataOfRows(self._fact, self._term, [var]).stored.get(var)
 
-    def _numbers(self, var: Variable, width: int) -> Numbers:
-        """A variable in all rows: where it is, or computed."""
-        found = self._stored(var)
-        if found is not None:
-            return found
-        data = DataOfRows(self._fact, self._term, [var])
-        return self._computed(lambda some: data(some)[var], width)
+    def _numbers(self, var: Variable, width: int, dtype: type = np.float64) -> Numbers:
+        """A variable in all rows (n, width): where it is, or computed."""
+        found, n = self._stored(var), self._term.size
+        if found is None:
+            data = DataOfRows(self._fact, self._term, [var])
+            found = self._computed(lambda some: data(some)[var], width, dtype)
+        return np.broadcast_to(found[:, None] if found.ndim == 1 else found, (n, width))
 
     def _computed(self, of: Callable[[Index], Any], width: int = 1, dtype: type = np.float64) -> Numbers:
         """Numbers that are not in an array of the model, for all rows."""

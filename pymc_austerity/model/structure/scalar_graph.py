@@ -26,7 +26,7 @@ from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.type import TensorType
 
 from pymc_austerity.bounds.expressions import forms
-from pymc_austerity.bounds.expressions.guards import without_guards
+from pymc_austerity.bounds.expressions.guards import guards_of_all, without_guards
 from pymc_austerity.bounds.expressions.node import Expression, constant, ordered, predictor
 from pymc_austerity.bounds.expressions.trees import over_cases, paths
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
@@ -217,8 +217,10 @@ class ScalarGraph(NamedTuple):
 
     rows: Variable  # The graph that was taken apart
     expression: Expression  # Predictor k is the k-th of `scalars`; data are the columns of `data`
-    # Affine in the predictors. The rows are minus infinity where one of them is below zero.
+    # Affine in the predictors. A row may be minus infinity where one of them is below zero, and is if they
+    # are strict.
     guards: tuple[Expression, ...]
+    are_strict: bool
     scalars: tuple[AffineScalar, ...]
     data: RowData
 
@@ -253,11 +255,13 @@ def scalar_graph(fact: Factorisation, term: LocalTerm) -> ScalarGraph:
     found = {var: _predictors(var, scalars, said) for var in sources}
     found.update((var, data.elements(var)) for var in fixed)
     domains = _execute(nodes, found, said)
-    bare, guards = without_guards(within(found[rows].item(), domains))
+    guarded = within(found[rows].item(), domains)
+    bare, guards = without_guards(guarded)
     used = [scalars[k] for k in leaves(bare, "predictor")]
     if len(used) > MOST_SCALARS:
         raise _too_many(said(one.variable for one in used))
-    return ScalarGraph(rows, forms.finished(bare), guards, tuple(scalars), data)
+    are_strict = guards_of_all(guarded) == set(guards)
+    return ScalarGraph(rows, forms.finished(bare), guards, are_strict, tuple(scalars), data)
 
 
 # Says what some values are made of, in the words of the model; see `entering`.
