@@ -87,7 +87,9 @@ def certify_log_ratios(model: pm.Model, structure: TermStructure, point: PointTy
         coordinates = ExpansionCoordinates(0, found.features(fit.proxy.mode), unwhiten, whiten)
     certificate, _ = certify_remainders(functions, coordinates, 0)
     if not np.isfinite(certificate.constants[0]):
-        raise UnboundedError("the slopes of some rows have no bound that is known")
+        own = (certify_remainders([one], coordinates, 0)[0].constants[0] for one in functions)
+        name = next(one.name for one, largest in zip(functions, own, strict=True) if not np.isfinite(largest))
+        raise UnboundedError(f"the slopes of some rows of the term {name!r} have no bound that is known")
     values = LocalTerms(fact)(center, evenly_spaced(fact.n_local, _SOME_ROWS))
     return certificate._replace(rounding=_ROUNDING * float(np.abs(values).max()))
 

@@ -50,10 +50,10 @@ class Points(NamedTuple):
     special: int
 
 
-def points_for(tape: Tape, lanes: int = BLOCK) -> Points:
-    """Work space for the program of an expression, for so many rows together."""
-    shape = (tape.n_slots, max(tape.n_coefficients, tape.order + 1) + 1, lanes)
-    decided, work = np.zeros((tape.n_slots, lanes), dtype=np.bool_), np.zeros((3, 2 * LARGEST_ORDER + 4))
+def points_for(tape: Tape) -> Points:
+    """Work space for the program of an expression."""
+    shape = (tape.n_slots, max(tape.n_coefficients, tape.order + 1) + 1, BLOCK)
+    decided, work = np.zeros((tape.n_slots, BLOCK), dtype=np.bool_), np.zeros((3, 2 * LARGEST_ORDER + 4))
     return Points(np.zeros(shape), decided, work, address_of(_machine, _OF_MACHINE), address_for(tape))
 
 
@@ -68,7 +68,7 @@ def run_at_points(tape: Tape, eta: Array, data: Array, first: int, m: int, point
     data : ndarray (n_data, n)
     first : int
     m : int
-        At most so many as `points` is for.
+        At most `BLOCK`.
     points : Points
         The coefficients of the expression are in the slot `tape.root` then. They are not numbers where a
         function is left by its argument.
