@@ -20,6 +20,7 @@ import pytensor.tensor as pt
 from pymc.logprob.utils import CheckParameterValue
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.ops import ViewOp
+from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
@@ -49,10 +50,20 @@ _FOLD_LIMIT = 1000
 # Partial sums are rows of a matrix of zeros and ones, with this many numbers at most.
 _MOST = 10_000
 
+
+@node_rewriter([OpFromGraph])
+def _written_out(fgraph: Any, node: Apply) -> list[Variable]:
+    """Write the graph within an operation in its place: PyTensor would compile it, by a compiler of C."""
+    inlined: list[Variable] = inline_ofg_node(node)
+    return inlined
+
+
 # Graphs that are evaluated once, over all rows, run operation by operation: nothing is compiled.
 # Sums stay as they are: see `narrowed`.
-INTERPRETED = pytensor.compile.mode.FAST_COMPILE.including("local_check_parameter_to_ninf_switch").excluding(
-    "local_add_canonizer", "local_mul_canonizer"
+INTERPRETED = (
+    pytensor.compile.mode.FAST_COMPILE.including("local_check_parameter_to_ninf_switch")
+    .excluding("local_add_canonizer", "local_mul_canonizer")
+    .register((dfs_rewriter(_written_out), 99))
 )
 
 
