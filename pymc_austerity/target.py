@@ -24,6 +24,15 @@ Singles = npt.NDArray[np.float32]
 CHUNK = 8192
 
 
+@jitable
+def chunk_from(start: int, n: int) -> Index:
+    """The positions from `start` on, below n: `CHUNK` of them at most. (numba takes long over arange.)"""
+    result = np.empty(min(CHUNK, n - start), np.int64)
+    for k in range(result.shape[0]):
+        result[k] = start + k
+    return result
+
+
 # Names of the parameters of each function of a `Target`; `args` is a tuple that is handed through unread.
 TARGET_PARAMETERS = {
     "global_log_ratio": ("q_new", "q", "args"),

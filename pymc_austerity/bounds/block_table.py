@@ -39,11 +39,14 @@ def alias_table(weights: Vector) -> AliasTable:
 @entry
 def _fill(size: Vector) -> tuple[Vector, npt.NDArray[np.int32]]:
     """Give what lacks in small cells to large positions; `size` has mean one, and is used up."""
-    n, largest = size.shape[0], np.argmax(size)
-    share, other = np.ones(n), np.arange(n).astype(np.int32)
+    n, largest = size.shape[0], 0
+    share, other = np.empty(n), np.empty(n, np.int32)
     small, large = np.empty(n, np.int32), np.empty(n, np.int32)
     n_small, n_large = 0, 0
     for i in range(n):
+        share[i], other[i] = 1.0, i
+        if size[i] > size[largest]:
+            largest = i
         if size[i] < 1.0:
             small[n_small] = i
             n_small += 1

@@ -420,7 +420,7 @@ def plain_bounds(sampler: RowSampler, move: Move, rows: Index) -> Vector:
 @jitable
 def multiples(constants: Singles, rows: Index, size: float) -> Vector:
     """`size` times the constants of some rows, in double precision."""
-    return np.float64(size) * constants[rows]  # Python calls it for thousands of rows, too
+    return np.float64(size) * np.take(constants, rows)  # Python calls it for thousands of rows, too
 
 
 def plain_draws(sampler: RowSampler) -> RowDraws:

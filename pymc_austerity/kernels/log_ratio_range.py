@@ -7,12 +7,10 @@ max_i l_i - min_i l_i over the rows that are sampled from does not exceed; `boun
 import math
 from typing import Any
 
-import numpy as np
-
 from pymc_austerity.bounds.remainder import remainder_range
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.subsample import Rows, among_others
-from pymc_austerity.target import CHUNK, Target, Vector
+from pymc_austerity.target import CHUNK, Target, Vector, chunk_from
 
 
 @jitable
@@ -33,7 +31,7 @@ def exact_range(
     """Evaluate all log ratios, as the authors of MHSubLhd do."""
     low, high = math.inf, -math.inf
     for start in range(0, rows.n_others, CHUNK):
-        index = among_others(np.arange(start, min(start + CHUNK, rows.n_others)), rows)
+        index = among_others(chunk_from(start, rows.n_others), rows)
         for x in target.log_ratios(q_new, q, index, args):
             if math.isnan(x):
                 return math.inf  # nothing is known of the others' order, so all are read

@@ -38,7 +38,7 @@ from pymc_austerity.kernels.subsample import (
     restore_order,
 )
 from pymc_austerity.proposals.base import ProposalKernel
-from pymc_austerity.target import CHUNK, Target, Vector
+from pymc_austerity.target import CHUNK, Target, Vector, chunk_from
 
 RangeOf = Callable[[Any, Vector, Vector, tuple[Any, ...], Rows, Target], float]
 
@@ -163,7 +163,7 @@ def has_density(q: Vector, args: tuple[Any, ...], n_local: int, target: Target) 
     if math.isnan(target.global_log_ratio(q, q, args)):
         return False
     for start in range(0, n_local, CHUNK):
-        for x in target.log_ratios(q, q, np.arange(start, min(start + CHUNK, n_local)), args):
+        for x in target.log_ratios(q, q, chunk_from(start, n_local), args):
             if math.isnan(x):
                 return False
     return True
@@ -347,7 +347,7 @@ def total(q: Vector, args: tuple[Any, ...], n_local: int, target: Target) -> flo
     """
     result = lost = 0.0
     for start in range(0, n_local, CHUNK):
-        index = np.arange(start, min(start + CHUNK, n_local))
+        index = chunk_from(start, n_local)
         part = 0.0
         for x in target.log_terms(q, index, args):
             part += x

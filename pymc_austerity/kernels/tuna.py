@@ -34,7 +34,7 @@ from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.metropolis import Outcome, leaves_zero
 from pymc_austerity.proposals.base import ProposalKernel
-from pymc_austerity.target import CHUNK, Index, Target, Vector
+from pymc_austerity.target import CHUNK, Index, Target, Vector, chunk_from
 
 # More rows than anybody waits for, if their number is finite at all.
 _TOO_MANY = 1e9
@@ -175,6 +175,6 @@ def sum_of_log_ratios(q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: 
     """Sum of l_i(q_new) - l_i(q) over all local terms, `CHUNK` of them at a time."""
     total = 0.0
     for start in range(0, n_local, CHUNK):
-        for x in target.log_ratios(q_new, q, np.arange(start, min(start + CHUNK, n_local)), args):
+        for x in target.log_ratios(q_new, q, chunk_from(start, n_local), args):
             total += x
     return total

@@ -24,7 +24,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.type import TensorType
 
 from pymc_austerity.bounds.jets.remainders import RemainderRows
-from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_rows
+from pymc_austerity.model.factorisation import POLYNOMIAL, Factorisation, LocalTerm, some_rows
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.rewrite import (
     INTERPRETED_STABLE,
@@ -37,12 +37,10 @@ from pymc_austerity.model.graph.rewrite import (
 from pymc_austerity.model.structure.features import Features
 from pymc_austerity.model.structure.predictors import TermForm, is_one_per_row, one_per_row
 from pymc_austerity.model.structure.row_functions import PredictorRows
-from pymc_austerity.model.structure.row_programs import remainder_rows
-from pymc_austerity.model.structure.term_derivatives import is_differentiated_by_rows
+from pymc_austerity.model.structure.row_programs import global_rows, remainder_rows
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Expansion
 
-_POLYNOMIAL = "Taylor polynomial"
 # What there is once for all rows is stored up to this size.
 _FEW = 1000
 
@@ -57,7 +55,8 @@ def expand(structure: TermStructure, expansion: Expansion, slopes: Sequence[np.n
     """
     inner = _Expander(structure, expansion, slopes).result(structure.forms)
     found = structure.features
-    return inner if found is None else _in_block(structure.factorisation, inner, found)
+    result = inner if found is None else _in_block(structure.factorisation, inner, found)
+    return replace(result, global_rows=global_rows(result, structure.of_globals))
 
 
 def _in_block(fact: Factorisation, inner: Factorisation, found: Features) -> Factorisation:
@@ -68,11 +67,11 @@ def _in_block(fact: Factorisation, inner: Factorisation, found: Features) -> Fac
     return replace(
         fact,
         locals=tuple(replace(term, rows=graph) for term, graph in zip(inner.locals, rows, strict=True)),
-        globals=(*fact.globals, (_POLYNOMIAL, polynomial)),
+        globals=(*fact.globals, (POLYNOMIAL, polynomial)),
         leaves=inner.leaves,
         leaf_values=inner.leaf_values,
         features=found.vector,
-        is_expanded=True,
+        polynomial=inner.polynomial,
     )
 
 
@@ -100,10 +99,10 @@ class _Expander:
         return replace(
             fact,
             locals=locals_,
-            globals=(*fact.globals, (_POLYNOMIAL, self._summed())),
+            globals=(*fact.globals, (POLYNOMIAL, self._summed())),
             leaves=(*fact.leaves, *(Leaf(var, var) for var in self._leaves)),
             leaf_values=[*fact.leaf_values, *self._leaves.values()],
-            is_expanded=True,
+            polynomial=self._expansion,
         )
 
     def _leaf(self, name: str, value: np.ndarray) -> Variable:
@@ -129,7 +128,7 @@ class _Expander:
         if self._reads_disk or not self._slopes[k].shape[1]:
             return self._along_the_way(k, term)
         # Slopes are by the predictors that the sums over rows are differentiated by.
-        if form.predictor is not None and not is_differentiated_by_rows(self._structure, k):
+        if form.predictor is not None and not self._structure.is_function_of_block(k):
             return self._of_predictors(k, term, [one_per_row(form.predictor, term.index)])
         rows = self._structure.row_function(k).rows
         assert isinstance(rows, PredictorRows)
@@ -140,7 +139,7 @@ class _Expander:
     def _program(self, k: int, term: LocalTerm) -> RemainderRows | None:
         """How compiled code computes the remainder of a row, if its derivatives are stored."""
         is_stored = not self._reads_disk and self._slopes[k].shape[1]
-        if not is_stored or not is_differentiated_by_rows(self._structure, k):
+        if not is_stored or not self._structure.is_function_of_block(k):
             return None
         function, center = self._structure.row_function(k), self._expansion.center
         return remainder_rows(self._fact, term, function, self._wanted(k, function.n_predictors), center)

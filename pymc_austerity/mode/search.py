@@ -139,7 +139,7 @@ class BlockPosterior:
         own = self._function
         of_rows = n_rows / self.factorisation.n_local * self.likelihood.operations
         return (
-            of_rows + own.prior_operations + own.features.operations + OF_STEP * float(self.free.sum()) ** 3
+            of_rows + own.prior.operations + own.features.operations + OF_STEP * float(self.free.sum()) ** 3
         )
 
     def whole_precision(self, free: Vector, precision: np.ndarray) -> np.ndarray:

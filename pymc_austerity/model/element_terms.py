@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
@@ -20,6 +19,7 @@ from pymc_austerity.exceptions import FactorisationError, SelfCheckError
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm, point_of, some_rows, vector_of
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.rewrite import INTERPRETED
+from pymc_austerity.model.lift.rows import as_row
 from pymc_austerity.model.self_check import jittered
 from pymc_austerity.model.structure.incidence import Incidence, Lookups, UsedAsAWhole, incidence
 from pymc_austerity.model.structure.prepared_rows import indexed_first
@@ -65,7 +65,7 @@ class ElementTerms:
         fact = _factorised(model, vars, point, check, temperature, names)
         own = {model.values_to_rvs[value].name for value in vars}
         terms = [replace(term, rows=indexed_first(term.rows)) for term in fact.locals]
-        alone = [_as_row(name, graph) for name, graph in fact.globals]
+        alone = [as_row(name, graph) for name, graph in fact.globals]
         mine = [*(term for term in terms if term.name in own), *alone]
         others = [term for term in terms if term.name not in own]
         self.n_own, self.n_tested = sum(t.size for t in mine), sum(t.size for t in others)
@@ -172,12 +172,6 @@ def _factorised(
         reason = re.sub(r" \(if these are not observations.*? allows that\)", "", str(error))
         reason = reason.split(" Use another step method")[0]
         raise FactorisationError(f"{names} cannot be moved element by element. {reason} {_ADVICE}") from error
-
-
-def _as_row(name: str, graph: Variable) -> LocalTerm:
-    """A term of few numbers as one row."""
-    index = pt.vector("index", dtype="int64")
-    return LocalTerm(name, 1, index, pt.alloc(graph.sum().astype("float64"), index.shape[0]))
 
 
 def _lookups(fact: Factorisation, term: LocalTerm, firsts: Mapping[Variable, int], names: str) -> Lookups:

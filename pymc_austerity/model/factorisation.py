@@ -19,18 +19,20 @@ import numpy.typing as npt
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.bounds.jets.remainders import RemainderRows
+from pymc_austerity.bounds.jets.remainders import GlobalRows, RemainderRows
 from pymc_austerity.data.row_store import Rows
 from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.log_density import LogDensityGraph, as_values, longest
-from pymc_austerity.target import Array
+from pymc_austerity.target import Array, Expansion
 
 # Rows that are evaluated at a time when all of them are wanted.
 CHUNK = 16_384
 # Groups of rows whose effects are moved as a field, at least; and where moves of the whole block mix badly.
 FEWEST_GROUPS, FEWEST_IF_SLOW = 30, 3
+# Name of the polynomial among the global terms.
+POLYNOMIAL = "Taylor polynomial"
 # Elements of a vector that unknown numbers multiply, where it is a vector of effects.
 FEWEST_SCALED = 5
 
@@ -79,8 +81,9 @@ class Factorisation:
         is in both lists.
     features : TensorVariable or None
         Of an expansion in features of the block (`features`): phi(q), of shape (p,).
-    is_expanded : bool
-        Whether the local terms are Taylor remainders (`expansion`).
+    polynomial : Expansion or None
+        If the local terms are Taylor remainders (`expansion`): the sum of their polynomials, a global
+        term.
     slab : TensorVariable or None
         Of a block with coefficients that come and go (`model.selection`): the parameters of their prior.
     field : Field or NoField
@@ -120,8 +123,9 @@ class Factorisation:
     threshold: int
     leaf_values: list[np.ndarray]
     features: Variable | None = None
-    is_expanded: bool = False
+    polynomial: Expansion | None = None
     slab: Variable | None = None
+    global_rows: GlobalRows | None = None  # The global terms as data, for compiled code
     find: Callable[["Factorisation"], Any] | None = None  # The field, of a factorisation made by `factorise`
 
     @cached_property

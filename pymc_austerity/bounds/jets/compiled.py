@@ -17,6 +17,11 @@ def entry[F: Callable[..., Any]](function: F) -> F:
     return compilation.entry(function, error_model="numpy")
 
 
+def at_address[F: Callable[..., Any]](function: F) -> F:
+    """Compile a function that compiled code calls at its address, and Python never."""
+    return compilation.entry(function, error_model="numpy", **_NO_WRAPPERS)
+
+
 def of_records[F: Callable[..., Any]](function: F) -> F:
     """Compile a function that Python calls with records, which are packed."""
     compiled = entry(function)

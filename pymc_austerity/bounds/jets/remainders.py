@@ -1,8 +1,9 @@
-"""Log ratios of Taylor remainders, as kernels call them: rows are data, which the machine at points runs.
+"""Rows as kernels call them: they are data, which the machine at points runs.
 
-A row reads numbers where the model has them, in arrays of any type. Each predictor is an offset and summands:
-numbers of the row times coordinates of the block, or a coordinate that the row looks up. Nothing is compiled
-for a model.
+Rows are log ratios of Taylor remainders, or a global part of the log density, taken apart. A row reads
+numbers where the model has them, in arrays of any type. Each predictor is an offset and summands: numbers
+of the row times coordinates of the block, or a coordinate that the row looks up. Nothing is compiled for a
+model.
 """
 
 import math
@@ -11,17 +12,20 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
+from numba.core import types
 
 from pymc_austerity.bounds.expressions.node import Expression, constant, node
-from pymc_austerity.bounds.jets.compiled import inner
+from pymc_austerity.bounds.jets.compiled import at_address, inner
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
-from pymc_austerity.packed import NUMBERS, Packed, kind_of, number_at, record_at
-from pymc_austerity.target import Array, Index, Vector
+from pymc_austerity.packed import NUMBERS, Packed, address_of, caller, kind_of, number_at, record_at
+from pymc_austerity.target import Array, Expansion, Index, Matrix, Vector
 
 Numbers = npt.NDArray[Any]
 # Types of numbers that are read where they are, in the order of their codes.
 _TYPES = tuple(NUMBERS)
+# Rows that are computed together, at two states.
+_ROWS = BLOCK // 2
 
 
 class Columns(NamedTuple):
@@ -48,15 +52,13 @@ class Program(NamedTuple):
     # numbers that multiply these, or -1 for ones; that of look-ups, or -1
     summands: npt.NDArray[np.int64]
     factors: Vector  # (S,): multiply the coefficients
-    # Arrays of the derivatives at the center by predictors, then of second ones by j <= k, if there are any
+    # Arrays of the derivatives at the center by predictors, then of second ones by j <= k; or there are none
     slopes: Index
-    # (P, BLOCK): predictors at the center; what the new state and the old one add; and their sums
+    # (P, BLOCK): predictors at the center, what the new states add and, after these, the old ones, and sums
     center: Array
-    new: Array
-    old: Array
+    moves: Array
     eta: Array
     numbers: Array  # (n_data, BLOCK)
-    value: Vector  # (BLOCK,)
 
 
 class Remainders(NamedTuple):
@@ -68,6 +70,19 @@ class Remainders(NamedTuple):
     old: Vector
     ends: Index  # (T,): rows up to the end of each term
     programs: Index  # (T,): where the record of each is
+    machine: int  # Where the machine code of `_write_changes` is
+
+
+class GlobalPart(NamedTuple):
+    """The global part of a log density: rows, and the sum of the polynomials of local terms."""
+
+    rows: Remainders
+    index: Index  # (n,): all rows
+    changes: Vector  # (n,): room
+    # Of the polynomial, in features of the block if there are any; empty without one
+    center: Vector
+    gradient: Vector
+    hessian: Matrix  # (0, 0) if it is linear
 
 
 class Summand(NamedTuple):
@@ -102,7 +117,8 @@ class RemainderRows:
     predictors, guards : sequence of Predictor
         Where a guard is not above zero the row is minus infinity; one that is always zero allows the row.
     slopes : ndarray (k, n)
-        Derivatives of the rows at the center by the predictors, first and perhaps second ones.
+        Derivatives of the rows at the center by the predictors, first and perhaps second ones; k is zero for
+        rows themselves, in place of their remainders.
     center : ndarray (D,)
         Where the rows are expanded.
     """
@@ -138,9 +154,7 @@ class RemainderRows:
             np.zeros(room),
             np.zeros(room),
             np.zeros(room),
-            np.zeros(room),
             np.zeros((len(data), BLOCK)),
-            np.zeros(BLOCK),
         )
         self.record = Packed(record._replace(columns=self._columns()))
 
@@ -186,13 +200,46 @@ class RemaindersOfTerms:
     """The rows of all terms, one term after the other, as compiled code has them."""
 
     def __init__(self, terms: Sequence[RemainderRows]) -> None:
-        self._terms, center = terms, np.ascontiguousarray(terms[0].center, dtype=np.float64)
-        ends = np.cumsum([one.n_rows for one in terms])
-        programs = np.array([one.record.address for one in terms], dtype=np.int64)
-        self.record = Packed(Remainders(center, np.zeros(len(center)), np.zeros(len(center)), ends, programs))
+        self._terms = terms
+        self.record = Packed(_of_terms(terms, terms[0].center))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RemaindersOfTerms, (self._terms,)
+
+
+class GlobalRows:
+    """The global part of a log density, as compiled code has it.
+
+    Parameters
+    ----------
+    terms : sequence of RemainderRows
+        Without slopes, expanded about zero.
+    n_dim : int
+        D.
+    polynomial : Expansion or None
+        The sum of the polynomials of local terms.
+    """
+
+    def __init__(self, terms: Sequence[RemainderRows], n_dim: int, polynomial: Expansion | None) -> None:
+        self._given, rows = (terms, n_dim, polynomial), _of_terms(terms, np.zeros(n_dim))
+        n = int(rows.ends[-1]) if terms else 0
+        center, gradient, hessian = np.zeros(0), np.zeros(0), np.zeros((0, 0))
+        if polynomial is not None:
+            center, gradient = (np.ascontiguousarray(x, np.float64) for x in polynomial[1:3])
+            if polynomial.order == 2:
+                hessian = np.ascontiguousarray(polynomial.hessian, np.float64)
+        self.record = Packed(GlobalPart(rows, np.arange(n), np.zeros(n), center, gradient, hessian))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GlobalRows, self._given
+
+
+def _of_terms(terms: Sequence[RemainderRows], center: Vector) -> Remainders:
+    """The record of all terms."""
+    ends = np.cumsum([one.n_rows for one in terms], dtype=np.int64)
+    programs = np.array([one.record.address for one in terms], dtype=np.int64)
+    center, machine = np.ascontiguousarray(center, np.float64), address_of(_write_changes, _OF_CHANGES)
+    return Remainders(center, np.zeros(len(center)), np.zeros(len(center)), ends, programs, machine)
 
 
 # In compiled code ---------------------------------------------------------------------------------
@@ -205,20 +252,52 @@ def _prototype() -> Program:
     points = Points(np.zeros((0, 0, 0)), np.zeros((0, 0), np.bool_), np.zeros((0, 0)), 0, 0)
     return Program(
         tape, points, columns, nothing, 0, np.zeros(0), nothing, nothing, np.zeros((0, 5), np.int64),
-        np.zeros(0), nothing, no_numbers, no_numbers, no_numbers, no_numbers, no_numbers, np.zeros(0),
+        np.zeros(0), nothing, no_numbers, no_numbers, no_numbers, no_numbers,
     )  # fmt: skip
 
 
 _NONE = (np.zeros(0, np.int64), np.zeros((0, 2), np.int64), np.zeros(0, np.int64))
+_NO_ROWS = Remainders(np.zeros(0), np.zeros(0), np.zeros(0), _NONE[0], _NONE[0], 0)
 _program_at = record_at(kind_of(_prototype()))
-rows_at = record_at(kind_of(Remainders(np.zeros(0), np.zeros(0), np.zeros(0), _NONE[0], _NONE[0])))
+rows_at = record_at(kind_of(_NO_ROWS))
+global_part_at = record_at(
+    kind_of(GlobalPart(_NO_ROWS, _NONE[0], np.zeros(0), np.zeros(0), np.zeros(0), np.zeros((0, 0))))
+)
+_VECTOR = types.Array(types.float64, 1, "C")
+_OF_CHANGES = types.void(kind_of(_NO_ROWS), _VECTOR, _VECTOR, types.Array(types.int64, 1, "C"), _VECTOR)
+_call_changes = caller(_OF_CHANGES)
 
 
 @inner
 def log_ratios(rows: Remainders, q_new: Vector, q: Vector, index: Index) -> Vector:
     """Changes of the remainders of rows of the population from q to q_new."""
+    result = np.empty(index.shape[0])
+    _call_changes(rows.machine, (rows, q_new, q, index, result))
+    return result
+
+
+@inner
+def global_log_ratio(own: GlobalPart, q_new: Vector, q: Vector, phi_new: Vector, phi: Vector) -> float:
+    """The change of the global part; phi are the features of both states, or the states themselves."""
+    total, n = 0.0, own.index.shape[0]
+    if n > 0:
+        _call_changes(own.rows.machine, (own.rows, q_new, q, own.index, own.changes))
+        for i in range(n):
+            total += own.changes[i]
+    is_quadratic = own.hessian.shape[0] > 0
+    for j in range(own.gradient.shape[0]):
+        slope = own.gradient[j]
+        if is_quadratic:
+            for k in range(own.gradient.shape[0]):
+                slope += own.hessian[j, k] * (0.5 * (phi_new[k] + phi[k]) - own.center[k])
+        total += slope * (phi_new[j] - phi[j])
+    return total
+
+
+@at_address
+def _write_changes(rows: Remainders, q_new: Vector, q: Vector, index: Index, result: Vector) -> None:
+    """Write the changes of the remainders of rows; other functions call it at its address."""
     n = index.shape[0]
-    result = np.empty(n)
     for k in range(q.shape[0]):
         rows.new[k], rows.old[k] = q_new[k] - rows.center[k], q[k] - rows.center[k]
     start = 0
@@ -228,11 +307,10 @@ def log_ratios(rows: Remainders, q_new: Vector, q: Vector, index: Index) -> Vect
             first = rows.ends[term]
             term += 1
         stop = start + 1
-        while stop < min(n, start + BLOCK) and first <= index[stop] < rows.ends[term]:
+        while stop < min(n, start + _ROWS) and first <= index[stop] < rows.ends[term]:
             stop += 1
         _write(_program_at(rows.programs[term]), rows, index[start:stop], first, result[start:stop])
         start = stop
-    return result
 
 
 @inner
@@ -242,59 +320,49 @@ def _write(own: Program, rows: Remainders, index: Index, first: int, result: Vec
     for j in range(own.ends.shape[0]):
         array = own.arrays_of_offsets[j]
         for lane in range(m):
-            own.center[j, lane], own.new[j, lane], own.old[j, lane] = own.offsets[j], 0.0, 0.0
+            own.center[j, lane], own.moves[j, lane], own.moves[j, m + lane] = own.offsets[j], 0.0, 0.0
             if array >= 0:
                 own.center[j, lane] += _number(own.columns, array, index[lane] - first, 0)
         for s in range(begin, own.ends[j]):
             _add_summand(own, s, j, rows, index, first)
         begin = own.ends[j]
+        for lane in range(m):
+            own.eta[j, lane] = own.center[j, lane] + own.moves[j, lane]
+            own.eta[j, m + lane] = own.center[j, lane] + own.moves[j, m + lane]
     for k in range(own.data.shape[0]):
         for lane in range(m):
-            own.numbers[k, lane] = _number(own.columns, own.data[k], index[lane] - first, 0)
-    _run(own, own.new, m)
+            x = _number(own.columns, own.data[k], index[lane] - first, 0)
+            own.numbers[k, lane], own.numbers[k, m + lane] = x, x
+    run_at_points(own.tape, own.eta, own.numbers, 0, 2 * m, own.points)
+    value = own.points.coefficients[own.tape.root, 0]
     for lane in range(m):
-        own.value[lane] = own.points.coefficients[own.tape.root, 0, lane]
-    _run(own, own.old, m)
-    for lane in range(m):
-        there, here = own.value[lane], own.points.coefficients[own.tape.root, 0, lane]
-        if not _is_allowed(own, own.new, lane):
-            there = -math.inf
-        if not _is_allowed(own, own.old, lane):
-            here = -math.inf
-        result[lane] = there - here - _polynomial(own, index[lane] - first, lane)
+        there = value[lane] if _is_allowed(own, lane, lane) else -math.inf
+        here = value[m + lane] if _is_allowed(own, lane, m + lane) else -math.inf
+        result[lane] = there - here - _polynomial(own, index[lane] - first, lane, m)
 
 
 @inner
-def _run(own: Program, moves: Array, m: int) -> None:
-    """F at the predictors of m rows, moved from the center."""
-    for j in range(own.n_predictors):
-        for lane in range(m):
-            own.eta[j, lane] = own.center[j, lane] + moves[j, lane]
-    run_at_points(own.tape, own.eta, own.numbers, 0, m, own.points)
-
-
-@inner
-def _is_allowed(own: Program, moves: Array, lane: int) -> bool:
-    """Are all guards of a row above zero?"""
+def _is_allowed(own: Program, lane: int, of_state: int) -> bool:
+    """Are all guards of a row above zero at a state?"""
     for j in range(own.n_predictors, own.ends.shape[0]):
-        center, move = own.center[j, lane], moves[j, lane]
+        center, move = own.center[j, lane], own.moves[j, of_state]
         if not center + move > 0.0 and not (center == 0.0 and move == 0.0):
             return False
     return True
 
 
 @inner
-def _polynomial(own: Program, i: int, lane: int) -> float:
+def _polynomial(own: Program, i: int, lane: int, m: int) -> float:
     """The change of a row's Taylor polynomial."""
     p, place, total = own.n_predictors, own.n_predictors, 0.0
-    for j in range(p):
-        t, s = own.new[j, lane], own.old[j, lane]
+    for j in range(p if own.slopes.shape[0] > 0 else 0):
+        t, s = own.moves[j, lane], own.moves[j, m + lane]
         total += _number(own.columns, own.slopes[j], i, 0) * (t - s)
         if own.slopes.shape[0] > p:
             total += 0.5 * _number(own.columns, own.slopes[place], i, 0) * (t - s) * (t + s)
             for k in range(j + 1, p):
                 slope = _number(own.columns, own.slopes[place + k - j], i, 0)
-                total += slope * (t * own.new[k, lane] - s * own.old[k, lane])
+                total += slope * (t * own.moves[k, lane] - s * own.moves[k, m + lane])
             place += p - j
     return total
 
@@ -305,8 +373,8 @@ def _add_summand(own: Program, s: int, j: int, rows: Remainders, index: Index, f
     columns, center, new, old = own.columns, rows.center, rows.new, rows.old
     coefficients, where, length = own.summands[s, 0], own.summands[s, 1], own.summands[s, 2]
     values, lookup = own.summands[s, 3], own.summands[s, 4]
-    is_double = values >= 0 and columns.codes[values] == 0
-    for lane in range(index.shape[0]):
+    is_double, m = values >= 0 and columns.codes[values] == 0, index.shape[0]
+    for lane in range(m):
         i, factor = index[lane] - first, own.factors[s]
         if coefficients >= 0:
             factor *= _number(columns, coefficients, i, 0)
@@ -331,8 +399,8 @@ def _add_summand(own: Program, s: int, j: int, rows: Remainders, index: Index, f
                 x = _number(columns, values, i, k)
                 at, t, u = at + x * center[where + k], t + x * new[where + k], u + x * old[where + k]
         own.center[j, lane] += factor * at
-        own.new[j, lane] += factor * t
-        own.old[j, lane] += factor * u
+        own.moves[j, lane] += factor * t
+        own.moves[j, m + lane] += factor * u
 
 
 @inner

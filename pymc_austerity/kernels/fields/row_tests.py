@@ -20,7 +20,7 @@ from pymc_austerity.kernels.fields.records import FieldArrays
 from pymc_austerity.kernels.fields.state import log_prior_change
 from pymc_austerity.kernels.metropolis import Rule, sequential_test
 from pymc_austerity.kernels.subsample import ALL_ROWS, NO_ROWS, Rows
-from pymc_austerity.target import CHUNK, Index, Vector
+from pymc_austerity.target import CHUNK, Index, Vector, chunk_from
 
 
 class FieldTests(NamedTuple):
@@ -109,7 +109,7 @@ def total_change(n_rows: int, args: Any) -> float:
     """The sum over the first n rows."""
     total, nothing = 0.0, np.zeros(0)
     for start in range(0, n_rows, CHUNK):
-        index = np.arange(start, min(start + CHUNK, n_rows))
+        index = chunk_from(start, n_rows)
         for change in remainder_changes(nothing, nothing, index, args):
             total += change
     return total

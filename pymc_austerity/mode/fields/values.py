@@ -23,6 +23,8 @@ from pymc_austerity.model.field.rows import Form
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.random_variables import with_constants
 from pymc_austerity.model.graph.rewrite import parts_of, rebuild
+from pymc_austerity.model.structure.row_programs import global_rows
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Index, Vector
 
 # The term that says for which numbers rows have a density.
@@ -274,6 +276,7 @@ def values_of(
         locals=(),
         globals=tuple((name, term) for (name, _), term in zip(terms, terms_of_theta, strict=True)),
         features=features,
-        is_expanded=False,
+        polynomial=None,
     )
+    shared = replace(shared, global_rows=global_rows(shared, TermStructure(shared).of_globals))
     return FieldValues(fact, maps, shared, layout.left), number

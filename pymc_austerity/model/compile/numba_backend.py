@@ -34,7 +34,14 @@ from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 
-from pymc_austerity.bounds.jets.remainders import RemaindersOfTerms, log_ratios, rows_at
+from pymc_austerity.bounds.jets.remainders import (
+    GlobalRows,
+    RemaindersOfTerms,
+    global_log_ratio,
+    global_part_at,
+    log_ratios,
+    rows_at,
+)
 from pymc_austerity.compilation import jitable
 from pymc_austerity.model.compile.cache_key import is_of_package, key_of
 from pymc_austerity.model.compile.native import (
@@ -65,11 +72,15 @@ INTEGERS = types.Array(types.int64, 1, "C")
 TABLE = types.Array(types.uintp, 1, "C")
 # A state is a vector of either; functions of the two have places of their own in a table.
 _STATES: dict[Any, int] = {VECTOR: 0, INTEGERS: len(Target._fields)}
-# Where a table has the address of rows that are data, and where arrays begin.
-_ROWS = len(Target._fields) * len(_STATES)
-FIRST_ARRAY = _ROWS + 1
+# Where a table has the addresses of what is data, in place of functions of the model; and where arrays begin.
+_RECORDS = {
+    name: len(Target._fields) * len(_STATES) + k for k, name in enumerate(("log_ratios", "global_log_ratio"))
+}
+FIRST_ARRAY = max(_RECORDS.values()) + 1
 
 Kind = tuple[str, int]
+# Functions of a target as data that compiled code runs.
+Rows = RemaindersOfTerms | GlobalRows
 
 
 def signature_of(name: str, state: str, *, is_number: bool) -> Signature:
@@ -93,17 +104,17 @@ class TableMaker:
     """Makes the tables of one model.
 
     `functions` are dispatchers of the target, with the signature of each: they are compiled, or loaded from
-    the disk, for the first table. `kinds` has the type of the numbers and the dimensions of each argument.
-    `rows` are those that are data.
+    the disk, for the first table. `kinds` has the type of the numbers and the dimensions of each argument,
+    of which functions in `rows`, which are data, take none.
     """
 
     def __init__(
         self,
         functions: Mapping[str, tuple[Any, Signature]],
         kinds: Sequence[Kind],
-        rows: RemaindersOfTerms | None = None,
+        rows: Mapping[str, Rows] | None = None,
     ) -> None:
-        self._functions, self._rows = functions, rows
+        self._functions, self._rows = functions, rows or {}
         places = places_of(kinds)
         self._kinds = [(np.dtype(dtype), place) for (dtype, _), place in zip(kinds, places, strict=True)]
         self._size = FIRST_ARRAY + sum(1 + n_dim for _, n_dim in kinds)
@@ -114,7 +125,7 @@ class TableMaker:
         if self._made is None:
             self._made = [None] * len(self._kinds), self._of_functions()
         kept, table = self._made
-        others = [k for k, (a, b) in enumerate(zip(args, kept, strict=True)) if a is not b]
+        others = [k for k, (a, b) in enumerate(zip(args, kept, strict=bool(kept))) if a is not b]
         if not others:
             return table
         kept, table = kept.copy(), table.copy()
@@ -128,7 +139,8 @@ class TableMaker:
 
     def _of_functions(self) -> Addresses:
         table = np.zeros(self._size, dtype=np.uintp)
-        table[_ROWS] = 0 if self._rows is None else self._rows.record.address
+        for name, rows in self._rows.items():
+            table[_RECORDS[name]] = rows.record.address
         for name, (function, signature) in self._functions.items():
             table[_place(name, signature.args[0])] = address_of(function, signature)
         return table
@@ -349,10 +361,10 @@ class NumbaBackend:
 def _table_maker(functions: Mapping[str, Any]) -> TableMaker:
     """Makes the tables of functions of one model, each of which takes all arguments."""
     kinds: list[Kind] = []
-    made, rows = {}, None
+    made, rows = {}, {}
     for name, function in functions.items():
-        if isinstance(function, RemaindersOfTerms):
-            rows, made[name] = function, _log_ratios_of_rows()
+        if isinstance(function, Rows):
+            rows[name], made[name] = function, _of_rows(name)
             continue
         graph = function.maker.fgraph
         given = [variable.type for variable in graph.inputs[len(TARGET_PARAMETERS[name]) - 1 :]]
@@ -361,18 +373,27 @@ def _table_maker(functions: Mapping[str, Any]) -> TableMaker:
     return TableMaker(made, kinds, rows)
 
 
-def _log_ratios_of_rows() -> tuple[Any, Signature]:
-    """The function ``log_ratios`` of all targets whose rows are data, and its signature."""
+# Functions of a target that are data: what they call with these, and sources of its arguments.
+_CALLED: dict[str, tuple[Any, Any, str]] = {
+    "log_ratios": (log_ratios, rows_at, "features(q_new, table), features(q, table), index"),
+    "global_log_ratio": (
+        global_log_ratio, global_part_at, "q_new, q, features(q_new, table), features(q, table)"
+    ),
+}  # fmt: skip
+
+
+def _of_rows(name: str) -> tuple[Any, Signature]:
+    """A function of all targets that have it as data, and its signature."""
+    called, record_at, arguments = _CALLED[name]
     source = (
-        "def log_ratios(q_new, q, index, table):\n"
-        f"    rows = rows_at(np.int64(table[{_ROWS}]))\n"
-        "    return changes(rows, features(q_new, table), features(q, table), index)"
+        f"def {name}({', '.join(TARGET_PARAMETERS[name][:-1])}, table):\n"
+        f"    return called(record_at(np.int64(table[{_RECORDS[name]}])), {arguments})"
     )
-    environment = {"__name__": __name__, "np": np, "rows_at": rows_at, "changes": log_ratios}
-    key = key_of([source], [TableMaker, log_ratios])
+    environment = {"__name__": __name__, "np": np, "record_at": record_at, "called": called}
+    key = key_of([source], [TableMaker, called])
     options: dict[str, Any] = {"from_python": False, "error_model": "numpy"}
-    made = from_source(source, "log_ratios", {**environment, "features": _features}, key, **options)
-    return made, signature_of("log_ratios", "float64", is_number=False)
+    made = from_source(source, name, {**environment, "features": _features}, key, **options)
+    return made, signature_of(name, "float64", is_number=name == "global_log_ratio")
 
 
 def _target_function(name: str, graph: FunctionGraph, kinds: Sequence[Kind]) -> tuple[Any, Signature]:

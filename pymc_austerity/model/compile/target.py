@@ -17,7 +17,7 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from pymc_austerity.bounds.jets.remainders import RemaindersOfTerms
+from pymc_austerity.bounds.jets.remainders import GlobalRows, RemaindersOfTerms
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.model.compile.backend import current_backend, target_function
 from pymc_austerity.model.compile.native import interruptible
@@ -228,22 +228,28 @@ class CompiledTarget:
         stubs. What is returned is the kernel as a function of what `call_parameters` says.
         """
         wanted = [name for name in target_functions if self._has(name)]
-        if "log_ratios" in wanted and self._rows is not None:
-            # Predictors are affine in the features, if there are any.
-            wanted = [*dict.fromkeys([*wanted, *(["features"] if self._has("features") else [])])]
-        functions = {
-            name: (self._rows if name == "log_ratios" else None) or self._function(name) for name in wanted
-        }
+        rows = {name: found for name in wanted if (found := self._as_rows(name)) is not None}
+        if rows and self._has("features"):  # predictors are affine in these
+            wanted = [*dict.fromkeys([*wanted, "features"])]
+        functions = {name: rows[name] if name in rows else self._function(name) for name in wanted}
         return self.backend.compile(functions, kernel, records)
+
+    def _as_rows(self, name: str) -> RemaindersOfTerms | GlobalRows | None:
+        """A function as data that compiled code runs, if it is known as such."""
+        if not self.backend.runs_programs:
+            return None
+        if name == "log_ratios":
+            return self._rows
+        return self.factorisation.global_rows if name == "global_log_ratio" else None
 
     @cached_property
     def _rows(self) -> RemaindersOfTerms | None:
-        """The remainders of all terms as data, if they are known as such."""
+        """The remainders of all terms."""
         programs = [term.program for term in self.factorisation.locals]
-        if self._orders or not self.backend.runs_programs or not programs:
-            return None
         known = [one for one in programs if one is not None]
-        return RemaindersOfTerms(known) if len(known) == len(programs) else None
+        if self._orders or not known or len(known) < len(programs):
+            return None
+        return RemaindersOfTerms(known)
 
 
 def _in_random_order(

@@ -62,6 +62,12 @@ def lift_cells(lifter: Lifter, piece: Piece) -> LocalTerm:
     return LocalTerm(piece.name, piece.size, index, rows.astype("float64"))
 
 
+def as_row(name: str, graph: Variable) -> LocalTerm:
+    """A term of few numbers as one row."""
+    index = pt.vector("index", dtype="int64")
+    return LocalTerm(name, 1, index, pt.alloc(graph.sum().astype("float64"), index.shape[0]))
+
+
 def check_cost(
     name: str,
     graph: Variable,

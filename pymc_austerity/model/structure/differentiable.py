@@ -5,19 +5,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
 
-from pymc_austerity import work
-from pymc_austerity.model.factorisation import block_of
-from pymc_austerity.model.graph.elements import OF_SHORT_ELEMENT, elements
-from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, parts_of, rebuild
-from pymc_austerity.model.refusal import NO_GRADIENT
-from pymc_austerity.model.structure.derivatives import Derivatives, not_smooth, symmetric, with_derivatives
 from pymc_austerity.model.structure.feature_map import CompiledFeatures, FeatureMap, Identity
 from pymc_austerity.model.structure.log_likelihood import Elsewhere, LogLikelihood
 from pymc_austerity.model.structure.term_derivatives import term_derivatives
 from pymc_austerity.model.structure.term_structure import TermStructure
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.target import Index
 
 
 class Differentiable:
@@ -61,26 +54,9 @@ class Differentiable:
             self._terms, self.features, positions, stores_slopes=stores_slopes, elsewhere=elsewhere
         )
 
-    def prior(self, q: Vector) -> Derivatives:
-        """Sum of the global terms."""
-        work.spend(self.prior_operations, "The search for the mode")
-        with np.errstate(all="ignore"):
-            return symmetric(*self._global(*self._point, q, *self.structure.factorisation.leaf_values))
-
     @cached_property
-    def prior_operations(self) -> float:
-        """Operations of a call of `prior`."""
-        fact = self.structure.factorisation
-        return OF_SHORT_ELEMENT * self.n_dim * elements([fact.global_graph], block_of(fact)).fixed
-
-    @cached_property
-    def _global(self) -> Any:
-        fact = self.structure.factorisation
-        q = pt.vector("q", shape=(self.n_dim,))
-        (graph,) = rebuild([fact.global_graph], parts_of(q, [fact.graph.values[n] for n in fact.var_names]))
-        try:
-            outputs = with_derivatives(graph, q)
-        except NO_GRADIENT as error:
-            names = ", ".join(repr(name) for name, _ in fact.globals)
-            raise not_smooth(f"The prior, or one of the short terms ({names}),", error) from None
-        return fact.compile(outputs, [q], mode=INTERPRETED_STABLE)
+    def prior(self) -> LogLikelihood:
+        """Sum of the global terms, which are differentiated as local ones are."""
+        own = self.structure.of_globals
+        terms = [term_derivatives(own, k, self._point) for k in range(len(own.forms))]
+        return LogLikelihood(terms, Identity(self.n_dim), stores_slopes=False)

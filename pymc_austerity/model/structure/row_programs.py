@@ -1,5 +1,6 @@
 """The rows of a term as data that the machine at points runs: what they read, and where it stands."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -10,13 +11,14 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import Expression
-from pymc_austerity.bounds.jets.remainders import Numbers, Predictor, RemainderRows, Summand
+from pymc_austerity.bounds.jets.remainders import GlobalRows, Numbers, Predictor, RemainderRows, Summand
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_rows
 from pymc_austerity.model.structure.data_of_rows import DataOfRows
 from pymc_austerity.model.structure.parts import Part
 from pymc_austerity.model.structure.row_data import Columns
 from pymc_austerity.model.structure.row_functions import Guards, PredictorRows
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Index, Vector
 
 # Numbers a row that are stored, where they cannot be read from the data of the model.
@@ -52,6 +54,28 @@ def remainder_rows(
     except _Elsewhere:
         return None
     return RemainderRows(term.size, function.expression, data, predictors, guards, slopes, center)
+
+
+def global_rows(fact: Factorisation, structure: TermStructure) -> GlobalRows | None:
+    """The global terms as data that compiled code runs; None if PyTensor has to compile one of them.
+
+    Parameters
+    ----------
+    fact : Factorisation
+    structure : TermStructure
+        Of its global terms.
+    """
+    own, programs = structure.factorisation, []
+    n_dim = sum(math.prod(own.graph.values[name].type.shape) for name in own.var_names)
+    for k, term in enumerate(own.locals):
+        if not structure.is_function_of_block(k):
+            return None
+        no_slopes = np.zeros((0, term.size))
+        program = remainder_rows(own, term, structure.row_function(k), no_slopes, np.zeros(n_dim))
+        if program is None:
+            return None
+        programs.append(program)
+    return GlobalRows(programs, n_dim, fact.polynomial)
 
 
 def _column(columns: Columns, number: int, positions: Index) -> Vector:

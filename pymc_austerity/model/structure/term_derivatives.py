@@ -206,17 +206,9 @@ class ByCoordinates(TermDerivatives):
         return fact.compile(outputs, [phi, term.index], mode=INTERPRETED_STABLE)
 
 
-def is_differentiated_by_rows(structure: TermStructure, number: int) -> bool:
-    """Whether a term has a row function that nothing outside of the block changes."""
-    if not structure.has_row_function(number):
-        return False
-    function = structure.row_function(number)
-    return not function.others and function.offset_fixed
-
-
 def term_derivatives(structure: TermStructure, number: int, point: list[np.ndarray]) -> TermDerivatives:
     """Derivatives by the row function of a term, its one linear predictor, or along all coordinates."""
     form = structure.forms[number]
-    if is_differentiated_by_rows(structure, number):
+    if structure.is_function_of_block(number):
         return ByRowFunction(structure.row_function(number))
     return ByPredictor(form, point) if form.has_one else ByCoordinates(form, point)

@@ -16,6 +16,7 @@ from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.self_check import jittered
 from pymc_austerity.model.structure.features import Features, feature_candidates
+from pymc_austerity.model.structure.global_terms import of_globals
 from pymc_austerity.model.structure.predictors import TermForm, find_predictor
 from pymc_austerity.model.structure.row_functions import row_function
 from pymc_austerity.model.structure.scalar_graph import Obstacle
@@ -85,6 +86,16 @@ class TermStructure:
     def has_row_function(self, number: int) -> bool:
         """Whether `row_function` has an answer."""
         return isinstance(self._functions[number], RowFunction)
+
+    def is_function_of_block(self, number: int) -> bool:
+        """Whether a term has a row function that nothing outside of the block changes."""
+        function = self._functions[number]
+        return isinstance(function, RowFunction) and not function.others and function.offset_fixed
+
+    @cached_property
+    def of_globals(self) -> "TermStructure":
+        """The global terms, as functions of q."""
+        return TermStructure(of_globals(self.factorisation), most_features=0)
 
     @cached_property
     def row_functions(self) -> tuple[RowFunction, ...]:

@@ -68,7 +68,7 @@ class RuleEngine(Engine):
         self.reads_all = rule.functions.decide is all_seen and rule.functions.accept is above
         self.needs_range = bool(getattr(rule, "needs_range", False))
         # Sums of remainders are not kept from one transition to the next: nobody decides on all of them.
-        self.full = self.reads_all and not factorisation.is_expanded
+        self.full = self.reads_all and factorisation.polynomial is None
         self._range_bound = range_bound
         self.n_others = self.n_local - len(exact_rows)
         self._schedule = rule.bind(self.n_others)
