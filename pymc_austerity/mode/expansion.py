@@ -37,7 +37,7 @@ from pymc_austerity.model.graph.rewrite import (
 from pymc_austerity.model.structure.features import Features
 from pymc_austerity.model.structure.predictors import TermForm, is_one_per_row, one_per_row
 from pymc_austerity.model.structure.row_functions import PredictorRows
-from pymc_austerity.model.structure.row_programs import global_rows, remainder_rows
+from pymc_austerity.model.structure.row_programs import feature_rows, global_rows, remainder_rows
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Expansion
 
@@ -53,9 +53,10 @@ def expand(structure: TermStructure, expansion: Expansion, slopes: Sequence[np.n
     features of the block, if there are any. `slopes` (k, n) are for each term its derivatives by its
     predictors at the center, if it has few and they are stored; see `LikelihoodAt`.
     """
-    inner = _Expander(structure, expansion, slopes).result(structure.forms)
-    found = structure.features
-    result = inner if found is None else _in_block(structure.factorisation, inner, found)
+    result, fact = _Expander(structure, expansion, slopes).result(structure.forms), structure.factorisation
+    if (found := structure.features) is not None:
+        result = _in_block(fact, result, found)
+        result = replace(result, feature_rows=feature_rows(fact, found.sources))
     return replace(result, global_rows=global_rows(result, structure.of_globals))
 
 

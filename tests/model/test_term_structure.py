@@ -52,10 +52,10 @@ def searches(monkeypatch):
 
 
 def test_a_step_searches_a_term_once(searches):
-    """The proposal, the mode, the expansion and the bounds ask for its form."""
+    """The proposal, the mode, the expansion and the bounds ask for its form; the mode for the prior's."""
     with interpreted():
         TunaMH(model=logistic(), rng=1)
-    assert [name for _, name in searches] == ["y"]
+    assert [name for _, name in searches] == ["y", "b"]
 
 
 def test_no_term_is_searched_twice_for_the_same_features(searches):

@@ -15,11 +15,11 @@ from numba.extending import overload
 from pymc_austerity.bounds.jets import codes
 from pymc_austerity.bounds.jets import tape as steps
 from pymc_austerity.bounds.jets.codes import LARGEST_ORDER
-from pymc_austerity.bounds.jets.compiled import at_address, inner
+from pymc_austerity.bounds.jets.compiled import at_address, entry, inner
 from pymc_austerity.bounds.jets.functions import derivatives
 from pymc_austerity.bounds.jets.ranges import is_outside
 from pymc_austerity.bounds.jets.tape import Tape, address_for
-from pymc_austerity.packed import address_of, caller, kind_of
+from pymc_austerity.packed import address_of, caller, kind_of, packed
 from pymc_austerity.target import Array, Vector
 
 # Rows that are computed together, at most.
@@ -73,7 +73,12 @@ def run_at_points(tape: Tape, eta: Array, data: Array, first: int, m: int, point
         The coefficients of the expression are in the slot `tape.root` then. They are not numbers where a
         function is left by its argument.
     """
-    raise NotImplementedError
+    _from_python(*packed(tape, eta, data, first, m, points))
+
+
+@entry
+def _from_python(tape: Tape, eta: Array, data: Array, first: int, m: int, points: Points) -> None:
+    run_at_points(tape, eta, data, first, m, points)
 
 
 @overload(run_at_points)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from numba.core import types
 
 from pymc_austerity.bounds.expressions.node import Expression, constant, node
-from pymc_austerity.bounds.jets.compiled import at_address, inner
+from pymc_austerity.bounds.jets.compiled import at_address, entry, inner
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.packed import NUMBERS, Packed, address_of, caller, kind_of, number_at, record_at
@@ -70,15 +70,20 @@ class Remainders(NamedTuple):
     old: Vector
     ends: Index  # (T,): rows up to the end of each term
     programs: Index  # (T,): where the record of each is
-    machine: int  # Where the machine code of `_write_changes` is
+    # Where the machine code of `_write_changes` is, or of `_differentiate` if rows are differentiated
+    machine: int
+    # (_ROWS,): 0, 1, 2, ...; and whether no term has more rows than that
+    lanes: Index
+    are_few: bool
 
 
 class GlobalPart(NamedTuple):
     """The global part of a log density: rows, and the sum of the polynomials of local terms."""
 
     rows: Remainders
-    index: Index  # (n,): all rows
-    changes: Vector  # (n,): room
+    every: Index  # (n,): numbers of all rows
+    values: Vector  # (n,): room
+    ones: Vector  # (n,)
     # Of the polynomial, in features of the block if there are any; empty without one
     center: Vector
     gradient: Vector
@@ -121,6 +126,8 @@ class RemainderRows:
         rows themselves, in place of their remainders.
     center : ndarray (D,)
         Where the rows are expanded.
+    order : int, default 0
+        1 for rows that are differentiated, of which all summands are kept.
     """
 
     def __init__(
@@ -132,13 +139,16 @@ class RemainderRows:
         guards: Sequence[Predictor],
         slopes: Array,
         center: Vector,
+        order: int = 0,
     ) -> None:
         self._given = n_rows, expression, data, predictors, guards, slopes, center
+        self.order = order
         self.n_rows, self.center = n_rows, center
         self._arrays: list[Numbers] = []
         both = (*predictors, *guards)
         summands = [one for each in both for one in each.summands]
-        tape, room = tape_of(_moving_part(expression), len(predictors), 0), (len(both), BLOCK)
+        program = expression if order else _moving_part(expression)
+        tape, room = tape_of(program, len(predictors), order), (len(both), BLOCK)
         record = Program(
             tape,
             points_for(tape),
@@ -160,7 +170,11 @@ class RemainderRows:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Made again elsewhere: the record has addresses."""
-        return RemainderRows, self._given
+        return RemainderRows, (*self._given, self.order)
+
+    def differentiated(self) -> "RemainderRows":
+        """The same rows, for their derivatives."""
+        return RemainderRows(*self._given, order=1)
 
     def _places(self, arrays: Iterable[Numbers | None]) -> Index:
         return np.array([self._place(one) for one in arrays], dtype=np.int64)
@@ -207,6 +221,22 @@ class RemaindersOfTerms:
         return RemaindersOfTerms, (self._terms,)
 
 
+class FeatureRows:
+    """Features of a block of D coordinates, as rows without slopes, about zero, that are differentiated."""
+
+    def __init__(self, terms: Sequence[RemainderRows], n_dim: int) -> None:
+        self._given = terms, n_dim
+        self.record = Packed(_of_terms(terms, np.zeros(n_dim)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FeatureRows, self._given
+
+    def __call__(self, q: Vector) -> Vector:
+        """All rows at q."""
+        found: Vector = _all_values(self.record, np.ascontiguousarray(q, np.float64))
+        return found
+
+
 class GlobalRows:
     """The global part of a log density, as compiled code has it.
 
@@ -222,24 +252,39 @@ class GlobalRows:
 
     def __init__(self, terms: Sequence[RemainderRows], n_dim: int, polynomial: Expansion | None) -> None:
         self._given, rows = (terms, n_dim, polynomial), _of_terms(terms, np.zeros(n_dim))
-        n = int(rows.ends[-1]) if terms else 0
+        n = sum(one.n_rows for one in terms)
         center, gradient, hessian = np.zeros(0), np.zeros(0), np.zeros((0, 0))
         if polynomial is not None:
             center, gradient = (np.ascontiguousarray(x, np.float64) for x in polynomial[1:3])
             if polynomial.order == 2:
                 hessian = np.ascontiguousarray(polynomial.hessian, np.float64)
-        self.record = Packed(GlobalPart(rows, np.arange(n), np.zeros(n), center, gradient, hessian))
+        own = GlobalPart(rows, np.arange(n), np.zeros(n), np.ones(n), center, gradient, hessian)
+        self.record = Packed(own)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return GlobalRows, self._given
 
+    def differentiated(self) -> "GlobalRows":
+        """The same, for its gradient."""
+        terms, n_dim, polynomial = self._given
+        return GlobalRows([one.differentiated() for one in terms], n_dim, polynomial)
+
+    def terms(self) -> FeatureRows:
+        """All but the polynomial, row by row."""
+        terms, n_dim, _ = self._given
+        return FeatureRows([one.differentiated() for one in terms], n_dim)
+
 
 def _of_terms(terms: Sequence[RemainderRows], center: Vector) -> Remainders:
-    """The record of all terms."""
+    """The record of all terms, with the machine that runs them."""
+    are_differentiated = bool(terms) and terms[0].order == 1
+    code, kind = (_differentiate, _OF_DIFFERENTIATE) if are_differentiated else (_write_changes, _OF_CHANGES)
     ends = np.cumsum([one.n_rows for one in terms], dtype=np.int64)
     programs = np.array([one.record.address for one in terms], dtype=np.int64)
-    center, machine = np.ascontiguousarray(center, np.float64), address_of(_write_changes, _OF_CHANGES)
-    return Remainders(center, np.zeros(len(center)), np.zeros(len(center)), ends, programs, machine)
+    center, machine = np.ascontiguousarray(center, np.float64), address_of(code, kind)
+    are_few = all(one.n_rows <= _ROWS for one in terms)
+    new, old = np.zeros(len(center)), np.zeros(len(center))
+    return Remainders(center, new, old, ends, programs, machine, np.arange(_ROWS), are_few)
 
 
 # In compiled code ---------------------------------------------------------------------------------
@@ -257,15 +302,16 @@ def _prototype() -> Program:
 
 
 _NONE = (np.zeros(0, np.int64), np.zeros((0, 2), np.int64), np.zeros(0, np.int64))
-_NO_ROWS = Remainders(np.zeros(0), np.zeros(0), np.zeros(0), _NONE[0], _NONE[0], 0)
+_NO_ROWS = Remainders(np.zeros(0), np.zeros(0), np.zeros(0), _NONE[0], _NONE[0], 0, _NONE[0], True)
 _program_at = record_at(kind_of(_prototype()))
 rows_at = record_at(kind_of(_NO_ROWS))
 global_part_at = record_at(
-    kind_of(GlobalPart(_NO_ROWS, _NONE[0], np.zeros(0), np.zeros(0), np.zeros(0), np.zeros((0, 0))))
+    kind_of(GlobalPart(_NO_ROWS, _NONE[0], *[np.zeros(0)] * 4, np.zeros((0, 0))))  # type: ignore[call-arg]
 )
 _VECTOR = types.Array(types.float64, 1, "C")
 _OF_CHANGES = types.void(kind_of(_NO_ROWS), _VECTOR, _VECTOR, types.Array(types.int64, 1, "C"), _VECTOR)
-_call_changes = caller(_OF_CHANGES)
+_OF_DIFFERENTIATE = types.void(kind_of(_NO_ROWS), _VECTOR, _VECTOR, _VECTOR, _VECTOR, types.boolean)
+_call_changes, _call_differentiate = caller(_OF_CHANGES), caller(_OF_DIFFERENTIATE)
 
 
 @inner
@@ -279,43 +325,127 @@ def log_ratios(rows: Remainders, q_new: Vector, q: Vector, index: Index) -> Vect
 @inner
 def global_log_ratio(own: GlobalPart, q_new: Vector, q: Vector, phi_new: Vector, phi: Vector) -> float:
     """The change of the global part; phi are the features of both states, or the states themselves."""
-    total, n = 0.0, own.index.shape[0]
+    total, n = 0.0, own.every.shape[0]
     if n > 0:
-        _call_changes(own.rows.machine, (own.rows, q_new, q, own.index, own.changes))
+        _call_changes(own.rows.machine, (own.rows, q_new, q, own.every, own.values))
         for i in range(n):
-            total += own.changes[i]
-    is_quadratic = own.hessian.shape[0] > 0
+            total += own.values[i]
     for j in range(own.gradient.shape[0]):
-        slope = own.gradient[j]
-        if is_quadratic:
-            for k in range(own.gradient.shape[0]):
-                slope += own.hessian[j, k] * (0.5 * (phi_new[k] + phi[k]) - own.center[k])
-        total += slope * (phi_new[j] - phi[j])
+        total += 0.5 * (_slope(own, j, phi_new) + _slope(own, j, phi)) * (phi_new[j] - phi[j])
     return total
+
+
+@inner
+def global_gradient(own: GlobalPart, q: Vector, phi: Vector, features: int) -> Vector:
+    """The gradient of the global part; `features` is where rows of features are, zero if phi is q."""
+    result, n, p = np.zeros(q.shape[0]), own.every.shape[0], own.gradient.shape[0]
+    if n > 0:
+        _call_differentiate(own.rows.machine, (own.rows, q, own.values, own.ones, result, True))
+    if features == 0:
+        for j in range(p):
+            result[j] += _slope(own, j, phi)
+    elif p > 0:
+        slopes, rows = np.empty(p), rows_at(features)
+        for j in range(p):
+            slopes[j] = _slope(own, j, phi)
+        # The machine has run at q, and left slopes there, unless other rows have taken the room.
+        _call_differentiate(rows.machine, (rows, q, phi, slopes, result, not rows.are_few))
+    return result
+
+
+@inner
+def _slope(own: GlobalPart, j: int, phi: Vector) -> float:
+    """The derivative of the polynomial by feature j."""
+    total: float = own.gradient[j]
+    for k in range(own.hessian.shape[0]):
+        total += own.hessian[j, k] * (phi[k] - own.center[k])
+    return total
+
+
+@inner
+def features_of(rows: Remainders, q: Vector) -> Vector:
+    """Values of all rows."""
+    n_terms = rows.ends.shape[0]
+    values = np.empty(rows.ends[n_terms - 1] if n_terms > 0 else 0)
+    _call_differentiate(rows.machine, (rows, q, values, values[:0], values[:0], True))
+    return values
+
+
+@entry
+def _all_values(rows: Any, q: Vector) -> Any:
+    """Values of all rows, for Python."""
+    return features_of(rows, q)
 
 
 @at_address
 def _write_changes(rows: Remainders, q_new: Vector, q: Vector, index: Index, result: Vector) -> None:
     """Write the changes of the remainders of rows; other functions call it at its address."""
-    n = index.shape[0]
-    for k in range(q.shape[0]):
-        rows.new[k], rows.old[k] = q_new[k] - rows.center[k], q[k] - rows.center[k]
+    _place(rows, q_new, q)
     start = 0
-    while start < n:
-        term, first = 0, 0
-        while index[start] >= rows.ends[term]:
-            first = rows.ends[term]
-            term += 1
-        stop = start + 1
-        while stop < min(n, start + _ROWS) and first <= index[stop] < rows.ends[term]:
-            stop += 1
-        _write(_program_at(rows.programs[term]), rows, index[start:stop], first, result[start:stop])
+    while start < index.shape[0]:
+        term, first, stop = _neighbours(rows, index, start)
+        own, some = _program_at(rows.programs[term]), index[start:stop]
+        m = some.shape[0]
+        _read(own, rows, some, first, 2)
+        run_at_points(own.tape, own.eta, own.numbers, 0, 2 * m, own.points)
+        for lane in range(m):
+            change = _value(own, lane, lane) - _value(own, lane, m + lane)
+            result[start + lane] = change - _polynomial(own, some[lane] - first, lane, m)
         start = stop
 
 
+@at_address
+def _differentiate(
+    rows: Remainders, q: Vector, values: Vector, weights: Vector, gradient: Vector, runs: bool
+) -> None:
+    """Write the values of all rows, and add their gradients, times weights, if there are any.
+
+    Without `runs`, values and derivatives are what they were when this was called last.
+    """
+    if runs:
+        _place(rows, q, q)
+    first = 0
+    for term in range(rows.ends.shape[0]):
+        own, n = _program_at(rows.programs[term]), rows.ends[term] - first
+        for start in range(0, n, _ROWS):
+            m, at = min(_ROWS, n - start), first + start
+            index = rows.lanes[:m]
+            if runs:
+                _read(own, rows, index, -start, 1)
+                run_at_points(own.tape, own.eta, own.numbers, 0, m, own.points)
+                for lane in range(m):
+                    values[at + lane] = _value(own, lane, lane)
+            begin = 0
+            for j in range(own.n_predictors if weights.shape[0] > 0 else 0):
+                for s in range(begin, own.ends[j]):
+                    _add_slopes(own, s, j, index, -start, weights[at : at + m], gradient)
+                begin = own.ends[j]
+        first = rows.ends[term]
+
+
 @inner
-def _write(own: Program, rows: Remainders, index: Index, first: int, result: Vector) -> None:
-    """Changes of the remainders of some rows of a term, whose first is number `first` of the population."""
+def _place(rows: Remainders, q_new: Vector, q: Vector) -> None:
+    """Tell how far two states are from the center."""
+    for k in range(q.shape[0]):
+        rows.new[k], rows.old[k] = q_new[k] - rows.center[k], q[k] - rows.center[k]
+
+
+@inner
+def _neighbours(rows: Remainders, index: Index, start: int) -> tuple[int, int, int]:
+    """The term of a position, the first row of it, and how far positions of the same term go, at most."""
+    term, first = 0, 0
+    while index[start] >= rows.ends[term]:
+        first = rows.ends[term]
+        term += 1
+    stop = start + 1
+    while stop < min(index.shape[0], start + _ROWS) and first <= index[stop] < rows.ends[term]:
+        stop += 1
+    return term, first, stop
+
+
+@inner
+def _read(own: Program, rows: Remainders, index: Index, first: int, n_states: int) -> None:
+    """Read some rows of a term, whose first is number `first` of the population, at one state or two."""
     m, begin = index.shape[0], 0
     for j in range(own.ends.shape[0]):
         array = own.arrays_of_offsets[j]
@@ -326,19 +456,21 @@ def _write(own: Program, rows: Remainders, index: Index, first: int, result: Vec
         for s in range(begin, own.ends[j]):
             _add_summand(own, s, j, rows, index, first)
         begin = own.ends[j]
+        for k in range(n_states):
+            for lane in range(m):
+                own.eta[j, k * m + lane] = own.center[j, lane] + own.moves[j, k * m + lane]
+    for d in range(own.data.shape[0]):
         for lane in range(m):
-            own.eta[j, lane] = own.center[j, lane] + own.moves[j, lane]
-            own.eta[j, m + lane] = own.center[j, lane] + own.moves[j, m + lane]
-    for k in range(own.data.shape[0]):
-        for lane in range(m):
-            x = _number(own.columns, own.data[k], index[lane] - first, 0)
-            own.numbers[k, lane], own.numbers[k, m + lane] = x, x
-    run_at_points(own.tape, own.eta, own.numbers, 0, 2 * m, own.points)
-    value = own.points.coefficients[own.tape.root, 0]
-    for lane in range(m):
-        there = value[lane] if _is_allowed(own, lane, lane) else -math.inf
-        here = value[m + lane] if _is_allowed(own, lane, m + lane) else -math.inf
-        result[lane] = there - here - _polynomial(own, index[lane] - first, lane, m)
+            x = _number(own.columns, own.data[d], index[lane] - first, 0)
+            for k in range(n_states):
+                own.numbers[d, k * m + lane] = x
+
+
+@inner
+def _value(own: Program, lane: int, of_state: int) -> float:
+    """The value of a row at a state."""
+    value: float = own.points.coefficients[own.tape.root, 0, of_state]
+    return value if _is_allowed(own, lane, of_state) else -math.inf
 
 
 @inner
@@ -401,6 +533,26 @@ def _add_summand(own: Program, s: int, j: int, rows: Remainders, index: Index, f
         own.center[j, lane] += factor * at
         own.moves[j, lane] += factor * t
         own.moves[j, m + lane] += factor * u
+
+
+@inner
+def _add_slopes(
+    own: Program, s: int, j: int, index: Index, first: int, weights: Vector, gradient: Vector
+) -> None:
+    """Add derivatives of rows by predictor j, through a summand of it, to their gradient by the state."""
+    coefficients, where, length = own.summands[s, 0], own.summands[s, 1], own.summands[s, 2]
+    values, lookup = own.summands[s, 3], own.summands[s, 4]
+    for lane in range(index.shape[0]):
+        i, slope = index[lane] - first, own.points.coefficients[own.tape.root, 1 + j, lane]
+        slope *= weights[lane] * own.factors[s]
+        if coefficients >= 0:
+            slope *= _number(own.columns, coefficients, i, 0)
+        if lookup >= 0:
+            k = int(_number(own.columns, lookup, i, 0))
+            gradient[where + (k + length if k < 0 else k)] += slope
+        else:
+            for k in range(length):
+                gradient[where + k] += slope * (1.0 if values < 0 else _number(own.columns, values, i, k))
 
 
 @inner

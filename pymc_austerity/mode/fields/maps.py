@@ -181,9 +181,10 @@ class Features:
         ways = np.array([self._way((op.scalar_op, *row)) for row in rows.tolist()], dtype=np.int64)
         return ways[np.ravel(place)].reshape(wide[0].shape)
 
-    def stacked(self) -> Variable:
-        """All features as one vector; the first is one."""
-        return pt.stack([pt.constant(1.0), *(pt.flatten(g)[k] for g, k in self.elements)]).astype("float64")
+    @property
+    def numbers(self) -> list[Variable]:
+        """All features; the first is one."""
+        return [pt.constant(1.0), *(pt.flatten(g)[k].astype("float64") for g, k in self.elements)]
 
 
 class MatchedCoordinates(NamedTuple):

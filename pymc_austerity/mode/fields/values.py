@@ -13,6 +13,7 @@ from pytensor.graph.traversal import ancestors
 from scipy.sparse import linalg
 
 from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.bounds.jets.remainders import FeatureRows
 from pymc_austerity.kernels.fields.records import Elements
 from pymc_austerity.mode.fields.layout import Layout
 from pymc_austerity.mode.fields.maps import Coordinates, Entries, Maps, matrix_of, value_of
@@ -23,7 +24,7 @@ from pymc_austerity.model.field.rows import Form
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.random_variables import with_constants
 from pymc_austerity.model.graph.rewrite import parts_of, rebuild
-from pymc_austerity.model.structure.row_programs import global_rows
+from pymc_austerity.model.structure.row_programs import feature_rows, global_rows
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Index, Vector
 
@@ -82,13 +83,20 @@ class FieldValues:
             [theta, *(graph.values[name] for name in self._others), *graph.data], outputs, None
         )
 
+    @cached_property
+    def _terms(self) -> FeatureRows | None:
+        """Terms of the prior of theta as data."""
+        rows = self.shared.global_rows
+        return None if rows is None else rows.terms()
+
     def features(self, theta: Vector, others: list[np.ndarray] | None = None) -> Vector:
         """Features of the maps; `others` are values of variables that other steps move."""
-        return np.asarray(self._at(theta, others)[0])
+        rows = self.shared.feature_rows
+        return np.asarray(self._at(theta, others)[0]) if rows is None else rows(theta)
 
     def log_prior(self, theta: Vector, others: list[np.ndarray] | None = None) -> float:
         """Log density of theta, but for what effects add."""
-        return float(self._at(theta, others)[1])
+        return float(self._at(theta, others)[1] if self._terms is None else self._terms(theta).sum())
 
     def _at(self, theta: Vector, others: list[np.ndarray] | None) -> Any:
         others = self.others() if others is None else others
@@ -268,15 +276,19 @@ def values_of(
     values = {name: var for name, var in graph.values.items() if name not in effects}
     point = {name: graph.point[name] for name in values}
     terms_of_theta = with_constants(graph, [pt.sum(term) for _, term in terms])
-    (features,) = with_constants(graph, [maps.features.stacked()])
+    features = with_constants(graph, maps.features.numbers)
     shared = replace(
         fact,
         graph=replace(graph, values=values, point=point),
         var_names=names,
         locals=(),
         globals=tuple((name, term) for (name, _), term in zip(terms, terms_of_theta, strict=True)),
-        features=features,
+        features=pt.stack(features),
         polynomial=None,
     )
-    shared = replace(shared, global_rows=global_rows(shared, TermStructure(shared).of_globals))
+    shared = replace(
+        shared,
+        global_rows=global_rows(shared, TermStructure(shared).of_globals),
+        feature_rows=feature_rows(shared, features),
+    )
     return FieldValues(fact, maps, shared, layout.left), number

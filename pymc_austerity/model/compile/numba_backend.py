@@ -35,8 +35,11 @@ from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 
 from pymc_austerity.bounds.jets.remainders import (
+    FeatureRows,
     GlobalRows,
     RemaindersOfTerms,
+    features_of,
+    global_gradient,
     global_log_ratio,
     global_part_at,
     log_ratios,
@@ -73,14 +76,13 @@ TABLE = types.Array(types.uintp, 1, "C")
 # A state is a vector of either; functions of the two have places of their own in a table.
 _STATES: dict[Any, int] = {VECTOR: 0, INTEGERS: len(Target._fields)}
 # Where a table has the addresses of what is data, in place of functions of the model; and where arrays begin.
-_RECORDS = {
-    name: len(Target._fields) * len(_STATES) + k for k, name in enumerate(("log_ratios", "global_log_ratio"))
-}
+_OF_RECORDS = ("log_ratios", "global_log_ratio", "features", "global_gradient")
+_RECORDS = {name: len(Target._fields) * len(_STATES) + k for k, name in enumerate(_OF_RECORDS)}
 FIRST_ARRAY = max(_RECORDS.values()) + 1
 
 Kind = tuple[str, int]
 # Functions of a target as data that compiled code runs.
-Rows = RemaindersOfTerms | GlobalRows
+Rows = RemaindersOfTerms | GlobalRows | FeatureRows
 
 
 def signature_of(name: str, state: str, *, is_number: bool) -> Signature:
@@ -374,12 +376,17 @@ def _table_maker(functions: Mapping[str, Any]) -> TableMaker:
 
 
 # Functions of a target that are data: what they call with these, and sources of its arguments.
+_PHI = "features(q_new, table), features(q, table)"
 _CALLED: dict[str, tuple[Any, Any, str]] = {
-    "log_ratios": (log_ratios, rows_at, "features(q_new, table), features(q, table), index"),
-    "global_log_ratio": (
-        global_log_ratio, global_part_at, "q_new, q, features(q_new, table), features(q, table)"
+    "log_ratios": (log_ratios, rows_at, f"{_PHI}, index"),
+    "global_log_ratio": (global_log_ratio, global_part_at, f"q_new, q, {_PHI}"),
+    "features": (features_of, rows_at, "q"),
+    "global_gradient": (
+        global_gradient,
+        global_part_at,
+        f"q, features(q, table), np.int64(table[{_RECORDS['features']}])",
     ),
-}  # fmt: skip
+}
 
 
 def _of_rows(name: str) -> tuple[Any, Signature]:

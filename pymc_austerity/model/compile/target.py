@@ -17,7 +17,7 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from pymc_austerity.bounds.jets.remainders import GlobalRows, RemaindersOfTerms
+from pymc_austerity.bounds.jets.remainders import FeatureRows, GlobalRows, RemaindersOfTerms
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.model.compile.backend import current_backend, target_function
 from pymc_austerity.model.compile.native import interruptible
@@ -228,19 +228,27 @@ class CompiledTarget:
         stubs. What is returned is the kernel as a function of what `call_parameters` says.
         """
         wanted = [name for name in target_functions if self._has(name)]
-        rows = {name: found for name in wanted if (found := self._as_rows(name)) is not None}
-        if rows and self._has("features"):  # predictors are affine in these
+        if self._has("features"):  # functions that are data call these
             wanted = [*dict.fromkeys([*wanted, "features"])]
+        rows = {name: found for name in wanted if (found := self._as_rows(name)) is not None}
         functions = {name: rows[name] if name in rows else self._function(name) for name in wanted}
         return self.backend.compile(functions, kernel, records)
 
-    def _as_rows(self, name: str) -> RemaindersOfTerms | GlobalRows | None:
+    def _as_rows(self, name: str) -> RemaindersOfTerms | GlobalRows | FeatureRows | None:
         """A function as data that compiled code runs, if it is known as such."""
+        fact = self.factorisation
         if not self.backend.runs_programs:
             return None
         if name == "log_ratios":
             return self._rows
-        return self.factorisation.global_rows if name == "global_log_ratio" else None
+        if name == "features":
+            return fact.feature_rows
+        if name == "global_log_ratio":
+            return fact.global_rows
+        if name != "global_gradient" or fact.global_rows is None:
+            return None
+        is_known = fact.features is None or fact.feature_rows is not None
+        return fact.global_rows.differentiated() if is_known else None
 
     @cached_property
     def _rows(self) -> RemaindersOfTerms | None:

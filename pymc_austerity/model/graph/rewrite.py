@@ -52,7 +52,7 @@ _MOST = 10_000
 
 
 @node_rewriter([OpFromGraph])
-def _written_out(fgraph: Any, node: Apply) -> list[Variable]:
+def _without_inner_graphs(fgraph: Any, node: Apply) -> list[Variable]:
     """Write the graph within an operation in its place: PyTensor would compile it, by a compiler of C."""
     inlined: list[Variable] = inline_ofg_node(node)
     return inlined
@@ -63,7 +63,7 @@ def _written_out(fgraph: Any, node: Apply) -> list[Variable]:
 INTERPRETED = (
     pytensor.compile.mode.FAST_COMPILE.including("local_check_parameter_to_ninf_switch")
     .excluding("local_add_canonizer", "local_mul_canonizer")
-    .register((dfs_rewriter(_written_out), 99))
+    .register((dfs_rewriter(_without_inner_graphs), 99))
 )
 
 

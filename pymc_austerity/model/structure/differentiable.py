@@ -1,7 +1,6 @@
 """A factorised log density with its derivatives, as a function of one vector q, the values of its block."""
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,8 @@ class Differentiable:
         Length D of q.
     features : FeatureMap
         phi(q), in which linear predictors of local terms are linear.
+    prior : LogLikelihood
+        The sum of the global terms, which are differentiated as local ones are.
     """
 
     def __init__(self, structure: TermStructure, point: Mapping[str, Any]) -> None:
@@ -46,6 +47,9 @@ class Differentiable:
             outside = {name: point[name] for name in inner.graph.values if name not in inner.var_names}
             fixed = inner.point_values({**inner.graph.point, **outside})
         self._terms = [term_derivatives(structure, k, fixed) for k in range(len(structure.forms))]
+        own = structure.of_globals
+        terms = [term_derivatives(own, k, self._point) for k in range(len(own.forms))]
+        self.prior = LogLikelihood(terms, Identity(self.n_dim), stores_slopes=False)
 
     def likelihood(self, positions: Index | None = None, elsewhere: Elsewhere | None = None) -> LogLikelihood:
         """Sum of the local terms at `positions` of the population, in increasing order; by default of all."""
@@ -53,10 +57,3 @@ class Differentiable:
         return LogLikelihood(
             self._terms, self.features, positions, stores_slopes=stores_slopes, elsewhere=elsewhere
         )
-
-    @cached_property
-    def prior(self) -> LogLikelihood:
-        """Sum of the global terms, which are differentiated as local ones are."""
-        own = self.structure.of_globals
-        terms = [term_derivatives(own, k, self._point) for k in range(len(own.forms))]
-        return LogLikelihood(terms, Identity(self.n_dim), stores_slopes=False)

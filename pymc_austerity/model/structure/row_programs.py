@@ -1,7 +1,7 @@
 """The rows of a term as data that the machine at points runs: what they read, and where it stands."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -11,10 +11,18 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import Expression
-from pymc_austerity.bounds.jets.remainders import GlobalRows, Numbers, Predictor, RemainderRows, Summand
+from pymc_austerity.bounds.jets.remainders import (
+    FeatureRows,
+    GlobalRows,
+    Numbers,
+    Predictor,
+    RemainderRows,
+    Summand,
+)
 from pymc_austerity.bounds.row_function import RowFunction
-from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_rows
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm, block_of, some_rows
 from pymc_austerity.model.structure.data_of_rows import DataOfRows
+from pymc_austerity.model.structure.global_terms import of_features
 from pymc_austerity.model.structure.parts import Part
 from pymc_austerity.model.structure.row_data import Columns
 from pymc_austerity.model.structure.row_functions import Guards, PredictorRows
@@ -65,17 +73,36 @@ def global_rows(fact: Factorisation, structure: TermStructure) -> GlobalRows | N
     structure : TermStructure
         Of its global terms.
     """
-    own, programs = structure.factorisation, []
-    n_dim = sum(math.prod(own.graph.values[name].type.shape) for name in own.var_names)
-    for k, term in enumerate(own.locals):
+    programs = _programs(structure)
+    return None if programs is None else GlobalRows(programs, _n_dim(fact), fact.polynomial)
+
+
+def feature_rows(fact: Factorisation, sources: Iterable[Variable]) -> FeatureRows | None:
+    """The numbers of some graphs as data that compiled code runs; None if PyTensor has to compile one."""
+    own = of_features(fact, sources)
+    structure = None if own is None else TermStructure(own, most_features=0)
+    programs = None if structure is None else _programs(structure)
+    if programs is None or any(one.record.ends.shape[0] > one.record.n_predictors for one in programs):
+        return None  # with a guard, a value that is none would be minus infinity
+    return FeatureRows([one.differentiated() for one in programs], _n_dim(fact))
+
+
+def _programs(structure: TermStructure) -> list[RemainderRows] | None:
+    """The rows of all terms themselves; None if one of them is no data."""
+    fact, programs = structure.factorisation, []
+    for k, term in enumerate(fact.locals):
         if not structure.is_function_of_block(k):
             return None
-        no_slopes = np.zeros((0, term.size))
-        program = remainder_rows(own, term, structure.row_function(k), no_slopes, np.zeros(n_dim))
+        no_slopes, center = np.zeros((0, term.size)), np.zeros(_n_dim(fact))
+        program = remainder_rows(fact, term, structure.row_function(k), no_slopes, center)
         if program is None:
             return None
         programs.append(program)
-    return GlobalRows(programs, n_dim, fact.polynomial)
+    return programs
+
+
+def _n_dim(fact: Factorisation) -> int:
+    return sum(math.prod(var.type.shape) for var in block_of(fact))
 
 
 def _column(columns: Columns, number: int, positions: Index) -> Vector:

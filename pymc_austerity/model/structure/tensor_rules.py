@@ -138,7 +138,8 @@ def _elements_of_split(op: Split, node: Apply, args: Arrays) -> list[np.ndarray]
 @tensor_rule.register(CAReduce)
 def _elements_of_reduction(op: CAReduce, node: Apply, args: Arrays) -> np.ndarray:
     (x,), (var,), (out,) = args, node.inputs, node.outputs
-    axes = tuple(range(x.ndim)) if op.axis is None else tuple(op.axis)
+    # PyTensor sums a single number along axis 0, too.
+    axes = tuple(range(x.ndim)) if op.axis is None or not x.ndim else tuple(op.axis)
     if any(var.type.shape[axis] is None for axis in axes):
         raise NoForm(type(op).__name__)
     if out.type.dtype != "bool":  # truth values are counted

@@ -7,7 +7,6 @@ import pytest
 
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import node, predictor
-from pymc_austerity.bounds.jets.compiled import of_records
 from pymc_austerity.bounds.jets.derivatives import add_rows, no_sums
 from pymc_austerity.bounds.jets.points import points_for, run_at_points
 from pymc_austerity.bounds.jets.tape import tape_of
@@ -101,11 +100,6 @@ def test_sums_do_not_depend_on_the_chunks(cuts, rtol):
         np.testing.assert_allclose(a, b, rtol=rtol, atol=0.0)
 
 
-@of_records
-def at_points(tape, eta, data, first, m, points):
-    run_at_points(tape, eta, data, first, m, points)
-
-
 @pytest.mark.parametrize("op", ["exp", "log", "log1p", "reciprocal", "softplus", "sigmoid", "gammaln"])
 @pytest.mark.parametrize("order", [0, 2, 4])
 def test_series_of_functions_are_exact(op, order):
@@ -113,7 +107,7 @@ def test_series_of_functions_are_exact(op, order):
     x = np.array([0.3, -2.5, 1e-3, 0.0, 7.0])
     tape = tape_of(node(op, (ETA,)), 1, order)
     points = points_for(tape)
-    at_points(tape, x[None], np.empty((0, len(x))), 0, len(x), points)
+    run_at_points(tape, x[None], np.empty((0, len(x))), 0, len(x), points)
     found = points.coefficients[tape.root, : order + 1, : len(x)]
     is_outside = {"log": x <= 0.0, "gammaln": x <= 0.0, "log1p": x <= -1.0, "reciprocal": x == 0.0}
     for k, one in enumerate(x):
