@@ -101,10 +101,11 @@ def test_a_term_that_is_not_what_its_function_says_is_a_defect():
     structure = structure_of(MODELS["normal"][0])
     (found,), fact = structure.row_functions, structure.factorisation
     points = [list(fact.graph.point.values())]
-    check_against_graph(fact, fact.locals[0], found, points)
+    (term,) = fact.locals
+    check_against_graph(fact, [(term, found)], points)
     wrong = node("sum", (found.expression,), (1e-3, (1.0,)))
     with pytest.raises(SelfCheckError, match="Self-check failed for the term 'y': row 0 as a function of 2"):
-        check_against_graph(fact, fact.locals[0], found._replace(form=wrong), points)
+        check_against_graph(fact, [(term, found._replace(form=wrong))], points)
 
 
 def test_equal_columns_of_data_are_one_and_equal_rows_are_constants():

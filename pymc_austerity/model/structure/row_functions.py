@@ -45,7 +45,7 @@ _TOLERANCE = 1e-6
 Point = list[np.ndarray]
 
 
-def row_function(fact: Factorisation, term: LocalTerm, points: Sequence[Point]) -> RowFunction:
+def row_function(fact: Factorisation, term: LocalTerm) -> RowFunction:
     """One local term as a function of few linear predictors.
 
     Raises
@@ -60,9 +60,7 @@ def row_function(fact: Factorisation, term: LocalTerm, points: Sequence[Point]) 
             f"the term {term.name!r} is a function of {len(cases.values)} linear predictors, and bounds are "
             f"known for {MOST_PREDICTORS} at most"
         )
-    result = _made(fact, term, graph, cases)
-    check_against_graph(fact, term, result, points)
-    return result
+    return _made(fact, term, graph, cases)
 
 
 def _made(fact: Factorisation, term: LocalTerm, graph: ScalarGraph, cases: CasePredictors) -> RowFunction:
@@ -200,36 +198,46 @@ def _selected(one: AffineScalar) -> Any:
 
 
 def check_against_graph(
-    fact: Factorisation, term: LocalTerm, function: RowFunction, points: Sequence[Point]
+    fact: Factorisation, functions: Sequence[tuple[LocalTerm, RowFunction]], points: Sequence[Point]
 ) -> None:
-    """Compare some rows of a row function with those of the graph.
+    """Compare some rows of the functions of terms with those of the graph.
 
     Raises
     ------
     SelfCheckError
         If a finite row differs.
     """
+    if not functions:
+        return
     block, _ = block_and_others(fact)
     names = list(fact.graph.values)
-    positions = evenly_spaced(term.size, _CHECKED)
-    compiled = fact.compile(term.rows, [term.index], mode=INTERPRETED_STABLE, stabilised=True)
-    rows, data = function.rows(positions), function.data(positions)
+    chosen = [evenly_spaced(term.size, _CHECKED) for term, _ in functions]
+    graphs, inputs = [term.rows for term, _ in functions], [term.index for term, _ in functions]
+    compiled = fact.compile(graphs, inputs, mode=INTERPRETED_STABLE, stabilised=True)
     for point in points:
         q = np.concatenate([np.ravel(point[names.index(name)]) for name in block] or [np.empty(0)])
-        predictors = rows[..., :-1] @ q + rows[..., -1]
-        ours = np.broadcast_to(evaluate(function.expression, predictors.T, data), len(positions))
         with np.errstate(all="ignore"):
-            theirs = np.array(compiled(*point, positions, *fact.leaf_values))
-        if function.guards is not None:
-            guards = function.guards(positions)
-            theirs[np.any(guards[..., :-1] @ q + guards[..., -1] <= 0.0, axis=1)] = -np.inf
-        finite = np.isfinite(theirs)
-        with np.errstate(invalid="ignore"):
-            same = np.abs(ours - theirs) <= _TOLERANCE * np.maximum(1.0, np.abs(theirs))
-        if not np.all(same[finite]):
-            worst = np.flatnonzero(finite & ~same)[0]
-            raise SelfCheckError(
-                f"Self-check failed for the term {term.name!r}: row {positions[worst]} as a function of "
-                f"{function.n_predictors} predictors is {ours[worst]!r}, the graph gives {theirs[worst]!r}. "
-                "This is a defect of pymc_austerity: please report the model."
-            )
+            theirs = compiled(*point, *chosen, *fact.leaf_values)
+        for (_, function), positions, rows in zip(functions, chosen, theirs, strict=True):
+            _compare(function, q, positions, np.array(rows))
+
+
+def _compare(function: RowFunction, q: Vector, positions: Index, theirs: Vector) -> None:
+    """Compare rows of a function with those of the graph, which are minus infinity where a guard says so."""
+    rows = function.rows(positions)
+    predictors = rows[..., :-1] @ q + rows[..., -1]
+    found = evaluate(function.expression, predictors.T, function.data(positions))
+    ours = np.broadcast_to(found, len(positions))
+    if function.guards is not None:
+        guards = function.guards(positions)
+        theirs[np.any(guards[..., :-1] @ q + guards[..., -1] <= 0.0, axis=1)] = -np.inf
+    finite = np.isfinite(theirs)
+    with np.errstate(invalid="ignore"):
+        same = np.abs(ours - theirs) <= _TOLERANCE * np.maximum(1.0, np.abs(theirs))
+    if not np.all(same[finite]):
+        worst = np.flatnonzero(finite & ~same)[0]
+        raise SelfCheckError(
+            f"Self-check failed for the term {function.name!r}: row {positions[worst]} as a function of "
+            f"{function.n_predictors} predictors is {ours[worst]!r}, the graph gives {theirs[worst]!r}. "
+            "This is a defect of pymc_austerity: please report the model."
+        )

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
-
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
@@ -18,7 +16,7 @@ from pymc_austerity.model.self_check import jittered
 from pymc_austerity.model.structure.features import Features, feature_candidates
 from pymc_austerity.model.structure.global_terms import of_globals
 from pymc_austerity.model.structure.predictors import TermForm, find_predictor
-from pymc_austerity.model.structure.row_functions import row_function
+from pymc_austerity.model.structure.row_functions import check_against_graph, row_function
 from pymc_austerity.model.structure.scalar_graph import Obstacle
 
 # Features of a block, at most.
@@ -158,7 +156,9 @@ def _functions(fact: Factorisation, features: Features | None) -> Functions:
     inner = fact
     if features is not None:
         inner, points = features.factorisation, features.at(fact, points)
-    found = tuple(_function(inner, term, points) for term in inner.locals)
+    found = tuple(_function(inner, term) for term in inner.locals)
+    pairs = zip(inner.locals, found, strict=True)
+    check_against_graph(inner, [(term, one) for term, one in pairs if isinstance(one, RowFunction)], points)
     if features is None:
         return found
     return tuple(
@@ -166,8 +166,8 @@ def _functions(fact: Factorisation, features: Features | None) -> Functions:
     )
 
 
-def _function(fact: Factorisation, term: LocalTerm, points: list[list[np.ndarray]]) -> RowFunction | Obstacle:
+def _function(fact: Factorisation, term: LocalTerm) -> RowFunction | Obstacle:
     try:
-        return row_function(fact, term, points)
+        return row_function(fact, term)
     except Obstacle as found:
         return found
