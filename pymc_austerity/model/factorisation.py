@@ -136,6 +136,11 @@ class Factorisation:
         return None if self.find is None else self.find(self)
 
     @property
+    def is_expanded(self) -> bool:
+        """Whether the local terms are Taylor remainders."""
+        return self.polynomial is not None
+
+    @property
     def n_local(self) -> int:
         """Number of local terms N."""
         return sum(term.size for term in self.locals)

@@ -21,7 +21,6 @@ from pymc_austerity.bounds.remainder import Move, RowSampler, distances
 from pymc_austerity.compilation import entry
 from pymc_austerity.kernels import tuna
 from pymc_austerity.kernels.tuna import TunaRule
-from pymc_austerity.model.compile.cache_key import modules_of
 from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.proposals import AdaptiveRandomWalk
 from pymc_austerity.proposals.base import no_adaptation
@@ -588,13 +587,6 @@ def test_without_a_bound_all_rows_are_read_whatever_was_asked_for(data, total):
     np.testing.assert_array_equal(found.n_used, N)
     exact, *_ = run(trace, 100, data, bounds_of(data, most=-1.0))
     np.testing.assert_array_equal(found.q, exact.q)
-
-
-def test_plain_draws_compile_nothing_of_other_ways():
-    """What is compiled is known by its modules, and what these import."""
-    modules = modules_of([tuna.__name__])
-    assert remainder.__name__ in modules
-    assert not {group_draws.__name__, screened_draws.__name__} & set(modules)
 
 
 def test_a_kernel_can_be_kept_on_disk():

@@ -273,8 +273,8 @@ def test_sum(name, order):
     case = case_of(name)
     expanded = case.expanded(order)
     assert expanded.sum_error() < 100 * EPS
-    assert expanded.fact.polynomial is not None
-    assert case.fact.polynomial is None
+    assert expanded.fact.is_expanded
+    assert not case.fact.is_expanded
     assert expanded.fact.local_terms == case.fact.local_terms
 
 
@@ -308,14 +308,14 @@ def test_a_term_of_the_user_may_have_any_name():
         pm.Normal("y", X @ weights, 1.0, observed=REAL)
     fact = build(model, None, threshold=50, initial_point=None, check=True)
     assert fact.global_terms == ["w", "Taylor polynomial"]
-    assert fact.polynomial is None
+    assert not fact.is_expanded
     structure = TermStructure(fact)
     assert structure.features is not None
     function = Differentiable(structure, fact.graph.point)
     center = function.features(function.start)
     total, slopes = function.likelihood().at(center)
     expanded = expand(structure, Expansion(2, center, total.gradient, total.hessian), slopes)
-    assert expanded.polynomial is not None
+    assert expanded.is_expanded
     assert len(expanded.globals) == len(fact.globals) + 1
 
 

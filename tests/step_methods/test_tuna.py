@@ -474,7 +474,7 @@ def test_few_positives_are_decided_on_all_rows(rare, draw):
 def test_a_surrogate_on_all_rows(rare):
     with pytest.warns(SubsamplingWarning, match="exact test on all data"):
         step = TunaMH(model=rare, proposal=Surrogate(), rng=1)
-    assert step._engine.target.factorisation.polynomial is not None
+    assert step._engine.target.factorisation.is_expanded
     _, stats_ = move(fresh(step), mode_of(step), 50)
     assert mean(stats_, "mean_tree_accept") > 0.3
     assert all(math.isnan(s["bound_violations"]) for s in stats_)

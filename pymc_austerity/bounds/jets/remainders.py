@@ -265,7 +265,7 @@ class GlobalRows:
         return GlobalRows, self._given
 
     def differentiated(self) -> "GlobalRows":
-        """The same, for its gradient."""
+        """The same global part, of which compiled code has the gradient."""
         terms, n_dim, polynomial = self._given
         return GlobalRows([one.differentiated() for one in terms], n_dim, polynomial)
 

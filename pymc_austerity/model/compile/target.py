@@ -31,6 +31,8 @@ from pymc_austerity.target import TARGET_PARAMETERS, Target
 
 # The order of rows has to be the same in every process that works on one chain.
 _SEED = 2014
+# Functions that may be data.
+_AS_ROWS = ("log_ratios", "features", "global_log_ratio", "global_gradient")
 # Made from the log densities when they are asked for.
 _GRADIENTS = ("global_gradient", "local_gradient")
 
@@ -236,17 +238,15 @@ class CompiledTarget:
 
     def _as_rows(self, name: str) -> RemaindersOfTerms | GlobalRows | FeatureRows | None:
         """A function as data that compiled code runs, if it is known as such."""
-        fact = self.factorisation
-        if not self.backend.runs_programs:
+        if name not in _AS_ROWS or not self.backend.runs_programs:
             return None
         if name == "log_ratios":
             return self._rows
+        fact = self.factorisation
         if name == "features":
             return fact.feature_rows
-        if name == "global_log_ratio":
+        if name == "global_log_ratio" or fact.global_rows is None:
             return fact.global_rows
-        if name != "global_gradient" or fact.global_rows is None:
-            return None
         is_known = fact.features is None or fact.feature_rows is not None
         return fact.global_rows.differentiated() if is_known else None
 
