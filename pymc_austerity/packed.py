@@ -55,16 +55,18 @@ class Packed:
     ----------
     record : NamedTuple
         Of numbers, C-contiguous arrays, None, and records and tuples of records of these.
+    kept : optional
+        What the record has addresses of, which lives as long.
     """
 
-    def __init__(self, record: Any) -> None:
+    def __init__(self, record: Any, kept: Any = None) -> None:
         words: list[Any] = []
         kinds: list[Any] = []
         _add_fields(record, words, kinds)
         key = tuple(kinds)
         if key not in _TYPES:
             _TYPES[key] = _type_of(record)
-        self._record, self._table = record, np.array(words, dtype=np.uint64)
+        self._record, self._kept, self._table = record, kept, np.array(words, dtype=np.uint64)
         self.address, self.kind = self._table.ctypes.data, _TYPES[key]
 
     def __getattr__(self, name: str) -> Any:

@@ -166,7 +166,7 @@ class RemainderRows:
             np.zeros(room),
             np.zeros((len(data), BLOCK)),
         )
-        self.record = Packed(record._replace(columns=self._columns()))
+        self.record = Packed(record._replace(columns=self._columns()), self._arrays)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Made again elsewhere: the record has addresses."""
@@ -215,7 +215,7 @@ class RemaindersOfTerms:
 
     def __init__(self, terms: Sequence[RemainderRows]) -> None:
         self._terms = terms
-        self.record = Packed(_of_terms(terms, terms[0].center))
+        self.record = Packed(_of_terms(terms, terms[0].center), terms)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RemaindersOfTerms, (self._terms,)
@@ -226,7 +226,7 @@ class FeatureRows:
 
     def __init__(self, terms: Sequence[RemainderRows], n_dim: int) -> None:
         self._given = terms, n_dim
-        self.record = Packed(_of_terms(terms, np.zeros(n_dim)))
+        self.record = Packed(_of_terms(terms, np.zeros(n_dim)), terms)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FeatureRows, self._given
@@ -259,7 +259,7 @@ class GlobalRows:
             if polynomial.order == 2:
                 hessian = np.ascontiguousarray(polynomial.hessian, np.float64)
         own = GlobalPart(rows, np.arange(n), np.zeros(n), np.ones(n), center, gradient, hessian)
-        self.record = Packed(own)
+        self.record = Packed(own, terms)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return GlobalRows, self._given

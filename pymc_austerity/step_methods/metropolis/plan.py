@@ -31,6 +31,7 @@ from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.log_density import Fingerprint, LogDensityGraph, fingerprint
 from pymc_austerity.model.starting_point import density_of_block
 from pymc_austerity.model.structure.log_likelihood import Elsewhere
+from pymc_austerity.model.structure.row_programs import global_rows
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, is_fitted
@@ -284,7 +285,10 @@ def plan_metropolis(
             mode_fit=mode_fit,
             log_ratios=log_ratios_for(options, surveyed.structure, point, mode_fit),
         )
-    terms = fact if surveyed.found is None else surveyed.found.expanded
+    if surveyed.found is None:
+        terms = replace(fact, global_rows=global_rows(fact, surveyed.structure.of_globals))
+    else:
+        terms = surveyed.found.expanded
     if recipe.log_ratios is not None and recipe.log_ratios.order == 0:
         terms = replace(terms, features=bounded_state(surveyed.structure))
     return block_plan(options, surveyed, terms, bound, recipe)
