@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytensor
+import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.builders import OpFromGraph
@@ -241,3 +242,25 @@ def test_outputs_are_made_stable_once(rewritten, monkeypatch):
     np.testing.assert_allclose([first(far), second(far)], [expected, expected])
     assert function_of([x], pt.log(1.0 - pt.sigmoid(x)))(far)[1] == -np.inf  # another function
     assert len(rewritten) == 2
+
+
+def test_a_number_for_each_of_some_others_is_not_computed_one_by_one():
+    """PyTensor calls Python for each element of `second`."""
+    x, y = pt.matrix("x"), pt.vector("y")
+    function = function_of([x, y], [pt.second(x, y), pt.second(x, 2)])
+    operations = [getattr(node.op, "scalar_op", None) for node in function.maker.fgraph.apply_nodes]
+    assert not any(isinstance(one, ps.Second) for one in operations)
+    found, number = function(np.full((2, 3), np.nan), np.arange(3.0))
+    np.testing.assert_array_equal(found, [[0.0, 1.0, 2.0]] * 2)
+    np.testing.assert_array_equal(number, np.full((2, 3), 2))
+    assert number.dtype == pt.second(x, 2).type.dtype
+
+
+def test_graphs_within_operations_are_written_out():
+    """PyTensor would call a compiler of C for them."""
+    x = pt.matrix("x")
+    function = function_of([x], [pt.special.softmax(x, axis=1), pt.special.log_softmax(x, axis=1)])
+    assert not any(isinstance(node.op, OpFromGraph) for node in function.maker.fgraph.apply_nodes)
+    shares, logs = function(np.log([[1.0, 2.0, 5.0]]))
+    np.testing.assert_allclose(shares, [[0.125, 0.25, 0.625]])
+    np.testing.assert_allclose(logs, np.log(shares))

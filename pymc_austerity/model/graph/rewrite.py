@@ -58,12 +58,21 @@ def _without_inner_graphs(fgraph: Any, node: Apply) -> list[Variable]:
     return inlined
 
 
+@node_rewriter([Elemwise])
+def _broadcast(fgraph: Any, node: Apply) -> list[Variable] | None:
+    """Write a number for each of some others, which PyTensor interprets element by element, as NumPy does."""
+    if not isinstance(node.op.scalar_op, ps.Second):
+        return None
+    pattern, value = node.inputs
+    return [pt.switch(pt.constant(True), value, pattern).astype(node.outputs[0].type.dtype)]
+
+
 # Graphs that are evaluated once, over all rows, run operation by operation: nothing is compiled.
 # Sums stay as they are: see `narrowed`.
 INTERPRETED = (
     pytensor.compile.mode.FAST_COMPILE.including("local_check_parameter_to_ninf_switch")
     .excluding("local_add_canonizer", "local_mul_canonizer")
-    .register((dfs_rewriter(_without_inner_graphs), 99))
+    .register((dfs_rewriter(_without_inner_graphs, _broadcast), 99))
 )
 
 
