@@ -1,12 +1,14 @@
 """Global terms and features as data: changes, gradients and values against those of PyTensor's graphs."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+import pymc_austerity
 from pymc_austerity import factorise
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.remainders import global_gradient, global_log_ratio
@@ -169,10 +171,40 @@ def tabulated():
     rows_of(mu)
 
 
-@pytest.mark.parametrize("function", [covariance, tabulated])
-def test_what_is_no_function_of_few_numbers_is_left_to_pytensor(function):
+# Not defined, or asked about numbers that are none, where a chain may be: at zero it begins.
+EDGES = {
+    "root": lambda a, b: -pt.sqrt(pt.sqr(a) + pt.sqr(b)),
+    "power": lambda a, b: -(pt.abs(a) ** 1.5),
+    "power of another": lambda a, b: -(pt.abs(a) ** pt.exp(b)),
+    "log": lambda a, b: -pt.abs(a) * pt.log(pt.abs(a)),
+    "gammaln": lambda a, b: pt.gammaln(a),
+    "reciprocal": lambda a, b: -1.0 / pt.sqr(a),
+    "isnan": lambda a, b: pt.switch(pt.isnan(pt.log(a)), 0.0, -pt.sqr(b)),
+    "isinf": lambda a, b: pt.switch(pt.isinf(pt.exp(1000.0 * a)), -5.0, -pt.sqr(b)),
+    "equal": lambda a, b: pt.switch(pt.eq(pt.exp(1000.0 * a), np.inf), -5.0, -pt.sqr(b)),
+}
+
+
+def at_an_edge(name):
+    a, b = pm.Normal("a"), pm.Normal("b")
+    pm.Potential("edge", EDGES[name](a, b))
+    rows_of(a, b)
+
+
+@pytest.mark.parametrize("function", [covariance, tabulated, *(partial(at_an_edge, name) for name in EDGES)])
+def test_what_is_no_function_of_few_numbers_everywhere_is_left_to_pytensor(function):
     fact = made(function)
     assert global_rows(fact, TermStructure(fact).of_globals) is None
+
+
+@pytest.mark.parametrize("name", ["root", "power"])
+def test_a_chain_leaves_an_edge(name):
+    """Zero, where a variable begins, with a density there, but without a second derivative."""
+    with pm.Model():
+        at_an_edge(name)
+        step = pymc_austerity.AusterityMH(rng=1, proposal=pymc_austerity.RandomWalk(0.03))
+        idata = pm.sample(20, tune=0, chains=1, step=step, progressbar=False, random_seed=1)
+    assert len(np.unique(idata.posterior["a"])) > 3
 
 
 def test_variables_of_other_steps_are_left_to_pytensor():

@@ -7,10 +7,11 @@ the predictors of the rest may be fewer.
 """
 
 import math
+from collections.abc import Callable
 
 from pymc_austerity.bounds.expressions.affine import is_affine
 from pymc_austerity.bounds.expressions.linear import is_constant, linear, number
-from pymc_austerity.bounds.expressions.node import Expression
+from pymc_austerity.bounds.expressions.node import Expression, Range, ordered
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.expressions.sums import scale
 
@@ -56,3 +57,18 @@ def _guard(x: Expression) -> tuple[Expression, Expression] | None:
 
 def _is_minus_infinity(x: Expression) -> bool:
     return is_constant(x) and number(x) == -math.inf
+
+
+# What has to be positive, from the first argument of an operation that is not defined elsewhere.
+_POSITIVE: dict[str, Callable[[Range], Range]] = {
+    **dict.fromkeys(("log", "power", "gammaln", "digamma", "rising"), lambda r: r),
+    "log1p": lambda r: Range(1.0 + r.low, 1.0 + r.high),
+    "log1mexp": lambda r: Range(-r.high, -r.low, r.nonzero),
+    "reciprocal": lambda r: Range(-r.high, -r.low, r.nonzero) if r.is_negative else r,
+}
+
+
+def is_defined_everywhere(root: Expression) -> bool:
+    """Whether no operation leaves its domain at any state, its ends included, as far as ranges tell."""
+    moving = (one for one in ordered(root) if one.moves and one.op in _POSITIVE)
+    return all(_POSITIVE[one.op](one.args[0].range).is_positive for one in moving)

@@ -367,7 +367,8 @@ def features_of(rows: Remainders, q: Vector) -> Vector:
     """Values of all rows."""
     n_terms = rows.ends.shape[0]
     values = np.empty(rows.ends[n_terms - 1] if n_terms > 0 else 0)
-    _call_differentiate(rows.machine, (rows, q, values, values[:0], values[:0], True))
+    if n_terms > 0:
+        _call_differentiate(rows.machine, (rows, q, values, values[:0], values[:0], True))
     return values
 
 

@@ -376,15 +376,19 @@ def _table_maker(functions: Mapping[str, Any]) -> TableMaker:
 
 
 # Functions of a target that are data: what they call with these, and sources of its arguments.
-_PHI = "features(q_new, table), features(q, table)"
+_PHI = "features({0}, table) if own.gradient.shape[0] > 0 else {0}"  # without a polynomial nobody asks
 _CALLED: dict[str, tuple[Any, Any, str]] = {
-    "log_ratios": (log_ratios, rows_at, f"{_PHI}, index"),
-    "global_log_ratio": (global_log_ratio, global_part_at, f"q_new, q, {_PHI}"),
+    "log_ratios": (log_ratios, rows_at, "features(q_new, table), features(q, table), index"),
+    "global_log_ratio": (
+        global_log_ratio,
+        global_part_at,
+        f"q_new, q, {_PHI.format('q_new')}, {_PHI.format('q')}",
+    ),
     "features": (features_of, rows_at, "q"),
     "global_gradient": (
         global_gradient,
         global_part_at,
-        f"q, features(q, table), np.int64(table[{_RECORDS['features']}])",
+        f"q, {_PHI.format('q')}, np.int64(table[{_RECORDS['features']}])",
     ),
 }
 
@@ -394,7 +398,8 @@ def _of_rows(name: str) -> tuple[Any, Signature]:
     called, record_at, arguments = _CALLED[name]
     source = (
         f"def {name}({', '.join(TARGET_PARAMETERS[name][:-1])}, table):\n"
-        f"    return called(record_at(np.int64(table[{_RECORDS[name]}])), {arguments})"
+        f"    own = record_at(np.int64(table[{_RECORDS[name]}]))\n"
+        f"    return called(own, {arguments})"
     )
     environment = {"__name__": __name__, "np": np, "record_at": record_at, "called": called}
     key = key_of([source], [TableMaker, called])

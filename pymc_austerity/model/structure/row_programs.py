@@ -80,7 +80,7 @@ def global_rows(fact: Factorisation, structure: TermStructure) -> GlobalRows | N
 def feature_rows(fact: Factorisation, sources: Iterable[Variable]) -> FeatureRows | None:
     """The numbers of some graphs as data that compiled code runs; None if PyTensor has to compile one."""
     own = of_features(fact, sources)
-    structure = None if own is None else TermStructure(own, most_features=0)
+    structure = None if own is None else TermStructure(own, most_features=0, everywhere=True)
     programs = None if structure is None else _programs(structure)
     if programs is None or any(one.record.ends.shape[0] > one.record.n_predictors for one in programs):
         return None  # with a guard, a value that is none would be minus infinity

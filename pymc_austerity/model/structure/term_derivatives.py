@@ -164,12 +164,15 @@ class ByCoordinates(TermDerivatives):
     form : TermForm
     point : list of ndarray
         Values of all variables but those of the block, which are not used.
+    stabilised : bool, default True
+        Whether PyTensor's rewrites for numerical stability come before derivatives, which may then be none at
+        the end of a domain.
     """
 
     n_predictors = 0
 
-    def __init__(self, form: TermForm, point: list[np.ndarray]) -> None:
-        self._form, self._point = form, point
+    def __init__(self, form: TermForm, point: list[np.ndarray], *, stabilised: bool = True) -> None:
+        self._form, self._point, self._stabilised = form, point, stabilised
         self.size = form.term.size
         fact = form.factorisation
         self._block = block_of(fact)
@@ -200,7 +203,7 @@ class ByCoordinates(TermDerivatives):
         phi = pt.vector("phi", shape=(self._n_dim,))
         (rows,) = rebuild([term.rows], parts_of(phi, self._block))
         try:
-            outputs = with_derivatives(stable(rows).sum(), phi)
+            outputs = with_derivatives((stable(rows) if self._stabilised else rows).sum(), phi)
         except NO_GRADIENT as error:
             raise not_smooth(f"The term {term.name!r}", error) from None
         return fact.compile(outputs, [phi, term.index], mode=INTERPRETED_STABLE)
@@ -211,4 +214,6 @@ def term_derivatives(structure: TermStructure, number: int, point: list[np.ndarr
     form = structure.forms[number]
     if structure.is_function_of_block(number):
         return ByRowFunction(structure.row_function(number))
+    if structure.everywhere:
+        return ByCoordinates(form, point, stabilised=False)
     return ByPredictor(form, point) if form.has_one else ByCoordinates(form, point)

@@ -9,9 +9,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+import pytensor.scalar as ps
+from pytensor.graph.basic import Constant
+
+from pymc_austerity.bounds.expressions.guards import is_defined_everywhere
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.exceptions import UnboundedError
-from pymc_austerity.model.factorisation import Factorisation, LocalTerm
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm, block_of
+from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.self_check import jittered
 from pymc_austerity.model.structure.features import Features, feature_candidates
 from pymc_austerity.model.structure.global_terms import of_globals
@@ -43,6 +49,9 @@ class TermStructure:
 
     factorisation: Factorisation
     most_features: int = MOST_FEATURES  # Number of features above which none are used
+    # Whether rows are asked for that are those of the graph at every state, and not bounds, which may say
+    # that nothing is known of some
+    everywhere: bool = False
 
     @cached_property
     def forms_in_block(self) -> tuple[TermForm, ...]:
@@ -93,7 +102,7 @@ class TermStructure:
     @cached_property
     def of_globals(self) -> "TermStructure":
         """The global terms, as functions of q."""
-        return TermStructure(of_globals(self.factorisation), most_features=0)
+        return TermStructure(of_globals(self.factorisation), most_features=0, everywhere=True)
 
     @cached_property
     def row_functions(self) -> tuple[RowFunction, ...]:
@@ -110,7 +119,7 @@ class TermStructure:
     def _functions(self) -> Functions:
         # Where each term has one linear predictor nothing else was looked for.
         found = self._search.functions
-        return _functions(self.factorisation, self.features) if found is None else found
+        return self._made(self.features) if found is None else found
 
     @cached_property
     def _search(self) -> _Found:
@@ -122,14 +131,17 @@ class TermStructure:
                 return _Found(features, None)
         best, fewest = _Found(None, self._in_block), _most(self._in_block)
         for features in candidates if fewest > _FEW else []:
-            functions = _functions(self.factorisation, features)
+            functions = self._made(features)
             if _most(functions) < fewest:
                 best, fewest = _Found(features, functions), _most(functions)
         return best
 
     @cached_property
     def _in_block(self) -> Functions:
-        return _functions(self.factorisation, None)
+        return self._made(None)
+
+    def _made(self, features: Features | None) -> Functions:
+        return _functions(self.factorisation, features, everywhere=self.everywhere)
 
     @property
     def has_functions_in_block(self) -> bool:
@@ -144,7 +156,7 @@ def _most(functions: Functions) -> float:
     return max((one.n_predictors for one in functions if isinstance(one, RowFunction)), default=0)
 
 
-def _functions(fact: Factorisation, features: Features | None) -> Functions:
+def _functions(fact: Factorisation, features: Features | None, *, everywhere: bool) -> Functions:
     """The row functions of all terms in features, or in q itself; or what is in the way."""
     start = fact.graph.point
     # Data that other steps move are read at the start.
@@ -156,7 +168,7 @@ def _functions(fact: Factorisation, features: Features | None) -> Functions:
     inner = fact
     if features is not None:
         inner, points = features.factorisation, features.at(fact, points)
-    found = tuple(_function(inner, term) for term in inner.locals)
+    found = tuple(_function(inner, term, everywhere=everywhere) for term in inner.locals)
     pairs = zip(inner.locals, found, strict=True)
     check_against_graph(inner, [(term, one) for term, one in pairs if isinstance(one, RowFunction)], points)
     if features is None:
@@ -166,8 +178,27 @@ def _functions(fact: Factorisation, features: Features | None) -> Functions:
     )
 
 
-def _function(fact: Factorisation, term: LocalTerm) -> RowFunction | Obstacle:
+def _function(fact: Factorisation, term: LocalTerm, *, everywhere: bool) -> RowFunction | Obstacle:
     try:
-        return row_function(fact, term)
-    except Obstacle as found:
-        return found
+        found = row_function(fact, term)
+    except Obstacle as obstacle:
+        return obstacle
+    if everywhere and not (is_defined_everywhere(found.expression) and _is_plain(fact, term)):
+        return Obstacle(f"the term {term.name!r} has operations that are not defined everywhere")
+    return found
+
+
+def _is_plain(fact: Factorisation, term: LocalTerm) -> bool:
+    """Does no operation ask whether a number is infinite, or none? Expressions take all for finite.
+
+    PyMC's densities ask whether a logarithm is minus infinity, where they go on as their limits.
+    """
+    for var, moves in depends_on([term.rows], block_of(fact)).items():
+        operation = getattr(getattr(var.owner, "op", None), "scalar_op", None)
+        if moves and isinstance(operation, ps.IsNan | ps.IsInf):
+            return False
+        if moves and isinstance(operation, ps.EQ | ps.NEQ):
+            constants = [one.data for one in var.owner.inputs if isinstance(one, Constant)]
+            if any(np.isposinf(data).any() for data in constants):
+                return False
+    return True
