@@ -51,7 +51,7 @@ BUDGETS = {
     "testing": 1_530,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 58_320
+WHOLE = 58_310
 MOST_FILES = 294
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700

@@ -15,8 +15,6 @@ from pymc_austerity.model.refusal import Coupled
 
 # Every vector is taken apart: the smallest threshold that there is.
 _ALL = 2
-
-
 # Elements that cannot be had one by one, at most: each is a graph of its own.
 _MOST_ALONE = 16
 
