@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.bounds.jets.remainders import FeatureRows, GlobalRows, RemainderRows
+from pymc_austerity.bounds.jets.remainders import GlobalRows, RemainderRows, RowsOfTerms
 from pymc_austerity.data.row_store import Rows
 from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
 from pymc_austerity.model.graph.functions import function_of
@@ -127,7 +127,7 @@ class Factorisation:
     slab: Variable | None = None
     # The global terms, and the features, as data that compiled code runs
     global_rows: GlobalRows | None = None
-    feature_rows: FeatureRows | None = None
+    feature_rows: RowsOfTerms | None = None
     find: Callable[["Factorisation"], Any] | None = None  # The field, of a factorisation made by `factorise`
 
     @cached_property

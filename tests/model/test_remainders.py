@@ -11,7 +11,7 @@ import pytest
 from numba import njit
 
 import pymc_austerity as pma
-from pymc_austerity.bounds.jets.remainders import RemaindersOfTerms, log_ratios
+from pymc_austerity.bounds.jets.remainders import RowsOfTerms, log_ratios
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.packed import Packed
 
@@ -120,7 +120,7 @@ def both(target, point, rows=None):
     """What rows as data and the graph give at some rows of all terms, and two states near the center."""
     fact, rng = target.factorisation, np.random.default_rng(7)
     rows = target._rows if rows is None else rows
-    center = rows._terms[0].center
+    center = rows.terms[0].center
     n_dim = target._q.type.shape[0]
     at = vector_of(fact, point) if n_dim != len(center) or fact.features is not None else center
     q, q_new = at + 0.03 * rng.normal(size=(2, n_dim))
@@ -165,18 +165,18 @@ def test_a_guard_of_a_part_of_a_row_is_left_to_the_graph():
 def test_a_polynomial_without_its_second_order_is_noticed():
     """Planted fault: a polynomial without its second order."""
     target, point = target_of(logistic_by_columns)
-    rows = target._rows._terms[0]
+    rows = target._rows.terms[0]
     own = rows.record._record
     planted = copy(rows)
     planted.record = Packed(own._replace(slopes=own.slopes[:1]))
-    ours, theirs = both(target, point, RemaindersOfTerms([planted]))
+    ours, theirs = both(target, point, RowsOfTerms([planted], len(planted.center)))
     assert not np.allclose(ours, theirs, rtol=1e-3, atol=1e-12)
 
 
 def test_an_index_out_of_range_is_an_error():
     """As NumPy's: machine code would read what is elsewhere."""
     target, _ = target_of(poisson_with_levels)
-    (rows,) = target._rows._terms
+    (rows,) = target._rows.terms
     lookup = next(one for one in rows._arrays if one.dtype.kind == "i" and one.min() < 0)
     before = lookup.copy()
     lookup.flags.writeable = True
@@ -188,7 +188,7 @@ def test_an_index_out_of_range_is_an_error():
 
 def test_rows_are_made_again_in_another_process():
     target, point = target_of(poisson_with_levels)
-    rows = pickle.loads(pickle.dumps(target._rows._terms))
-    assert rows[0].record.address != target._rows._terms[0].record.address
-    ours, theirs = both(target, point, RemaindersOfTerms(rows))
+    rows = pickle.loads(pickle.dumps(target._rows.terms))
+    assert rows[0].record.address != target._rows.terms[0].record.address
+    ours, theirs = both(target, point, RowsOfTerms(rows, len(rows[0].center)))
     np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-12)

@@ -173,7 +173,7 @@ class RemainderRows:
         return RemainderRows, (*self._given, self.order)
 
     def differentiated(self) -> "RemainderRows":
-        """The same rows, for their derivatives."""
+        """Rows whose program has first derivatives by the predictors, too."""
         return RemainderRows(*self._given, order=1)
 
     def _places(self, arrays: Iterable[Numbers | None]) -> Index:
@@ -210,29 +210,26 @@ def _moving_part(root: Expression) -> Expression:
     return node("sum", tuple(arg for arg, _ in kept), (0.0, tuple(c for _, c in kept)))
 
 
-class RemaindersOfTerms:
-    """The rows of all terms, one term after the other, as compiled code has them."""
+class RowsOfTerms:
+    """The rows of some terms, one term after the other, as compiled code has them.
 
-    def __init__(self, terms: Sequence[RemainderRows]) -> None:
-        self._terms = terms
-        self.record = Packed(_of_terms(terms, terms[0].center), terms)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RemaindersOfTerms, (self._terms,)
-
-
-class FeatureRows:
-    """Features of a block of D coordinates, as rows without slopes, about zero, that are differentiated."""
+    Parameters
+    ----------
+    terms : sequence of RemainderRows
+        About one center, or none.
+    n_dim : int
+        D, the coordinates of a state.
+    """
 
     def __init__(self, terms: Sequence[RemainderRows], n_dim: int) -> None:
-        self._given = terms, n_dim
-        self.record = Packed(_of_terms(terms, np.zeros(n_dim)), terms)
+        self.terms, self._n_dim = terms, n_dim
+        self.record = Packed(_of_terms(terms, n_dim), terms)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FeatureRows, self._given
+        return RowsOfTerms, (self.terms, self._n_dim)
 
     def __call__(self, q: Vector) -> Vector:
-        """All rows at q."""
+        """Values of all rows at q, if they are differentiated."""
         found: Vector = _all_values(self.record, np.ascontiguousarray(q, np.float64))
         return found
 
@@ -251,7 +248,7 @@ class GlobalRows:
     """
 
     def __init__(self, terms: Sequence[RemainderRows], n_dim: int, polynomial: Expansion | None) -> None:
-        self._given, rows = (terms, n_dim, polynomial), _of_terms(terms, np.zeros(n_dim))
+        self._given, rows = (terms, n_dim, polynomial), _of_terms(terms, n_dim)
         n = sum(one.n_rows for one in terms)
         center, gradient, hessian = np.zeros(0), np.zeros(0), np.zeros((0, 0))
         if polynomial is not None:
@@ -265,23 +262,24 @@ class GlobalRows:
         return GlobalRows, self._given
 
     def differentiated(self) -> "GlobalRows":
-        """The same global part, of which compiled code has the gradient."""
+        """A global part whose rows have derivatives, as `global_gradient` needs them."""
         terms, n_dim, polynomial = self._given
         return GlobalRows([one.differentiated() for one in terms], n_dim, polynomial)
 
-    def terms(self) -> FeatureRows:
-        """All but the polynomial, row by row."""
+    def terms(self) -> RowsOfTerms:
+        """The global terms without the polynomial, row by row."""
         terms, n_dim, _ = self._given
-        return FeatureRows([one.differentiated() for one in terms], n_dim)
+        return RowsOfTerms([one.differentiated() for one in terms], n_dim)
 
 
-def _of_terms(terms: Sequence[RemainderRows], center: Vector) -> Remainders:
+def _of_terms(terms: Sequence[RemainderRows], n_dim: int) -> Remainders:
     """The record of all terms, with the machine that runs them."""
     are_differentiated = bool(terms) and terms[0].order == 1
     code, kind = (_differentiate, _OF_DIFFERENTIATE) if are_differentiated else (_write_changes, _OF_CHANGES)
     ends = np.cumsum([one.n_rows for one in terms], dtype=np.int64)
     programs = np.array([one.record.address for one in terms], dtype=np.int64)
-    center, machine = np.ascontiguousarray(center, np.float64), address_of(code, kind)
+    center = np.ascontiguousarray(terms[0].center if terms else np.zeros(n_dim), np.float64)
+    machine = address_of(code, kind)
     are_few = all(one.n_rows <= _ROWS for one in terms)
     new, old = np.zeros(len(center)), np.zeros(len(center))
     return Remainders(center, new, old, ends, programs, machine, np.arange(_ROWS), are_few)

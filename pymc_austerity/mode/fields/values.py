@@ -13,7 +13,7 @@ from pytensor.graph.traversal import ancestors
 from scipy.sparse import linalg
 
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.bounds.jets.remainders import FeatureRows
+from pymc_austerity.bounds.jets.remainders import RowsOfTerms
 from pymc_austerity.kernels.fields.records import Elements
 from pymc_austerity.mode.fields.layout import Layout
 from pymc_austerity.mode.fields.maps import Coordinates, Entries, Maps, matrix_of, value_of
@@ -84,7 +84,7 @@ class FieldValues:
         )
 
     @cached_property
-    def _terms(self) -> FeatureRows | None:
+    def _terms(self) -> RowsOfTerms | None:
         """Terms of the prior of theta as data."""
         rows = self.shared.global_rows
         return None if rows is None else rows.terms()

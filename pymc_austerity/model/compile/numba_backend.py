@@ -35,9 +35,8 @@ from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 
 from pymc_austerity.bounds.jets.remainders import (
-    FeatureRows,
     GlobalRows,
-    RemaindersOfTerms,
+    RowsOfTerms,
     features_of,
     global_gradient,
     global_log_ratio,
@@ -82,7 +81,7 @@ FIRST_ARRAY = max(_RECORDS.values()) + 1
 
 Kind = tuple[str, int]
 # Functions of a target as data that compiled code runs.
-Rows = RemaindersOfTerms | GlobalRows | FeatureRows
+Rows = RowsOfTerms | GlobalRows
 
 
 def signature_of(name: str, state: str, *, is_number: bool) -> Signature:

@@ -64,7 +64,7 @@ class Backend(Protocol):
 
     @property
     def runs_programs(self) -> bool:
-        """Whether `log_ratios` may be `RemaindersOfTerms`, which compiled code runs."""
+        """Whether functions may be `GlobalRows` or `RowsOfTerms`, which compiled code runs."""
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from pymc_austerity.bounds.jets.remainders import FeatureRows, GlobalRows, RemaindersOfTerms
+from pymc_austerity.bounds.jets.remainders import GlobalRows, RowsOfTerms
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.model.compile.backend import current_backend, target_function
 from pymc_austerity.model.compile.native import interruptible
@@ -31,8 +31,6 @@ from pymc_austerity.target import TARGET_PARAMETERS, Target
 
 # The order of rows has to be the same in every process that works on one chain.
 _SEED = 2014
-# Functions that may be data.
-_AS_ROWS = ("log_ratios", "features", "global_log_ratio", "global_gradient")
 # Made from the log densities when they are asked for.
 _GRADIENTS = ("global_gradient", "local_gradient")
 
@@ -236,28 +234,31 @@ class CompiledTarget:
         functions = {name: rows[name] if name in rows else self._function(name) for name in wanted}
         return self.backend.compile(functions, kernel, records)
 
-    def _as_rows(self, name: str) -> RemaindersOfTerms | GlobalRows | FeatureRows | None:
+    def _as_rows(self, name: str) -> RowsOfTerms | GlobalRows | None:
         """A function as data that compiled code runs, if it is known as such."""
-        if name not in _AS_ROWS or not self.backend.runs_programs:
+        if not self.backend.runs_programs:
             return None
-        if name == "log_ratios":
-            return self._rows
-        fact = self.factorisation
-        if name == "features":
-            return fact.feature_rows
-        if name == "global_log_ratio" or fact.global_rows is None:
-            return fact.global_rows
-        is_known = fact.features is None or fact.feature_rows is not None
-        return fact.global_rows.differentiated() if is_known else None
+        match name:
+            case "log_ratios":
+                return self._rows
+            case "features":
+                return self.factorisation.feature_rows
+            case "global_log_ratio":
+                return self.factorisation.global_rows
+            case "global_gradient":
+                fact = self.factorisation
+                is_known = fact.features is None or fact.feature_rows is not None
+                return fact.global_rows.differentiated() if fact.global_rows and is_known else None
+        return None
 
     @cached_property
-    def _rows(self) -> RemaindersOfTerms | None:
+    def _rows(self) -> RowsOfTerms | None:
         """The remainders of all terms."""
         programs = [term.program for term in self.factorisation.locals]
         known = [one for one in programs if one is not None]
         if self._orders or not known or len(known) < len(programs):
             return None
-        return RemaindersOfTerms(known)
+        return RowsOfTerms(known, int(self._q.type.shape[0]))
 
 
 def _in_random_order(

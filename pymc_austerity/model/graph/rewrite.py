@@ -60,7 +60,7 @@ def _without_inner_graphs(fgraph: Any, node: Apply) -> list[Variable]:
 
 @node_rewriter([Elemwise])
 def _broadcast(fgraph: Any, node: Apply) -> list[Variable] | None:
-    """Write a number for each of some others, which PyTensor interprets element by element, as NumPy does."""
+    """Write `second`, which PyTensor interprets element by element, by a function of NumPy."""
     if not isinstance(node.op.scalar_op, ps.Second):
         return None
     pattern, value = node.inputs

@@ -35,10 +35,10 @@ def of_features(fact: Factorisation, sources: Iterable[Variable]) -> Factorisati
     terms: list[LocalTerm] = []
     for number, graph in enumerate(sources):
         name = f"feature {number}"
-        found = _elements(fact, name, graph)
-        flat = graph.flatten()
-        alone = [as_row(name, flat[k]) for k in range(math.prod(graph.type.shape))] if found is None else []
-        terms += alone if found is None else [found]
+        if (found := _elements(fact, name, graph)) is not None:
+            terms.append(found)
+        else:
+            terms += [as_row(name, graph.flatten()[k]) for k in range(math.prod(graph.type.shape))]
         if sum(term.size == 1 for term in terms) > _MOST_ALONE:
             return None
     return _of(fact, terms)

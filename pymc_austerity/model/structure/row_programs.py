@@ -12,11 +12,11 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.jets.remainders import (
-    FeatureRows,
     GlobalRows,
     Numbers,
     Predictor,
     RemainderRows,
+    RowsOfTerms,
     Summand,
 )
 from pymc_austerity.bounds.row_function import RowFunction
@@ -77,14 +77,14 @@ def global_rows(fact: Factorisation, structure: TermStructure) -> GlobalRows | N
     return None if programs is None else GlobalRows(programs, _n_dim(fact), fact.polynomial)
 
 
-def feature_rows(fact: Factorisation, sources: Iterable[Variable]) -> FeatureRows | None:
+def feature_rows(fact: Factorisation, sources: Iterable[Variable]) -> RowsOfTerms | None:
     """The numbers of some graphs as data that compiled code runs; None if PyTensor has to compile one."""
     own = of_features(fact, sources)
     structure = None if own is None else TermStructure(own, most_features=0, everywhere=True)
     programs = None if structure is None else _programs(structure)
     if programs is None or any(one.record.ends.shape[0] > one.record.n_predictors for one in programs):
         return None  # with a guard, a value that is none would be minus infinity
-    return FeatureRows([one.differentiated() for one in programs], _n_dim(fact))
+    return RowsOfTerms([one.differentiated() for one in programs], _n_dim(fact))
 
 
 def _programs(structure: TermStructure) -> list[RemainderRows] | None:
