@@ -266,7 +266,7 @@ class GlobalRows:
         terms, n_dim, polynomial = self._given
         return GlobalRows([one.differentiated() for one in terms], n_dim, polynomial)
 
-    def terms(self) -> RowsOfTerms:
+    def without_polynomial(self) -> RowsOfTerms:
         """The global terms without the polynomial, row by row."""
         terms, n_dim, _ = self._given
         return RowsOfTerms([one.differentiated() for one in terms], n_dim)

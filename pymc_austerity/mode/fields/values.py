@@ -87,7 +87,7 @@ class FieldValues:
     def _terms(self) -> RowsOfTerms | None:
         """Terms of the prior of theta as data."""
         rows = self.shared.global_rows
-        return None if rows is None else rows.terms()
+        return None if rows is None else rows.without_polynomial()
 
     def features(self, theta: Vector, others: list[np.ndarray] | None = None) -> Vector:
         """Features of the maps; `others` are values of variables that other steps move."""
