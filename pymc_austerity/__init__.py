@@ -18,6 +18,7 @@ from pymc_austerity.model.stored_data import stored_data
 from pymc_austerity.proposals import AdaptiveRandomWalk, Langevin, Laplace, RandomWalk, StiefelWalk, Surrogate
 from pymc_austerity.recommendation.recommend import recommend
 from pymc_austerity.report import compare, probe
+from pymc_austerity.sampling.sample import sample
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
 from pymc_austerity.step_methods.gamma.scir import SCIR
 from pymc_austerity.step_methods.langevin.sgld import SGLD
@@ -69,6 +70,7 @@ __all__ = [
     "recommend",
     "restricted_nuts",
     "restricted_slice",
+    "sample",
     "sample_distributed",
     "sample_posterior_predictive",
     "stored_data",

@@ -17,6 +17,7 @@ REASONS = {
     ("report/render/page.py", "_draw"): "a page with all tables of a long comparison; it shows type and text",
     ("report/probe.py", "probed"): "the step may be the user's; the report shows type and text",
     ("report/run.py", "run_step"): "the step may be the user's; the report shows type and text",
+    ("sampling/processes.py", "_run"): "of a process of its own; it is raised where the chain was started",
     (
         "step_methods/metropolis/engine/base.py",
         "_compile",

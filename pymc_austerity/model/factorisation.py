@@ -321,12 +321,15 @@ def vector_of(factorisation: Factorisation, point: Mapping[str, Any]) -> np.ndar
 def point_of(
     factorisation: Factorisation, q: np.ndarray, point: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Values of all variables: those of the block from the vector `q`, the others from `point`."""
+    """Values of all variables: those of the block from the vector `q`, the others from `point`.
+
+    Of several vectors, one below another, the values are one below another.
+    """
     result, start = dict(point), 0
     for name in factorisation.var_names:
         shape = factorisation.graph.values[name].type.shape
         stop = start + math.prod(shape)
-        part = q[start:stop].reshape(shape)
+        part = q[..., start:stop].reshape((*q.shape[:-1], *shape))
         kind = factorisation.graph.values[name].dtype
         result[name] = part if part.dtype == kind else part.astype(kind)
         start = stop

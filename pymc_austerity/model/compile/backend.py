@@ -17,7 +17,7 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.model.compile.numba_backend import NumbaBackend
 from pymc_austerity.model.compile.protocol import Backend, Records, pytensor_function
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
-from pymc_austerity.target import Target
+from pymc_austerity.target import Matrix, Target
 
 # Powers as nested squares are one operation, which Python would do element by element.
 _IN_NUMPY = INTERPRETED_STABLE.excluding("local_pow_to_nested_squaring")
@@ -58,6 +58,13 @@ class InterpretedKernel:
             return self._kernel(*arguments)
 
     again = __call__
+
+    def run_ahead(self, draws: Matrix, numbers: Matrix, *args: Any) -> None:
+        """Run the kernel once for each row of `draws`, each time from where it is."""
+        given, at = list(args), self._parameters.index("q")
+        for own, counts in zip(draws, numbers, strict=True):
+            own[:], *counts[:] = self(*given)
+            given[at] = own.copy()
 
 
 class PythonBackend:

@@ -22,6 +22,7 @@ from pytensor.link.numba.cache import compile_numba_function_src
 
 from pymc_austerity.compilation import entry
 from pymc_austerity.model.graph.functions import Kept
+from pymc_austerity.target import Matrix
 
 Addresses = npt.NDArray[np.uintp]
 # Of numba's record of a bit generator; the first is its address, which only Python needs.
@@ -59,7 +60,8 @@ def generator_at(typing_context: Any, addresses: Any) -> Any:
     return types.npy_rng(addresses), generate
 
 
-def _outcome(kernel: Callable[..., Any]) -> Any:
+def outcome_of(kernel: Callable[..., Any]) -> Any:
+    """The class of what a kernel returns: a NamedTuple of numbers, of which the first may be a state q."""
     return get_type_hints(kernel)["return"]
 
 
@@ -69,7 +71,7 @@ _made = Kept()
 
 def returns_state(kernel: Callable[..., Any]) -> bool:
     """Does the kernel return a state q, besides numbers?"""
-    return bool(_outcome(kernel)._fields[0] == "q")
+    return bool(outcome_of(kernel)._fields[0] == "q")
 
 
 class NativeKernel:
@@ -85,19 +87,21 @@ class NativeKernel:
         self, engine: Any, kernel: Callable[..., Any], own: list[str], table_of: Callable[[Any], Addresses]
     ) -> None:
         self._engine = engine
-        self._outcome = _outcome(kernel)
+        self._outcome = outcome_of(kernel)
         self._rng_at = own.index("rng")
         self._args_at = own.index("args")
         self._table_of = table_of
         self._q_at = own.index("q") if returns_state(kernel) else None
+        self._n_numbers = len(self._outcome._fields) - returns_state(kernel)
         # Machine code for each of the types that arguments have had; kernels of other models use it, too.
         self._entry_points: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, *args: Any) -> Any:
         """Run the kernel, compiling it first if need be."""
-        given = self._given(args)
-        numbers = self._engine(*given)
-        types = tuple(self._engine.typeof_pyval(each) for each in given)
+        given, numbers = self._given(args), np.empty((1, self._n_numbers))
+        written = self._written(args, 0, numbers)
+        self._engine(*written, *given)
+        types = tuple(self._engine.typeof_pyval(each) for each in (*written, *given))
         compiled = self._engine.overloads.get(types)
         self._entry_points[types] = compiled and compiled.entry_point
         return self._outcome_of(args, numbers)
@@ -114,7 +118,21 @@ class NativeKernel:
         longer than a transition.
         """
         (entry_point,) = self._entry_points.values()
-        return self._outcome_of(args, entry_point(*self._given(args)))
+        numbers = np.empty((1, self._n_numbers))
+        entry_point(*self._written(args, 0, numbers), *self._given(args))
+        return self._outcome_of(args, numbers)
+
+    def run_ahead(self, draws: Matrix, numbers: Matrix, *args: Any) -> None:
+        """Run the kernel once for each row of `draws`, each time from where it is."""
+        (entry_point,) = self._entry_points.values()
+        entry_point(draws, numbers, *self._given(args))
+
+    def _written(self, args: tuple[Any, ...], n: int, numbers: Matrix) -> list[Any]:
+        """What the machine code writes to: room for n states, if the kernel returns any, and for numbers."""
+        if self._q_at is None:
+            return [numbers]
+        q = args[self._q_at]
+        return [np.empty((n, len(q)), q.dtype), numbers]
 
     def _given(self, args: tuple[Any, ...]) -> list[Any]:
         """Arguments of the machine code: addresses in place of the generator and of the model's arguments."""
@@ -123,8 +141,9 @@ class NativeKernel:
         given[self._args_at] = self._table_of(args[self._args_at])
         return given
 
-    def _outcome_of(self, args: tuple[Any, ...], numbers: Any) -> Any:
-        return self._outcome(*numbers) if self._q_at is None else self._outcome(args[self._q_at], *numbers)
+    def _outcome_of(self, args: tuple[Any, ...], numbers: Matrix) -> Any:
+        found = numbers[0].tolist()
+        return self._outcome(*found) if self._q_at is None else self._outcome(args[self._q_at], *found)
 
 
 def from_source(

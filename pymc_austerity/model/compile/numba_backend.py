@@ -52,6 +52,7 @@ from pymc_austerity.model.compile.native import (
     from_source,
     generator_at,
     interruptible,
+    outcome_of,
     returns_state,
 )
 from pymc_austerity.model.compile.protocol import (
@@ -290,15 +291,16 @@ def engine_source(kernel: Callable[..., Any], records: Records) -> str:
             arguments.append(f"make_{name}({fields})")
         else:
             arguments.append("generator_at(rng)" if name == "rng" else name)
-    lines = [
-        f"def engine({', '.join(call_parameters(kernel, records))}):",
-        f"    outcome = kernel({', '.join(arguments)})",
-    ]
+    own = ", ".join(call_parameters(kernel, records))
+    n_numbers = len(outcome_of(kernel)._fields) - returns_state(kernel)
+    lines = [f"def engine({'draws, ' * returns_state(kernel)}numbers, {own}):"]
+    lines += ["    for k in range(numbers.shape[0]):", f"        outcome = kernel({', '.join(arguments)})"]
     if returns_state(kernel):
         # Number by number: with q[:] = ... numba compiles an error message for 1 to 2 seconds.
-        lines += ["    for i in range(len(q)):", "        q[i] = outcome.q[i]", "    return outcome[1:]"]
-    else:
-        lines += ["    return outcome[:]"]
+        lines += ["        for i in range(len(q)):", "            q[i] = outcome.q[i]"]
+        lines += ["            if draws.shape[0] > 0:", "                draws[k, i] = q[i]"]
+    first = int(returns_state(kernel))
+    lines += [f"        numbers[k, {j}] = 1.0 * outcome[{first + j}]" for j in range(n_numbers)]
     return "\n".join(lines)
 
 

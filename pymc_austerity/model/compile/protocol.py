@@ -21,6 +21,7 @@ from pytensor.link.numba.cache import compile_numba_function_src
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.model.graph.functions import function_of
+from pymc_austerity.target import Matrix
 
 Records = Mapping[str, Any]
 
@@ -49,9 +50,15 @@ class ReadyKernel(Protocol):
     def again(self, *args: Any) -> Any:
         """Run the kernel on arguments of the same types as before, which nobody looks at."""
 
+    def run_ahead(self, draws: Matrix, numbers: Matrix, *args: Any) -> None:
+        """Run the kernel as `again` does, once for each row of `draws`, each time from where it is.
+
+        What the kernel returns is written: the state to `draws` (n, D), all else to `numbers` (n, .).
+        """
+
     @property
     def is_settled(self) -> bool:
-        """Whether `again` may be called."""
+        """Whether `again` and `run_ahead` may be called."""
 
 
 class Backend(Protocol):

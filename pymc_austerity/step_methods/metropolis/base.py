@@ -8,8 +8,9 @@ from __future__ import annotations
 import warnings
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, Unpack, cast
 
+import numpy as np
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
@@ -21,6 +22,7 @@ from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.checks import explained
 from pymc_austerity.model.compile.backend import NUMBA
+from pymc_austerity.model.compile.native import outcome_of
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import initial_point as default_point
@@ -31,7 +33,12 @@ from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, floats, warn_of_compile_kwargs
 from pymc_austerity.step_methods.messages import plain, warn_of_temperature
 from pymc_austerity.step_methods.metropolis.engine.base import Engine
-from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, try_out
+from pymc_austerity.step_methods.metropolis.mixing_pilot import (
+    Mixing,
+    draws_of_pilot,
+    nanoseconds_of_draw,
+    try_out,
+)
 from pymc_austerity.step_methods.metropolis.options import AskedOptions, MetropolisOptions, checked_options
 from pymc_austerity.step_methods.metropolis.plan import OtherDataError, Plan, Recipe
 from pymc_austerity.step_methods.metropolis.watch import (
@@ -54,6 +61,21 @@ if TYPE_CHECKING:
 # `mean_tree_accept` as `acceptance_rate`, of NUTS too: equal names stack.
 DTYPES_SHAPES = floats("accepted", "mean_tree_accept", "n_used", "fraction_used", "n_stages", "exhausted")
 DTYPES_SHAPES |= floats("log_ratio_mean", "log_ratio_se", "psi", "scale")
+# Nanoseconds of draws that are made in one call of compiled code, and how many these are at most.
+_AHEAD, _MOST_AHEAD = 5e7, 5000
+
+
+class Ahead(NamedTuple):
+    """Draws that were made in one call, one below another."""
+
+    values: dict[str, np.ndarray]  # (n, ...): of the value variables
+    statistics: dict[str, np.ndarray]  # (n,)
+    is_interrupted: bool  # by Ctrl-C: there may be fewer than were asked for
+
+    @property
+    def n(self) -> int:
+        """Number of draws."""
+        return len(next(iter(self.statistics.values())))
 
 
 @dataclass_state
@@ -83,6 +105,8 @@ class SubsampledStep(RebuiltStep):
     }
     # Whether it updates discrete variables.
     _discrete: ClassVar[bool] = False
+    # Whether statistics of a draw are in the outcome of the kernel alone, and not in the proposal's state.
+    _counts_in_outcome: ClassVar[bool] = True
     _state_class = SubsampledState
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = DTYPES_SHAPES
     _factorisation: Factorisation | None = None
@@ -90,6 +114,8 @@ class SubsampledStep(RebuiltStep):
     _recipe: Recipe
     # Why `recommend` chose the step, if it did.
     recommendation: Recommendation | None = None
+    # Rows of a transition in the last call of `draw_ahead`.
+    _rows_ahead: float | None = None
 
     def __init__(
         self,
@@ -333,6 +359,53 @@ class SubsampledStep(RebuiltStep):
         new_point = point_of(self.factorisation, outcome.q, point)
         return new_point, [self._statistics(outcome, n)]
 
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether `draw_ahead` may be called: draws after tuning, by compiled code, of this step alone."""
+        counts = self._counts_in_outcome and not hasattr(self.proposal_state, "n_read")
+        if self.tune or not counts or not self.is_built or self._options.debug:
+            return False
+        return self.engine.runs_ahead(self.proposal_state)
+
+    @property
+    def nanoseconds_of_draw(self) -> float:
+        """What a draw takes, roughly, of one thread."""
+        recipe, is_surrogate = self._recipe, isinstance(self._recipe.proposal, Surrogate)
+        n_rows = recipe.rows_a_draw if self._rows_ahead is None else self._rows_ahead
+        return nanoseconds_of_draw(n_rows, recipe.n_watched, self.steps_per_draw, is_surrogate=is_surrogate)
+
+    @property
+    def draws_in_one_call(self) -> int:
+        """Draws of `draw_ahead` that take little time, as an interrupt waits for them."""
+        return int(np.clip(_AHEAD / self.nanoseconds_of_draw, 1, _MOST_AHEAD))
+
+    def draw_ahead(self, point: PointType, n_draws: int) -> Ahead:
+        """Draws as `step` makes them one after another, in one call of compiled code."""
+        if self.require_built(point):
+            raise ValueError("Data were replaced (pm.set_data) while a chain ran. Begin another chain.")
+        fact, n, q = self.factorisation, self.steps_per_draw, vector_of(self.factorisation, point)
+        of_kernel = outcome_of(self.engine.kernel)
+        draws = np.empty((n_draws, len(q)), q.dtype)
+        numbers = np.full((n_draws, len(of_kernel._fields) - 1), -np.inf)
+        is_interrupted = False
+        try:
+            self.engine.run_ahead(n, self.rng, q, point, self.proposal_state, draws, numbers)
+        except KeyboardInterrupt:  # draws that were made are kept
+            is_interrupted = True
+            self.engine.restart()
+        except BaseException:
+            self.engine.restart()
+            raise
+        n_made = int(np.count_nonzero(numbers[:, 0] > -np.inf))
+        draws, numbers = draws[:n_made], numbers[:n_made]
+        outcome = of_kernel(draws, *numbers.T)
+        if self.watches and n_made:
+            look(self.watches, outcome, n, tunes=False, expected=self._expected)
+        statistics = self._statistics(outcome, n)
+        self._rows_ahead = float(np.mean(statistics["n_used"])) if n_made else None
+        stats = {name: np.broadcast_to(value, n_made) for name, value in statistics.items()}
+        return Ahead(point_of(fact, draws, {}), stats, is_interrupted)
+
     def _run(self, n: int, tune: bool, point: PointType) -> Outcome:
         engine, q = self.engine, vector_of(self.factorisation, point)
         try:
@@ -370,7 +443,7 @@ class SubsampledStep(RebuiltStep):
             n_used += int(n_read[0])
             n_read[0] = 0
         found = {
-            "accepted": float(outcome.accepted),
+            "accepted": 1.0 * outcome.accepted,
             "mean_tree_accept": outcome.n_accepted / n,
             "n_used": n_used / n,
             "fraction_used": n_used / n / max(1, engine.n_local),

@@ -88,9 +88,15 @@ def affordable(nanoseconds: float, budgets: Mapping[int, float], n_settle: int) 
 
 def draws_of_pilot(n_rows: float, n_dim: int, steps_per_draw: int, *, is_surrogate: bool) -> int:
     """Draws of each chain of a block that can be afforded; 0 if there are too few to tell."""
-    move = (_OF_MOVE + _OF_SQUARE * n_dim**2) * (_INNER if is_surrogate else 1.0)
-    n_draws, _ = affordable(steps_per_draw * (_OF_ROW * n_rows + move), {_CHAINS: _BUDGET}, _SETTLE)
+    nanoseconds = nanoseconds_of_draw(n_rows, n_dim, steps_per_draw, is_surrogate=is_surrogate)
+    n_draws, _ = affordable(nanoseconds, {_CHAINS: _BUDGET}, _SETTLE)
     return n_draws
+
+
+def nanoseconds_of_draw(n_rows: float, n_dim: int, steps_per_draw: int, *, is_surrogate: bool) -> float:
+    """What a draw of a block takes, roughly, whose transitions read so many rows."""
+    move = (_OF_MOVE + _OF_SQUARE * n_dim**2) * (_INNER if is_surrogate else 1.0)
+    return steps_per_draw * (_OF_ROW * n_rows + move)
 
 
 def try_out(

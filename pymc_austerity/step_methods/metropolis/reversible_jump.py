@@ -160,6 +160,7 @@ class ReversibleJump(SubsampledStep):
 
     name = "reversible_jump"
     _reads_disk = False
+    _counts_in_outcome = False
     _discrete = True
     stats_dtypes_shapes = DTYPES_SHAPES | _COLUMNS
 

@@ -53,7 +53,7 @@ class Watch:
         return type(self) is type(other) and bool(equal_dataclass_values(vars(self), vars(other)))
 
     def add(self, outcome: Outcome, n_transitions: int) -> None:
-        """Take a draw into account, the `n_seen`-th."""
+        """Take a draw into account, the `n_seen`-th; of draws after tuning several at once, up to that."""
         raise NotImplementedError
 
     def verdict(self, expected: Expected) -> str:
@@ -69,11 +69,15 @@ def look(
     tunes: bool,
     expected: Callable[[], Expected],
 ) -> None:
-    """Show a draw of `n_transitions` to the watches of its phase; one that is over warns, and goes."""
+    """Show draws of `n_transitions` to the watches of their phase; one that is over warns, and goes.
+
+    An outcome of several draws has them one below another. While tuning there is one.
+    """
+    n_draws = 1 if outcome.q.ndim == 1 else len(outcome.q)
     for watch in list(watches):
         if tunes and not watch.of_tuning:
             continue
-        watch.n_seen += 1
+        watch.n_seen += n_draws
         watch.add(outcome, n_transitions)
         if watch.n_seen == watch.n_draws:
             watches.remove(watch)
@@ -269,20 +273,24 @@ class MixingWatch(Watch):
         self.sums = np.zeros((_BATCHES, n_dim))
 
     def add(self, outcome: Outcome, n_transitions: int) -> None:
-        """Add a draw to the batch that is not full yet."""
-        q = outcome.q[: len(self.first)]
-        if self.n_seen == 1:
-            self.first[:] = q
-        change = q - self.first
-        self.square += change**2
-        self.sums[self.n_full] += change
-        if self.n_seen % self.length == 0:
-            self.n_full += 1
-        if self.n_full == _BATCHES:
-            half = _BATCHES // 2
-            self.sums[:half] = self.sums[::2] + self.sums[1::2]
-            self.sums[half:] = 0.0
-            self.length, self.n_full = 2 * self.length, half
+        """Add draws to the batch that is not full yet, and to those after it."""
+        draws = np.atleast_2d(outcome.q)[:, : len(self.first)]
+        n_before = self.n_seen - len(draws)
+        if n_before == 0:
+            self.first[:] = draws[0]
+        changes = draws - self.first
+        self.square += (changes**2).sum(axis=0)
+        while len(changes):
+            n = self.length - n_before % self.length
+            own, changes = changes[:n], changes[n:]
+            self.sums[self.n_full] += own.sum(axis=0)
+            n_before += len(own)
+            self.n_full += len(own) == n
+            if self.n_full == _BATCHES:
+                half = _BATCHES // 2
+                self.sums[:half] = self.sums[::2] + self.sums[1::2]
+                self.sums[half:] = 0.0
+                self.length, self.n_full = 2 * self.length, half
 
     def efficiency(self) -> Vector:
         """Effective draws for each draw, by the variance of batch means; one in all where nothing moved.

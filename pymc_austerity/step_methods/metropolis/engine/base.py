@@ -122,10 +122,37 @@ class Engine:
         Only the proposal's state may come from elsewhere: as long as it is the one of the last call, all
         arguments have the types that they had.
         """
+        values = self._values(n, tune, rng, q, point, proposal_state)
+        if proposal_state is self._seen_state:
+            return self._transitions.again(*values)
+        outcome = self._transitions(*values)
+        if self._transitions.is_settled:
+            self._seen_state = proposal_state
+        return outcome
+
+    def runs_ahead(self, proposal_state: Any) -> bool:
+        """Whether `run_ahead` may be called: after `run`, with the same state."""
+        return self.target.fixed_args is not None and proposal_state is self._seen_state
+
+    def run_ahead(
+        self, n: int, rng: np.random.Generator, q: np.ndarray, point: PointType, proposal_state: Any,
+        draws: np.ndarray, numbers: np.ndarray,
+    ) -> None:  # fmt: skip
+        """Make n transitions for each row of `draws`, and write what `run` returns for each.
+
+        Nothing is tuned. Of the outcomes `draws` has the states (m, D), and `numbers` (m, .) has all else.
+        """
+        values = self._values(n, False, rng, q, point, proposal_state)
+        self._transitions.run_ahead(draws, numbers, *values)
+
+    def _values(
+        self, n: int, tune: bool, rng: np.random.Generator, q: np.ndarray, point: PointType, state: Any
+    ) -> list[Any]:
+        """What the kernel is called with."""
         args = self.target.fixed_args
         if args is None:
             args = self.target.args(point)
-        given, values = self._given(q, point, proposal_state), [n, tune, rng, q, args]
+        given, values = self._given(q, point, state), [n, tune, rng, q, args]
         for name, places in self._open:
             value = given[name]
             if places is None:
@@ -133,12 +160,7 @@ class Engine:
             else:
                 for k in places:
                     values.append(value[k])
-        if proposal_state is self._seen_state:
-            return self._transitions.again(*values)
-        outcome = self._transitions(*values)
-        if self._transitions.is_settled:
-            self._seen_state = proposal_state
-        return outcome
+        return values
 
     def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
         """What the kernel is handed in a state, by the names of its parameters, but for the proposal."""

@@ -164,6 +164,10 @@ class FieldEngine(Engine):
         q[:] = memory.q[:] = self.values(memory.theta, memory.z, memory.features, others)
         return outcome
 
+    def runs_ahead(self, proposal_state: Any) -> bool:
+        """Whether `run_ahead` may be called: never, as each state is written out as the model has it."""
+        return False
+
     def _swept(self, n: int, *given: Any) -> SweepOutcome:
         """Sweeps of one turn after the other; what these count is added."""
         n_roots = max(sum(one.schedule.n_roots for one in self.turns), 1)

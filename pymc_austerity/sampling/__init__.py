@@ -1,0 +1,1 @@
+"""Chains: here, in processes of their own, or on a cluster."""

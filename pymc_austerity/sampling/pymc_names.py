@@ -1,0 +1,54 @@
+"""What of `pm.sample` is not public: how it makes chains and returns them.
+
+All of it is here, and `tests/sampling/test_pymc_names.py` has a test for each: a new version of PyMC that
+moves one is noticed at once.
+"""
+
+from pymc.backends import init_traces
+from pymc.backends.base import MultiTrace
+from pymc.initial_point import make_initial_point_fns_per_chain
+from pymc.progress_bar import MCMCProgressBarManager
+from pymc.sampling.mcmc import (
+    _iter_sample as iter_sample,
+)
+from pymc.sampling.mcmc import (
+    _quiet_logging as quiet_logging,
+)
+from pymc.sampling.mcmc import (
+    _sample_return as sample_return,
+)
+from pymc.sampling.mcmc import (
+    assign_step_methods,
+    get_default_tune_steps,
+    instantiate_steppers,
+    setup_cores_blas_cores,
+)
+from pymc.sampling.parallel import _cpu_count as cpu_count
+from pymc.stats.convergence import log_warning_stats, log_warnings, run_convergence_checks
+from pymc.step_methods import STEP_METHODS
+from pymc.step_methods.arraystep import PopulationArrayStepShared
+from pymc.step_methods.compound import CompoundStep, flatten_steps
+from pymc.util import get_random_generator
+
+__all__ = [
+    "STEP_METHODS",
+    "CompoundStep",
+    "MCMCProgressBarManager",
+    "MultiTrace",
+    "PopulationArrayStepShared",
+    "assign_step_methods",
+    "cpu_count",
+    "flatten_steps",
+    "get_default_tune_steps",
+    "get_random_generator",
+    "init_traces",
+    "instantiate_steppers",
+    "iter_sample",
+    "log_warning_stats",
+    "log_warnings",
+    "make_initial_point_fns_per_chain",
+    "quiet_logging",
+    "run_convergence_checks",
+    "sample_return",
+    "setup_cores_blas_cores",
+]
