@@ -14,7 +14,6 @@ from pymc_austerity.diagnostics.result import (
     aligned,
     by_label,
     posterior_of,
-    stamped_steps,
 )
 from pymc_austerity.exceptions import warn
 from pymc_austerity.validation import is_real, is_whole
@@ -72,7 +71,7 @@ def data_usage_summary(idata: Any) -> pd.DataFrame:
     rates = stats["acceptance_rate"].fillna(stats["accepted"])
     used = stats["n_used"]
     table = {
-        "n_local": n_local(idata, stats),
+        "n_local": n_local(stats),
         "n_used": used.mean(SAMPLE),
         "median": used.median(SAMPLE),
         "q95": used.quantile(0.95, SAMPLE).drop_vars("quantile"),
@@ -82,10 +81,10 @@ def data_usage_summary(idata: Any) -> pd.DataFrame:
         "exhausted": stats["exhausted"].mean(SAMPLE),
         "acceptance_rate": rates.mean(SAMPLE),
     }
-    return pd.DataFrame({k: v.values for k, v in table.items()}, index=list(stats["sampler"].values))
+    return xr.Dataset(table).to_dataframe().rename_axis(None)
 
 
-def n_local(idata: Any, stats: xr.Dataset) -> xr.DataArray:
+def n_local(stats: xr.Dataset) -> xr.DataArray:
     """N of each step, from how many terms are which share of them.
 
     Steps that move single elements record shares of the terms of these. Their N is in the stamp; without one,
@@ -95,12 +94,8 @@ def n_local(idata: Any, stats: xr.Dataset) -> xr.DataArray:
     used = stats["n_used"].where(read).sum(SAMPLE)
     share = stats["fraction_used"].where(read).sum(SAMPLE)
     found: xr.DataArray = (used / share.where(share > 0.0)).round()
-    steps = stamped_steps(idata, "n_used") or ()
-    by_element = [step["n_local"] if step.get("elementwise") else np.nan for step in steps]
-    if not np.any(np.isfinite(by_element)):
-        return found
-    stamped = xr.DataArray(by_element, coords={"sampler": stats["sampler"]})
-    return stamped.where(np.isfinite(stamped), found)
+    by_element = [step["n_local"] if step.get("elementwise") else np.nan for step in stats.attrs["steps"]]
+    return found.copy(data=np.where(np.isnan(by_element), found, by_element))
 
 
 def effective_cost(
@@ -174,8 +169,8 @@ def effective_cost(
     """
     import arviz_stats  # takes half a second
 
-    n_used, transitions, n = terms_read(idata, steps_per_draw)
-    terms = n_used.sum(SAMPLE) * transitions
+    read, n = terms_read(idata, steps_per_draw)
+    terms = read.sum(SAMPLE)
     passes = (terms / n).sum()  # a step that has read nothing counts nothing
     draws = posterior_of(idata, var_names)
     known = (draws.max(SAMPLE) > draws.min(SAMPLE)) & draws.map(np.isfinite).all(SAMPLE)
@@ -189,45 +184,44 @@ def effective_cost(
     )
 
 
-def terms_read(
-    idata: Any, steps_per_draw: int | Sequence[int] | None
-) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
-    """Terms of a transition (chain, draw, sampler), transitions for each draw that was kept, and N."""
+def terms_read(idata: Any, steps_per_draw: int | Sequence[int] | None) -> tuple[xr.DataArray, xr.DataArray]:
+    """Terms that were read for each draw that was kept (chain, draw, sampler), and N of each step."""
     stats = aligned(idata, "n_used", "fraction_used", "accepted", "acceptance_rate", "exhausted")
-    transitions, every, apart = _transitions(idata, stats, steps_per_draw), 1.0, np.diff(stats["draw"].values)
+    terms = stats["n_used"] * xr.DataArray(_transitions(stats, steps_per_draw), dims="sampler")
+    apart = np.diff(stats["draw"].values)
     if apart.size and np.all(apart > 1):
         every = float(np.mean(apart))
         warn(
             f"Of {every:.3g} draws idata has one: those between are taken to have cost as much as those that "
             "are there."
         )
-    return stats["n_used"], transitions * every, n_local(idata, stats)
+        terms = terms * every
+    return terms, n_local(stats)
 
 
-def _transitions(idata: Any, stats: xr.Dataset, given: int | Sequence[int] | None) -> xr.DataArray:
+def _transitions(stats: xr.Dataset, given: int | Sequence[int] | None) -> list[int]:
     """Transitions for each draw, of every step."""
-    samplers = stats["sampler"]
-    steps = stamped_steps(idata, "n_used")
-    noted = None if steps is None else [step.get("steps_per_draw", 1) for step in steps]
+    steps = stats.attrs["steps"]
+    noted = [step.get("steps_per_draw", 1) for step in steps] if all(steps) else None
     if given is not None:
-        numbers = list(given) if isinstance(given, Sequence) else [given] * len(samplers)
-        if len(numbers) != len(samplers) or not all(is_whole(n) and n >= 1 for n in numbers):
+        numbers = list(given) if isinstance(given, Sequence) else [given] * len(steps)
+        if len(numbers) != len(steps) or not all(is_whole(n) and n >= 1 for n in numbers):
             raise ValueError(
-                f"steps_per_draw must be a positive integer, or one for each of the {len(samplers)} "
+                f"steps_per_draw must be a positive integer, or one for each of the {len(steps)} "
                 f"subsampled steps, got {given!r}."
             )
         if noted is not None and noted != numbers:
             raise ValueError(f"steps_per_draw={given!r} contradicts the stamp of idata, which has {noted}.")
-        return xr.DataArray(numbers, coords={"sampler": samplers})
+        return numbers
     if noted is not None:
-        return xr.DataArray(noted, coords={"sampler": samplers})
+        return noted
     counts = [stats[name].values for name in ("n_used", "acceptance_rate", "exhausted")]
     if any(np.any(np.mod(x[np.isfinite(x)], 1.0)) for x in counts):
         raise NotRecordedError(
             "Each draw was made of several transitions, for its statistics are means; how many is not "
             "recorded. Give steps_per_draw=, or stamp the result: stamp(idata, step)."
         )
-    return xr.ones_like(samplers, dtype=int)
+    return [1] * len(steps)
 
 
 # Rules whose decision is random given the mean: there is no right one to miss.
@@ -306,10 +300,9 @@ def decisions(idata: Any, *, near_tie: float = 3.0) -> xr.Dataset:
     z = z.where(error != 0.0, np.copysign(np.inf, apart.where(apart != 0.0, -1.0)))
     # An infinite threshold: decided without the data, or a surrogate that stayed where it was.
     z = z.where(apart.notnull() & np.isfinite(stats["psi"]))
-    rules = [step.get("rule") for step in stamped_steps(idata, "psi") or ()]
-    if rules:
-        is_random = [isinstance(rule, dict) and rule.get("name") in _RANDOM_RULES for rule in rules]
-        z = z.where(~xr.DataArray(is_random, coords={"sampler": z["sampler"]}))
+    rules = [step.get("rule") for step in stats.attrs["steps"]]
+    is_random = [isinstance(rule, dict) and rule.get("name") in _RANDOM_RULES for rule in rules]
+    z = z.where(~xr.DataArray(is_random, dims="sampler"))
     return xr.Dataset(
         {
             "z": z,
@@ -367,4 +360,4 @@ def decision_summary(idata: Any, *, near_tie: float = 3.0) -> pd.DataFrame:
         "near_ties": found["near_tie"].sum(SAMPLE) / number.where(number > 0),
         "exhausted": found["exhausted"].mean(SAMPLE),
     }
-    return pd.DataFrame({k: v.values for k, v in table.items()}, index=list(found["sampler"].values))
+    return xr.Dataset(table).to_dataframe().rename_axis(None)

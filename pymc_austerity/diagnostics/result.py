@@ -7,7 +7,7 @@ steps.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,14 +44,23 @@ def posterior_of(
     posterior: xr.Dataset = idata["posterior"].to_dataset()
     if var_names is None:
         return posterior
+    advice = " Choose among these, or sample the others, too: without var_names=."
+    return posterior[chosen(var_names, posterior, f"the posterior of {what}", advice)]
+
+
+def chosen(
+    var_names: str | Sequence[str] | None, known: Mapping[Any, Any], where: str, advice: str = ""
+) -> list[str]:
+    """Names of variables among those that are `known`, None for all; a `ValueError` for others."""
+    if var_names is None:
+        return list(known)
     names = [var_names] if isinstance(var_names, str) else list(var_names)
-    if unknown := [name for name in names if name not in posterior]:
+    if unknown := [name for name in names if name not in known]:
         raise ValueError(
-            f"{', '.join(map(repr, unknown))} is not in the posterior of {what}, which has "
-            f"{', '.join(map(repr, posterior.data_vars))}.{nearest(unknown[0], map(str, posterior))} Choose "
-            "among these, or sample the others, too: without var_names=."
+            f"{', '.join(map(repr, unknown))} is not in {where}, which has {', '.join(map(repr, known))}."
+            f"{nearest(unknown[0], map(str, known))}{advice}"
         )
-    return posterior[names]
+    return names
 
 
 def scalars(
@@ -90,17 +99,6 @@ _RENAMED = {
     "tree_size": "n_steps",
 }
 _VERSION, _STEPS = "pymc_austerity_version", "pymc_austerity_steps"
-
-
-def stamped_steps(idata: Any, recording: str | None = None) -> list[dict[str, Any]] | None:
-    """Records that `stamp` has written of the steps that record a statistic; None without a stamp.
-
-    They are in the order they move in: two steps of one class may move the same variables, and have one name.
-    """
-    text = idata.attrs.get(_STEPS)
-    if text is None:
-        return None
-    return [step for step in json.loads(text) if recording is None or recording in step["stats"]]
 
 
 def _label(step: dict[str, Any]) -> str:
@@ -148,38 +146,42 @@ def _columns(stats: xr.Dataset, name: str) -> xr.DataArray:
 def aligned(idata: Any, base: str, *names: str) -> xr.Dataset:
     """Statistics of the steps that record `base`, with the dimensions (chain, draw, sampler).
 
-    One that a step does not record, or that cannot be told to be of these steps, is NaN. If no step records
-    `base`, that is a `NotRecordedError`.
+    One that a step does not record, or that cannot be told to be of these steps, is NaN. The attribute
+    `steps` has what the stamp says of each of them, in the order they move in (two of one class may move the
+    same variables, and have one name), or nothing. If no step records `base`, that is a `NotRecordedError`.
     """
-    stats, steps = _sample_stats_of(idata, base), stamped_steps(idata)
-    unknown = xr.full_like(_columns(stats, base), np.nan, dtype=float)
-    width = unknown.sizes["sampler"]
-    ours = [k for k, step in enumerate(steps or ()) if base in step["stats"]]
-    if steps is not None and len(ours) != width:
+    stats, steps = _sample_stats_of(idata, base), json.loads(idata.attrs.get(_STEPS, "[]"))
+    width = _columns(stats, base).sizes["sampler"]
+    ours = [k for k, step in enumerate(steps) if base in step["stats"]]
+    if steps and len(ours) != width:
         raise NotRecordedError(
             f"The stamp of idata has {len(ours)} steps that record {base}, and sample_stats {width}: stamp "
             "it with the steps that were given to pm.sample."
         )
+
+    def columns_of(name: str) -> list[int]:
+        """Where the statistic of each of these steps is; -1 if it is not, or that cannot be told."""
+        if name in stats:
+            n_columns = _columns(stats, name).sizes["sampler"]
+            recorded = [k for k, step in enumerate(steps) if name in step["stats"]]
+            if steps and len(recorded) == n_columns:
+                return [recorded.index(k) if k in recorded else -1 for k in ours]
+            deciding = _columns(stats, "psi").sizes["sampler"] if "psi" in stats else 0
+            if n_columns == width and (width == deciding or {name, base} <= _OF_READING):
+                return list(range(width))
+        return [-1] * width
+
     result = {}
     for name in dict.fromkeys((base, *names)):
-        result[name] = unknown
-        if name not in stats:
-            continue
-        found = _columns(stats, name).astype(float)
-        recorded = [k for k, step in enumerate(steps or ()) if name in step["stats"]]
-        if steps is not None and len(recorded) == found.sizes["sampler"]:
-            result[name] = unknown.copy()
-            for position, k in enumerate(ours):
-                if k in recorded:
-                    result[name][..., position] = found[..., recorded.index(k)]
-        elif width == found.sizes["sampler"]:
-            deciding = _columns(stats, "psi").sizes["sampler"] if "psi" in stats else 0
-            if width == deciding or {name, base} <= _OF_READING:
-                result[name] = found
-    labels = [f"step {k}" for k in range(width)] if width > 1 else ["step"]
-    if steps is not None:
-        labels = [_label(steps[k]) for k in ours]
-    return xr.Dataset(result).assign_coords(sampler=labels)
+        places = columns_of(name)
+        found = _columns(stats, name if name in stats else base).astype(float)
+        result[name] = found.isel(sampler=places).where(xr.DataArray(places, dims="sampler") >= 0)
+    unnamed = [f"step {k}" for k in range(width)] if width > 1 else ["step"]
+    return xr.Dataset(
+        result,
+        coords={"sampler": [_label(steps[k]) for k in ours] or unnamed},
+        attrs={"steps": [steps[k] for k in ours] or [{}] * width},
+    )
 
 
 def stamp(idata: Any, *steps: Any) -> None:

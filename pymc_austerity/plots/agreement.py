@@ -9,7 +9,7 @@ import xarray as xr
 
 from pymc_austerity.diagnostics.agreement import agreement
 from pymc_austerity.diagnostics.data_usage import terms_read
-from pymc_austerity.diagnostics.result import SAMPLE, NotRecordedError, by_label, posterior_of
+from pymc_austerity.diagnostics.result import SAMPLE, NotRecordedError, by_label, chosen, posterior_of
 from pymc_austerity.plots.style import (
     APPROXIMATE,
     EXACT,
@@ -297,10 +297,10 @@ def _passes(idata: Any, steps_per_draw: int | Sequence[int] | None, name: str) -
         leapfrog: Array = stats["n_steps"].transpose(*SAMPLE).values.astype(float)
         return leapfrog
     try:
-        n_used, transitions, n = terms_read(idata, steps_per_draw)
+        terms, n = terms_read(idata, steps_per_draw)
     except NotRecordedError as error:
         raise ValueError(f"The run {name!r} does not say what it read. {error}") from error
-    shares = (n_used * transitions / n).fillna(0.0).sum("sampler").transpose(*SAMPLE)
+    shares = (terms / n).fillna(0.0).sum("sampler").transpose(*SAMPLE)
     return np.asarray(shares.values, dtype=float)
 
 
@@ -316,11 +316,7 @@ def _read_truth(truth: Any, var_names: str | Sequence[str] | None) -> tuple[Mome
         errors = [np.ravel(risk.values) for risk in ((arviz_stats.mcse(draws) / sds) ** 2).values()]
         floor = float(np.concatenate(errors).mean())
     elif isinstance(truth, Mapping) and truth and not isinstance(truth, xr.DataTree):
-        names = list(truth) if var_names is None else [var_names] if isinstance(var_names, str) else var_names
-        if unknown := [name for name in names if name not in truth]:
-            raise ValueError(
-                f"{', '.join(map(repr, unknown))} is not in truth, which has {', '.join(map(repr, truth))}."
-            )
+        names = chosen(var_names, truth, "truth")
         moments = {n: (np.asarray(truth[n][0], float), np.asarray(truth[n][1], float)) for n in names}
     else:
         raise ValueError(

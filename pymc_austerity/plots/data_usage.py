@@ -207,7 +207,7 @@ def plot_batch_sizes(
     azp = optional("arviz_plots")
     stats, names = sampler_statistics(idata, "n_used", "fraction_used")
     n_used = stats["n_used"]
-    total = n_local(idata, stats).rename("n_used")
+    total = n_local(stats).rename("n_used")
     mean = n_used.mean(("chain", "draw"))
     titles = [
         f"{shown(name)}\n{_summary(values, float(n))}"
