@@ -97,71 +97,64 @@ def check_batches(batch_size: Any, n_batches: Any, n_local: int) -> None:
     require_whole(3, n_batches=n_batches)
 
 
-def summarise(values: Array, batch_size: int, n_batches: int, rng: np.random.Generator) -> dict[str, Any]:
+def summarise(values: Array, batch_size: int, n_batches: int, rng: np.random.Generator) -> xr.Dataset:
     """Summary of the N log ratios of one move. Those that are not finite are counted, and left out."""
     n_all = len(values)
     finite = np.isfinite(values)
     if not np.all(finite):
         values = values[finite]
     n = len(values)
-    result: dict[str, Any] = {
-        "n_infinite": n_all - n,
-        "top_share": np.full(len(TOP), math.nan),
-        "top_terms": np.full(min(_N_TOP, n_all), math.nan),
-        "batch_means": np.full(n_batches, math.nan),
-        "batch_t": np.full(n_batches, math.nan),
-    }
-    if n <= batch_size:
-        return {**result, "mean": math.nan, "sd": math.nan, "skewness": math.nan}
-    mean = float(np.mean(values))
-    deviation = values - mean
-    squares = deviation * deviation
-    total = float(np.sum(squares))
-    # What rounding leaves of equal numbers is no variance.
-    if np.sqrt(total / n) <= 1e-12 * float(np.max(np.abs(values))):
-        total, deviation, squares = 0.0, np.zeros(n), np.zeros(n)
-    sd = math.sqrt(total / n)
-    largest = np.sort(np.partition(squares, max(n - _N_TOP, 0))[-min(_N_TOP, n) :])[::-1]
-    result["top_terms"][: len(largest)] = np.sqrt(largest)
-    if total > 0.0:
-        result["top_share"] = np.array([float(np.sum(largest[:k])) / total for k in TOP])
-    for k in range(n_batches):
-        batch = deviation[rng.choice(n, batch_size, replace=False, shuffle=False)]
-        difference, s = float(np.mean(batch)), float(np.std(batch, ddof=1))
-        error = s * math.sqrt((1.0 - (batch_size - 1.0) / (n - 1.0)) / batch_size)
-        result["batch_means"][k] = mean + difference
-        if error > 0.0:
-            result["batch_t"][k] = difference / error
-    skewness = float(np.mean(squares * deviation)) / sd**3 if sd > 0.0 else 0.0
-    return {**result, "mean": mean, "sd": sd, "skewness": skewness}
+    mean, sd, skewness = math.nan, math.nan, math.nan
+    top_share, top_terms = np.full(len(TOP), math.nan), np.full(min(_N_TOP, n_all), math.nan)
+    batch_means, batch_t = np.full((2, n_batches), math.nan)
+    if n > batch_size:
+        mean = float(np.mean(values))
+        deviation = values - mean
+        squares = deviation * deviation
+        total = float(np.sum(squares))
+        # What rounding leaves of equal numbers is no variance.
+        if np.sqrt(total / n) <= 1e-12 * float(np.max(np.abs(values))):
+            total, deviation, squares = 0.0, np.zeros(n), np.zeros(n)
+        sd = math.sqrt(total / n)
+        skewness = float(np.mean(squares * deviation)) / sd**3 if sd > 0.0 else 0.0
+        largest = np.sort(np.partition(squares, max(n - _N_TOP, 0))[-min(_N_TOP, n) :])[::-1]
+        top_terms[: len(largest)] = np.sqrt(largest)
+        if total > 0.0:
+            top_share = np.array([float(np.sum(largest[:k])) / total for k in TOP])
+        for k in range(n_batches):
+            batch = deviation[rng.choice(n, batch_size, replace=False, shuffle=False)]
+            difference, s = float(np.mean(batch)), float(np.std(batch, ddof=1))
+            error = s * math.sqrt((1.0 - (batch_size - 1.0) / (n - 1.0)) / batch_size)
+            batch_means[k] = mean + difference
+            if error > 0.0:
+                batch_t[k] = difference / error
+    return xr.Dataset(
+        {
+            "n_infinite": n_all - n,
+            "mean": mean,
+            "sd": sd,
+            "skewness": skewness,
+            "top_share": ("k", top_share),
+            "top_terms": ("rank", top_terms),
+            "batch_means": ("batch", batch_means),
+            "batch_t": ("batch", batch_t),
+        }
+    )
 
 
-def group_of(rows: Sequence[Mapping[str, Any]], base: npt.ArrayLike, attrs: Mapping[str, Any]) -> xr.DataTree:
+def group_of(rows: Sequence[xr.Dataset], base: npt.ArrayLike, attrs: Mapping[str, Any]) -> xr.DataTree:
     """The group of several moves; `base` is what the sum of the log ratios of each is added to."""
-    table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    base = np.asarray(base, dtype=np.float64)
-    if np.any(table["n_infinite"]):
+    group = xr.concat(rows, "pair")
+    if np.any(group["n_infinite"]):
         warn(
             "Some log ratios are not finite; moments are those of the others. A subsample that misses such a "
             "term accepts moves that are impossible."
         )
-    dims = {
-        "top_share": ("pair", "k"),
-        "top_terms": ("pair", "rank"),
-        "batch_means": ("pair", "batch"),
-        "batch_t": ("pair", "batch"),
-    }
-    variables = {name: (dims.get(name, ("pair",)), values) for name, values in table.items()}
-    variables["global"] = (("pair",), base)
-    variables["mu"] = (("pair",), table["mean"] + base / attrs["n_local"])
-    coords = {
-        "pair": np.arange(len(rows)),
-        "k": list(TOP),
-        "rank": np.arange(1, table["top_terms"].shape[1] + 1),
-        "batch": np.arange(table["batch_t"].shape[1]),
-    }
-    dataset = xr.Dataset(variables, coords=coords, attrs=dict(attrs))
-    return xr.DataTree.from_dict({GROUP: dataset})
+    group["global"] = ("pair", np.asarray(base, dtype=np.float64))
+    group["mu"] = group["mean"] + group["global"] / attrs["n_local"]
+    counted = {dim: np.arange(n) for dim, n in group.sizes.items()}
+    coords = counted | {"k": list(TOP), "rank": counted["rank"] + 1}
+    return xr.DataTree.from_dict({GROUP: group.assign_coords(coords).assign_attrs(attrs)})
 
 
 def log_ratios_of(idata: Any) -> xr.Dataset:
@@ -335,31 +328,29 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
     if not is_real(epsilon) or not 0.0 < epsilon <= 0.5:
         raise ValueError(f"epsilon must be in (0, 0.5], got {epsilon!r}. With 0 everything is read.")
     m = int(group.attrs["batch_size"]) if batch_size is None else batch_size
-    if not is_whole(m) or not 2 <= m < n:
-        raise ValueError(f"batch_size must be an integer from 2 to less than the {n:,} terms, got {m!r}.")
-    table, missed, far, infinite = _judged(group, n, m, epsilon)
-    error, near = table["error"].to_numpy(), table["near"].to_numpy()
-    bad = (table["verdict"] == "not normal") & ((near >= _MOST) | infinite)
-    known = error[np.isfinite(error)]
+    check_batches(m, group.sizes["batch"], n)
+    table = _judged(group, n, m, epsilon)
+    bad = (table["verdict"] == "not normal") & ((table["near"] >= _MOST) | table["infinite"])
+    known = table["error"].dropna()
     # By more than two standard errors of the mean of the moves.
     spread = float(np.std(known, ddof=1)) / math.sqrt(len(known)) if len(known) > 1 else 0.0
     least = float(np.mean(known)) - 2.0 * spread if len(known) else math.nan
-    verdict = _verdict(least, epsilon, bool(np.any(infinite)) or float(bad.mean()) >= _SOME)
-    reason, rule = reason_for(verdict, table, missed, far, infinite, epsilon, n, m), group.attrs.get("rule")
+    verdict = _verdict(least, epsilon, bool(table["infinite"].any()) or float(bad.mean()) >= _SOME)
+    reason, rule = reason_for(verdict, table, epsilon, n, m), group.attrs.get("rule")
     if rule not in (None, "TTest"):
         reason += f" ({group.attrs['step']} decides by {rule}, not by a t-test.)"
-    return Normality(verdict, reason, table, _quantiles(group))
+    return Normality(verdict, reason, table.drop(columns=list(_CAUSES)), _quantiles(group))
 
 
 # What the log ratios tell of every move -----------------------------------------------------------
 
+# Columns for the reason alone: the most rows that batches miss though they carry much of the variance (0 if
+# none), whether a few rows lie far from the others, and whether some log ratios are not finite.
+_CAUSES = ("missed", "far", "infinite")
 
-def _judged(group: xr.Dataset, n: int, m: int, epsilon: float) -> tuple[pd.DataFrame, Mask, Mask, Mask]:
-    """`Normality.table`: errors of a test of m of the n terms that log ratios predict, move by move.
 
-    Also whether batches miss rows that carry much of the variance (moves, len(TOP)), whether a few rows lie
-    far from the others, and whether some log ratios are not finite (moves,).
-    """
+def _judged(group: xr.Dataset, n: int, m: int, epsilon: float) -> pd.DataFrame:
+    """`Normality.table` and `_CAUSES`: errors of a test of m of the n terms that log ratios predict."""
     bound = -float(ndtri(epsilon))
     factor = (2.0 * bound**2 + 1.0) * float(scipy.stats.norm.pdf(bound)) / (6.0 * math.sqrt(m))
     shift = factor * np.abs(group["skewness"].values)
@@ -373,7 +364,7 @@ def _judged(group: xr.Dataset, n: int, m: int, epsilon: float) -> tuple[pd.DataF
     tails = np.array([_tail_index(terms, n) for terms in group["top_terms"].values])
     far = (tails < _HEAVY) & (shift + too_small > epsilon / 2.0) & (near >= _MOST)
     alarm = infinite | far | (missed.any(axis=1) & (near >= _MOST))
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             "skewness": group["skewness"].values,
             "error_shift": shift,
@@ -384,10 +375,12 @@ def _judged(group: xr.Dataset, n: int, m: int, epsilon: float) -> tuple[pd.DataF
             "tail_index": tails,
             "shapiro_pvalue": _shapiro_pvalues(group),
             "verdict": [_verdict(e, epsilon, bool(a)) for e, a in zip(error, alarm, strict=True)],
+            "missed": (missed * TOP).max(axis=1),
+            "far": far,
+            "infinite": infinite,
         },
         index=pd.Index(group["pair"].values, name="pair"),
     )
-    return table, missed, far, infinite
 
 
 def _verdict(error: float, epsilon: float, alarm: bool) -> Verdict:
@@ -449,13 +442,12 @@ def _shapiro_pvalues(group: xr.Dataset) -> list[float]:
 def _quantiles(group: xr.Dataset) -> xr.Dataset:
     """Sorted studentised means beside the quantiles of Student's t; those that are NaN come last."""
     observed = np.sort(group["batch_t"].values, axis=1)
-    theoretical = np.full_like(observed, math.nan)
-    for row, known in zip(theoretical, np.isfinite(observed).sum(axis=1), strict=True):
-        level = (np.arange(1, known + 1) - 0.5) / max(known, 1)
-        row[:known] = scipy.stats.t.ppf(level, int(group.attrs["batch_size"]) - 1)
+    known = np.isfinite(observed)
+    levels = (np.arange(observed.shape[1]) + 0.5) / np.maximum(known.sum(axis=1, keepdims=True), 1)
+    theoretical = scipy.stats.t.ppf(levels, int(group.attrs["batch_size"]) - 1)
     dims = ("pair", "quantile")
     return xr.Dataset(
-        {"observed": (dims, observed), "theoretical": (dims, theoretical)},
+        {"observed": (dims, observed), "theoretical": (dims, np.where(known, theoretical, math.nan))},
         coords={"pair": group["pair"].values, "quantile": np.arange(observed.shape[1])},
     )
 
@@ -470,37 +462,27 @@ _OPENINGS: dict[Verdict, str] = {
 }
 
 
-def reason_for(
-    verdict: Verdict,
-    table: pd.DataFrame,
-    missed: Mask,
-    far: Mask,
-    infinite: Mask,
-    epsilon: float,
-    n: int,
-    m: int,
-) -> str:
+def reason_for(verdict: Verdict, table: pd.DataFrame, epsilon: float, n: int, m: int) -> str:
     """One sentence for the verdict, with its causes, the most serious first; and one for each remark."""
     n_moves, mean_error = len(table), float(table["error"].mean())
+    far, n_infinite, top = table[table["far"]], table["infinite"].sum(), int(table["missed"].max())
     causes = []
-    if infinite.any():
+    if n_infinite:
         causes.append(
-            f"in {infinite.sum()} of {n_moves} moves some terms are not finite, and a subsample that "
+            f"in {n_infinite} of {n_moves} moves some terms are not finite, and a subsample that "
             "misses them accepts what is impossible"
         )
-    if verdict == "not normal" and missed.any():
-        j = int(np.flatnonzero(missed.any(axis=0))[-1])
-        top = TOP[j]
-        share = float(np.median(table[f"top_{top}"][missed[:, j]]))
+    if verdict == "not normal" and top:
+        share = table[f"top_{top}"][table["missed"] == top].median()
         rows = f"top {top} of {n:,} rows carry" if top > 1 else f"largest of {n:,} rows carries"
         causes.append(
-            f"the {rows} {100 * share:.0f} % of the variance in {missed.any(axis=1).sum()} of "
+            f"the {rows} {100 * share:.0f} % of the variance in {(table['missed'] > 0).sum()} of "
             f"{n_moves} moves, and a batch of {m:,} holds {top * m / n:.2g} of them on average"
         )
-    elif verdict == "not normal" and far.any():
-        worst = table.iloc[np.flatnonzero(far)[np.argmax(table["top_10"].to_numpy()[far])]]
+    elif verdict == "not normal" and len(far):
+        worst = far.iloc[far["top_10"].argmax()]
         causes.append(
-            f"in {far.sum()} of {n_moves} moves a few rows lie far from the others (tail index "
+            f"in {len(far)} of {n_moves} moves a few rows lie far from the others (tail index "
             f"{worst['tail_index']:.1f}; the top 10 of {n:,} carry {100 * worst['top_10']:.0f} % of the "
             "variance), and batches that miss them decide otherwise"
         )
@@ -517,8 +499,7 @@ def reason_for(
             f"{n:,} rows carry at most {100 * table['top_100'].max():.2g} % of the variance"
         )
     elif not causes:
-        skewness = table["skewness"].to_numpy()
-        most = skewness[np.nanargmax(np.abs(skewness))]
+        most = table["skewness"][table["skewness"].abs().idxmax()]
         causes = [f"the log ratios are skewed (skewness {most:.2g})", frequent]
     elif mean_error > epsilon:
         causes.append(frequent)

@@ -21,11 +21,11 @@ def findings(verdict="normal enough", *, missed=(), far=(), infinite=(), epsilon
         "top_100": 0.1,
         "tail_index": 9.0,
         "shapiro_pvalue": 0.5,
+        "missed": 100 * np.isin(range(MOVES), missed),
+        "far": np.isin(range(MOVES), far),
+        "infinite": np.isin(range(MOVES), infinite),
     }
-    table = pd.DataFrame({**table, **columns}, index=range(MOVES))
-    flags = [np.isin(np.arange(MOVES), moves) for moves in (missed, far, infinite)]
-    flags[0] = np.stack([flags[0]] * 3, axis=1)
-    return verdict, table, *flags, epsilon, 10_000, 500
+    return verdict, pd.DataFrame({**table, **columns}, index=range(MOVES)), epsilon, 10_000, 500
 
 
 # Words of each cause and of each remark.
