@@ -141,16 +141,18 @@ def _block_means(shares: xr.DataArray, n_blocks: int) -> xr.DataArray:
     return both.rename("data_usage").transpose("sampler", "chain", "plot_axis", "block")
 
 
-def _scale(da: xr.DataArray, target: Any) -> None:
+def _scale(da: xr.DataArray, target: Any, *, scale: str | None = None, **keywords: Any) -> None:
     """A logarithmic axis for wide ranges, else one that starts at zero."""
     visuals = optional("arviz_plots").visuals
     values = da.sel(plot_axis="y").values
     known = values[~np.isnan(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
-    if low > 0.0 and high > _WIDE * low:
-        visuals.set_yscale(da, target, "log")
+    if scale is None:
+        scale = "log" if low > 0.0 and high > _WIDE * low else "linear"
+    if scale == "linear":
+        visuals.set_ylim(da, target, (0.0, 1.08 * high if high > 0.0 else 1.0), **keywords)
     else:
-        visuals.set_ylim(da, target, (0.0, 1.08 * high if high > 0.0 else 1.0))
+        visuals.set_yscale(da, target, scale, **keywords)
 
 
 @panel_plot(_OF_SIZES, dimension="sampler")

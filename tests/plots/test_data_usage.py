@@ -42,6 +42,9 @@ def test_a_hundred_thousand_draws_are_a_hundred_points(run):
 def test_a_falling_share_has_a_logarithmic_axis(run):
     axes = panel(plot_data_usage(run(np.geomspace(N, 20, 2000)[None, :], N)))
     assert axes.get_yscale() == "log"
+    visuals = {"yscale": {"scale": "linear"}}
+    axes = panel(plot_data_usage(run(np.geomspace(N, 20, 2000)[None, :], N), visuals=visuals))
+    assert axes.get_yscale() == "linear"
 
 
 def test_one_panel_for_each_sampler_and_nan_is_said(run):
