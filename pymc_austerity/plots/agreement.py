@@ -29,7 +29,6 @@ from pymc_austerity.validation import require_whole
 Moments = dict[str, tuple[Array, Array]]
 
 _VISUALS = ("density", "title", "ylabel", "legend")
-_POINT = "_point"
 _HOW_TO_READ = (
     "A risk of 1 is an error of one posterior sd, 0.01 of a tenth of one.\n"
     "Lower is better for as much data; a line that levels off has reached its bias."
@@ -92,10 +91,13 @@ def plot_agreement(
     if len(names) != 2 or names[0] == names[1]:
         raise ValueError(f"names must be two different strings, got {names!r}.")
     panels = Panels(_VISUALS, visuals, plot_collection, backend, pc_kwargs)
-    both = {"approximate": approximate, "exact": exact}
-    samples = [posterior_of(idata, var_names, what=what) for what, idata in both.items()]
-    wanted = [str(name) for name in samples[1] if name in samples[0]]
-    n_panels = sum(samples[1][name].isel(dict.fromkeys(SAMPLE, 0)).size for name in wanted)
+    a = posterior_of(approximate, var_names, what="approximate")
+    b = posterior_of(exact, var_names, what="exact")
+    wanted = [str(name) for name in b if name in a]
+    # Scalars are those of equal names, wherever they stand.
+    b, a = xr.align(b[wanted], a[wanted], join="inner", exclude=SAMPLE)
+    panel = b.isel(dict.fromkeys(SAMPLE, 0), drop=True, missing_dims="ignore").fillna(0.0)
+    n_panels = sum(one.size for one in panel.values())
     from arviz_base import rcParams
 
     most = rcParams["plot.max_subplots"]
@@ -105,11 +107,10 @@ def plot_agreement(
             f"{most}. Choose variables with var_names=."
         )
     table = agreement(approximate, exact, var_names=var_names)
-    densities = xr.Dataset({name: _densities([s[name] for s in samples], names) for name in wanted})
-    dims = [d for d in densities.dims if d not in ("model", "plot_axis") and not str(d).endswith(_POINT)]
+    densities = xr.Dataset({name: _densities([a[name], b[name]], names) for name in wanted})
     panels.lay_out(
         densities,
-        ["__variable__", *map(str, dims)],
+        ["__variable__", *map(str, panel.dims)],
         n_panels,
         col_wrap=4,
         panel=(3.2, 2.9),
@@ -117,8 +118,6 @@ def plot_agreement(
         color=[APPROXIMATE, EXACT],
     )
     panels.draw("density", optional("arviz_plots").visuals.line_xy, width=1.8)
-    panel = densities.isel(model=0, plot_axis=0, drop=True)
-    panel = panel.isel({d: 0 for d in panel.dims if str(d).endswith(_POINT)}, drop=True).fillna(0.0)
     titles = xr.Dataset()
     for name, one in panel.items():
         told = [f"{label}\n{_compared(table.loc[label])}" for label in by_label(panel[[name]]).index]
@@ -132,7 +131,7 @@ def _densities(samples: Sequence[xr.DataArray], names: Sequence[str]) -> xr.Data
     """Curves of both posteriors, with dims (model, plot_axis, ..., {name}_point)."""
     whole = all(s.dtype.kind in "iub" for s in samples)
     curves = [_shares(s, samples) if whole else _kernel_estimate(s) for s in samples]
-    point = f"{samples[0].name}{_POINT}"
+    point = f"{samples[0].name}_point"
     curves = [c.rename({"point": point}).transpose("plot_axis", ..., point) for c in curves]
     return xr.concat(curves, dim="model", join="override", coords="minimal", compat="override").assign_coords(
         model=list(names)
@@ -247,14 +246,8 @@ def plot_risk(
     n = len(curves)
     styles = zip(colours(n), looks(("-", "--", "-."), n), strict=True)
     for (name, (passes, risk)), (colour, style) in zip(curves.items(), styles, strict=True):
-        axes.plot(
-            passes,
-            risk,
-            color=colour,
-            linestyle=style,
-            label=shown(name),
-            marker="o" if len(risk) == 1 else None,
-        )
+        marker = "o" if len(risk) == 1 else None  # a line through one point cannot be seen
+        axes.plot(passes, risk, color=colour, linestyle=style, label=shown(name), marker=marker)
     if floor is not None:
         axes.axhline(floor, color=EXACT, linestyle=":", label="Monte Carlo error of the truth")
     axes.set(xscale="log", yscale="log", xlabel="data read by a chain so far, in passes over all N rows")

@@ -92,3 +92,14 @@ def test_a_constant_among_others():
 def test_chains(chains, draws):
     a, b = (tree({"a": posterior(s, draws, chains)["a"]}) for s in (1, 2))
     assert len(plot_agreement(a, b).get_target("a", {}).lines) == 2
+
+
+def test_scalars_are_compared_by_their_labels():
+    a, b = (tree({"a": posterior(s)["b"][..., 0] + [0.0, 100.0]}) for s in (1, 2))
+    turned = b.isel(a_dim_0=[1, 0])
+    for other in (b, turned, b.isel(a_dim_0=[1])):
+        pc = plot_agreement(a, other)
+        for k in other["posterior"]["a_dim_0"].values:
+            axes = pc.get_target("a", {"a_dim_0": k})
+            assert axes.get_title().startswith(f"a[{k}]\n")
+            np.testing.assert_array_equal([x.get_xdata().mean() > 50.0 for x in axes.lines], [k == 1] * 2)
