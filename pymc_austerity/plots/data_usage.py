@@ -362,8 +362,8 @@ def plot_batch_mean_qq(
     titles = [f"move {k}" for k in range(pairs)]
     across, up = "quantile of Student's t", "studentised batch mean"
     panels.draw_words(panel, titles, 10, small=True, xlabel=across, ylabel=up)
-    if panels.shows("figure_title"):
-        panels.collection.add_title("\n".join(verdict), **panels.keywords("figure_title", {"size": 11}))
+    if (keywords := panels.wanted("figure_title", size=11)) is not None:
+        panels.collection.add_title("\n".join(verdict), **keywords)
     return panels.collection
 
 

@@ -161,19 +161,17 @@ class Panels:
         """Plotting library of the panels."""
         return str(self.collection.backend)
 
-    def shows(self, name: str) -> bool:
-        """Whether the user has not switched a visual off."""
-        return self._visuals.get(name, True) is not False
-
-    def keywords(self, name: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
-        """Keywords of a visual: those of the user, where they are given."""
+    def wanted(self, name: str, **defaults: Any) -> dict[str, Any] | None:
+        """Keywords of a visual, those of the user where they are given; None if it is switched off."""
         given = self._visuals.get(name, True)
-        return dict(defaults) | (dict(given) if isinstance(given, Mapping) else {})
+        if given is False:
+            return None
+        return defaults | (dict(given) if isinstance(given, Mapping) else {})
 
     def draw(self, name: str, function: Any, **defaults: Any) -> None:
         """Map a visual to all panels, unless it is switched off."""
-        if self.shows(name):
-            self.collection.map(function, name, **self.keywords(name, defaults))
+        if (keywords := self.wanted(name, **defaults)) is not None:
+            self.collection.map(function, name, **keywords)
 
     def draw_words(
         self, panel: Any, titles: Sequence[str] | xr.Dataset, size: int, *, small: bool = False, **axes: str
@@ -191,9 +189,10 @@ class Panels:
                 name, getattr(optional("arviz_plots").visuals, f"labelled_{name[0]}"), text=text, **whole
             )
 
-    def draw_legend(self, dimension: str, **keywords: Any) -> None:
+    def draw_legend(self, dimension: str, **defaults: Any) -> None:
         """Add the legend of a dimension, if it is wanted and has colours."""
-        if self.shows("legend") and "color" in self.collection.aes_set:
+        keywords = self.wanted("legend", **defaults)
+        if keywords is not None and "color" in self.collection.aes_set:
             self.collection.add_legend(dimension, **keywords)
 
 

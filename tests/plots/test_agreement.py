@@ -70,6 +70,9 @@ def test_names_in_the_legend(pair):
     pc = plot_agreement(*pair, var_names="a", names=("austerity", "NUTS"))
     legend = pc.viz["figure"].item().legends[0]
     assert [t.get_text() for t in legend.get_texts()] == ["austerity", "NUTS"]
+    assert legend.get_title().get_text() == "posterior"
+    other = plot_agreement(*pair, var_names="a", visuals={"legend": {"title": "by"}})
+    assert other.viz["figure"].item().legends[0].get_title().get_text() == "by"
 
 
 def test_a_constant_cannot_be_compared():
