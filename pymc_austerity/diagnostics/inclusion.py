@@ -97,11 +97,7 @@ def inclusion(idata: Any, name: str | None = None, *, n_models: int = 10) -> Inc
     if wrong:
         raise ValueError(f"{wrong[0]} holds other numbers than 0 and 1: {chosen!r} is no indicator.")
     gamma = np.stack(list(draws.values()), axis=-1).astype(np.int64)
-    return Inclusion(
-        _coefficients(posterior_of(idata, chosen)),
-        _models(gamma, n_models),
-        _jumps(idata),
-    )
+    return Inclusion(_coefficients(posterior_of(idata, chosen)), _models(gamma, n_models), _jumps(idata))
 
 
 def _indicators(idata: Any) -> str:
@@ -151,12 +147,10 @@ def _models(gamma: npt.NDArray[np.int64], n_models: int) -> pd.DataFrame:
 
 def _jumps(idata: Any) -> pd.DataFrame:
     """Moves of all steps together, by kind: the number proposed, and shares of these."""
-    index = [f"{kind}_{what}" for kind in KINDS for what in COUNTS]
-    if "sample_stats" not in idata.children or index[0] not in idata["sample_stats"]:
+    if "sample_stats" not in idata.children or f"{KINDS[0]}_{COUNTS[0]}" not in idata["sample_stats"]:
         return pd.DataFrame(columns=list(COUNTS))
     stats = idata["sample_stats"]
-    totals = np.array([float(stats[one].sum()) for one in index]).reshape(len(KINDS), len(COUNTS))
-    proposed = totals[:, :1]
-    shares = np.divide(totals[:, 1:], proposed, out=np.full((len(KINDS), 2), np.nan), where=proposed > 0.0)
-    table = pd.DataFrame(np.column_stack([proposed, shares]), index=list(KINDS), columns=list(COUNTS))
-    return table.astype({"proposed": int})
+    totals = {what: {kind: float(stats[f"{kind}_{what}"].sum()) for kind in KINDS} for what in COUNTS}
+    table = pd.DataFrame(totals)
+    proposed = table["proposed"]
+    return table.div(proposed.where(proposed > 0.0), axis=0).assign(proposed=proposed.astype(int))

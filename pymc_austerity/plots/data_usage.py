@@ -120,7 +120,7 @@ def plot_data_usage(
     panels.draw("mean", azp.visuals.hline, data=average, **dashed)
     of_field = "effects_n_used" in idata["sample_stats"]
     label = "data read per sweep (% of N for each move)" if of_field else "data read per transition (% of N)"
-    panels.draw_words(panel, titles, 11, xlabel="draw", ylabel=label)
+    panels.draw_words(panel, panel.copy(data=titles), 11, xlabel="draw", ylabel=label)
     panels.draw("yscale", _scale, data=blocks, ignore_aes="all")
     if panels.backend == "matplotlib":
         panels.draw("yscale", lambda da, target, **_: short_log_axis(target.yaxis), ignore_aes="all")
@@ -225,7 +225,7 @@ def plot_batch_sizes(
     panels.draw("mean", azp.visuals.vline, data=mean.where(mean > 0.0), **dashed)
     panels.draw("total", azp.visuals.vline, data=total, color=EXACT, **line)
     x, y = "terms read per transition", "share of draws per term"
-    panels.draw_words(mean.fillna(0.0), titles, 11, xlabel=x, ylabel=y)
+    panels.draw_words(mean.fillna(0.0), mean.copy(data=titles), 11, xlabel=x, ylabel=y)
     if panels.backend == "matplotlib":
         panels.draw("xscale", lambda da, target, **_: short_log_axis(target.xaxis), ignore_aes="all")
     return panels.collection
@@ -359,7 +359,7 @@ def plot_batch_mean_qq(
     panels.draw("line", azp.visuals.line_xy, data=diagonal, color=EXACT, width=1.0)
     panels.draw("points", azp.visuals.scatter_xy, color=APPROXIMATE, size=8)
     panel = points.isel(plot_axis=0, quantile=0, drop=True).fillna(0.0)
-    titles = [f"move {k}" for k in range(pairs)]
+    titles = panel.copy(data=[f"move {k}" for k in range(pairs)])
     across, up = "quantile of Student's t", "studentised batch mean"
     panels.draw_words(panel, titles, 10, small=True, xlabel=across, ylabel=up)
     if (keywords := panels.wanted("figure_title", size=11)) is not None:

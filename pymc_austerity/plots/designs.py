@@ -116,7 +116,7 @@ def plot_acceptance_error(
     right.legend(fontsize=9, loc="upper left")
     for panel in axes:
         panel.set(xlabel="exact acceptance probability, $P_a$", xlim=(-0.03, 1.03))
-    return np.array(axes, dtype=object)
+    return axes
 
 
 def plot_design_curves(
@@ -181,14 +181,13 @@ def plot_design_curves(
                 worst = unit * float(function(0.0, pi_1, epsilon, boundary=boundary))
                 panel.plot(x, y, color=colour, linestyle=style, label=label)
                 panel.axhline(worst, color=colour, linestyle="--", linewidth=0.8, alpha=0.7)
-    for panel, name in zip(
-        axes, ("probability of a wrong decision", "expected data read (% of N)"), strict=True
-    ):
-        panel.set(xlabel="distance of the mean from the threshold, $|\\mu_{std}|$", ylabel=name)
-        panel.set_ylim(bottom=0.0)
+    axes[0].set_ylabel("probability of a wrong decision")
+    axes[1].set_ylabel("expected data read (% of N)")
+    for panel in axes:
+        panel.set(xlabel="distance of the mean from the threshold, $|\\mu_{std}|$", ylim=(0.0, None))
     axes[0].set_title(f"first batch {100 * pi_1:g} % of N; dashed: worst case", fontsize=11)
     axes[0].legend(fontsize=9)
-    return np.array(axes, dtype=object)
+    return axes
 
 
 def _listed(values: float | Sequence[float], name: str) -> list[float]:
@@ -295,7 +294,7 @@ def plot_test_designs(
     axes[1].set(ylabel="expected data read (% of N)", ylim=(0.0, None))
     axes[1].set_title(f"judged on {len(test.mu)} other moves", fontsize=11)
     axes[0].legend(fontsize=9)
-    return np.array(axes, dtype=object)
+    return axes
 
 
 def plot_bound_schematic(

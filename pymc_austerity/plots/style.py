@@ -47,13 +47,13 @@ def looks(choices: Sequence[str], n: int) -> list[str]:
     return [choices[k // len(CYCLE) % len(choices)] for k in range(n)]
 
 
-def panels(ax: Any, n: int) -> list[Any]:
-    """`n` axes: those of the user, or of a new figure, side by side."""
+def panels(ax: Any, n: int) -> Any:
+    """`n` axes, in an array: those of the user, or of a new figure, side by side."""
     if ax is None:
         _, ax = optional("matplotlib.pyplot").subplots(
             1, n, figsize=(5.2 * n if n > 1 else 6.4, 4.0), layout="constrained"
         )
-    axes = list(np.ravel(np.asarray(ax, dtype=object)))
+    axes = np.ravel(np.asarray(ax, dtype=object))
     if len(axes) != n:
         raise ValueError(f"ax must be {n} matplotlib axes, got {len(axes)}.")
     tidy(axes)
@@ -173,21 +173,16 @@ class Panels:
         if (keywords := self.wanted(name, **defaults)) is not None:
             self.collection.map(function, name, **keywords)
 
-    def draw_words(
-        self, panel: Any, titles: Sequence[str] | xr.Dataset, size: int, *, small: bool = False, **axes: str
-    ) -> None:
+    def draw_words(self, panel: Any, titles: Any, size: int, *, small: bool = False, **axes: str) -> None:
         """Write a title over each panel, and labels `xlabel` and `ylabel` along all axes."""
-        is_laid_out = isinstance(titles, xr.Dataset)
-        texts = titles if is_laid_out else xr.DataArray(list(titles), panel.coords, panel.dims)
         # Where every panel may have a colour of its own, words have it, too.
         whole: dict[str, Any] = {"data": panel} if small else {"ignore_aes": "all", "data": panel}
-        self.draw("title", _title, text=texts, size=size, **whole)
+        self.draw("title", _title, text=titles, size=size, **whole)
         if small:
             whole["size"] = 9
+        visuals = optional("arviz_plots").visuals
         for name, text in axes.items():
-            self.draw(
-                name, getattr(optional("arviz_plots").visuals, f"labelled_{name[0]}"), text=text, **whole
-            )
+            self.draw(name, getattr(visuals, f"labelled_{name[0]}"), text=text, **whole)
 
     def draw_legend(self, dimension: str, **defaults: Any) -> None:
         """Add the legend of a dimension, if it is wanted and has colours."""
