@@ -122,7 +122,7 @@ def plot_data_usage(
     label = "data read per sweep (% of N for each move)" if of_field else "data read per transition (% of N)"
     panels.draw_words(panel, panel.copy(data=titles), 11, xlabel="draw", ylabel=label)
     panels.draw("yscale", _scale, data=blocks, ignore_aes="all")
-    if panels.backend == "matplotlib":
+    if panels.collection.backend == "matplotlib":
         panels.draw("yscale", lambda da, target, **_: short_log_axis(target.yaxis), ignore_aes="all")
     if n_chains > 1:
         panels.draw_legend("chain")
@@ -219,14 +219,14 @@ def plot_batch_sizes(
     panels.draw("xscale", azp.visuals.set_xscale, scale="log", ignore_aes="all")
     panels.draw("yscale", azp.visuals.set_yscale, scale="log", ignore_aes="all")
     # Above the bars, which arviz-plots draws over vertical lines.
-    line = {"ignore_aes": "all", "width": 1.6, "zorder": 3} if panels.backend == "matplotlib" else {}
+    line = {"ignore_aes": "all", "width": 1.6, "zorder": 3} if panels.collection.backend == "matplotlib" else {}
     panels.draw("histogram", _histogram, bins=bins, color=APPROXIMATE, alpha=0.55, ignore_aes="all")
     dashed = {"color": APPROXIMATE, "linestyle": "--", **line}
     panels.draw("mean", azp.visuals.vline, data=mean.where(mean > 0.0), **dashed)
     panels.draw("total", azp.visuals.vline, data=total, color=EXACT, **line)
     x, y = "terms read per transition", "share of draws per term"
     panels.draw_words(mean.fillna(0.0), mean.copy(data=titles), 11, xlabel=x, ylabel=y)
-    if panels.backend == "matplotlib":
+    if panels.collection.backend == "matplotlib":
         panels.draw("xscale", lambda da, target, **_: short_log_axis(target.xaxis), ignore_aes="all")
     return panels.collection
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.acceptance.base import Sample
+from pymc_austerity.acceptance.base import nothing_read
 from pymc_austerity.acceptance.concentration import (
     Concentration,
     empirical_bernstein,
     empirical_bernstein_serfling,
     hoeffding_serfling,
 )
-from pymc_austerity.design import Design, data_usage, error, optimal_design
+from pymc_austerity.design import data_usage, error, optimal_design
 from pymc_austerity.design.acceptance import decision_errors
 from pymc_austerity.design.optimal import Moves, moves_of
+from pymc_austerity.kernels.metropolis import merge
 from pymc_austerity.plots.style import APPROXIMATE, EXACT, LIMIT, colours, panels
 from pymc_austerity.target import Array
 from pymc_austerity.validation import is_real
@@ -270,19 +271,16 @@ def plot_test_designs(
     targets = np.sort(np.asarray(list(tolerances), dtype=float))
     if not len(targets):
         raise ValueError("tolerances must be at least one number, got none.")
-    shapes = tuple(boundaries)
-    ways: dict[str, Callable[[float], Design]] = {
-        "average design": lambda t: optimal_design(train, t, N=n_local, boundaries=shapes),
-        f"m = {batch_size:,}": lambda t: optimal_design(
-            train, t, N=n_local, batch_sizes=(batch_size,), boundaries=shapes
-        ),
-        "worst-case design": lambda t: optimal_design(None, t, N=n_local, boundaries=shapes),
-    }
+    ways: list[tuple[str, str, str, Moves | None, dict[str, Any]]] = [
+        ("average design", "o", APPROXIMATE, train, {}),
+        (f"m = {batch_size:,}", "^", "#e9a03b", train, {"batch_sizes": (batch_size,)}),
+        ("worst-case design", "s", LIMIT, None, {}),
+    ]
     axes = panels(ax, 2)
     axes[0].plot(targets, targets, color=EXACT, linestyle="--", linewidth=1.0, label="target")
-    looks = zip(("o", "^", "s"), (APPROXIMATE, "#e9a03b", LIMIT), strict=True)
-    for (name, design), (marker, colour) in zip(ways.items(), looks, strict=True):
-        designs = [design(float(t)) for t in targets]
+    for name, marker, colour, moves, options in ways:
+        options |= {"N": n_local, "boundaries": tuple(boundaries)}
+        designs = [optimal_design(moves, float(t), **options) for t in targets]
         found = [decision_errors(*test, n_local, **d) for d in designs]
         style = {"color": colour, "marker": marker, "markerfacecolor": "none", "label": name}
         axes[0].plot(targets, [float(np.abs(errors.signed).mean()) for errors in found], **style)
@@ -392,21 +390,13 @@ def decide(
     """
     n, width = len(values), float(np.ptp(values))
     schedule, functions = rule.bind(n), rule.functions
-    means = np.cumsum(values) / np.arange(1, n + 1)
-    ends: list[int] = []
-    radii: list[float] = []
-    for stage, end in enumerate(map(int, schedule.ends)):
-        read = values[:end]
-        m2 = float(np.sum((read - read.mean()) ** 2))
-        # The rule does not ask for the sums of powers.
-        low, high = float(read.min()), float(read.max())
-        sample = Sample(end, n, float(read.mean()), m2, low, high, 0.0, math.nan, math.nan, math.nan)
-        ends.append(end)
-        share = float(schedule.bounds[stage])
-        radii.append(
-            0.0 if end == n else float(_RADIUS[rule.bound](end, n, math.sqrt(m2 / end), width, share))
-        )
+    sample, radii = nothing_read(n), []
+    for stage, end in enumerate(schedule.ends):
+        sample = merge(sample, values[sample.n : end])
+        known = math.sqrt(sample.m2 / end), width, float(schedule.bounds[stage])
+        radii.append(0.0 if end == n else _RADIUS[rule.bound](int(end), n, *known))
         if functions.decide(schedule, stage, sample, psi, width):
-            accepted = bool(functions.accept(schedule, sample, psi, np.random.default_rng(0)))
-            return means, np.array(ends), np.array(radii), accepted
-    raise AssertionError("a rule stops at N")
+            break
+    accepted = bool(functions.accept(schedule, sample, psi, np.random.default_rng(0)))
+    means = np.cumsum(values) / np.arange(1, n + 1)
+    return means, schedule.ends[: len(radii)], np.array(radii), accepted

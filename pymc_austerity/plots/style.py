@@ -156,11 +156,6 @@ class Panels:
             data, cols=list(facet), col_wrap=col_wrap, backend=backend, figure_kwargs=figure, **given
         )
 
-    @property
-    def backend(self) -> str:
-        """Plotting library of the panels."""
-        return str(self.collection.backend)
-
     def wanted(self, name: str, **defaults: Any) -> dict[str, Any] | None:
         """Keywords of a visual, those of the user where they are given; None if it is switched off."""
         given = self._visuals.get(name, True)

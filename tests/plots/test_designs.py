@@ -9,7 +9,6 @@ import pytest
 import xarray as xr
 
 from pymc_austerity.acceptance import Concentration
-from pymc_austerity.acceptance.base import Sample
 from pymc_austerity.design import acceptance_error, data_usage, error, expected_data_usage, optimal_design
 from pymc_austerity.plots import (
     plot_acceptance_error,
@@ -198,27 +197,6 @@ def test_the_seed_draws_the_order():
     )
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
-
-
-def test_moments_of_the_sample_are_those_that_the_rule_gets():
-    seen = []
-
-    class Watching(Concentration):
-        @property
-        def functions(self):
-            own = super().functions
-            return own._replace(decide=lambda *a: seen.append(a) or own.decide(*a))
-
-    values = np.random.default_rng(1).exponential(size=200)
-    decide(values, 0.9, Watching())
-    for schedule, stage, sample, psi, width in seen:
-        assert isinstance(sample, Sample)
-        read = values[: schedule.ends[stage]]
-        assert (sample.n, sample.n_local, psi) == (len(read), 200, 0.9)
-        np.testing.assert_allclose(
-            [sample.mean, sample.m2], [read.mean(), len(read) * read.var()], atol=1e-12
-        )
-        assert width == np.ptp(values)
 
 
 @pytest.mark.parametrize("values", [np.zeros(50), np.arange(2.0), np.full(1000, 3.0)])
