@@ -219,7 +219,9 @@ def plot_batch_sizes(
     panels.draw("xscale", azp.visuals.set_xscale, scale="log", ignore_aes="all")
     panels.draw("yscale", azp.visuals.set_yscale, scale="log", ignore_aes="all")
     # Above the bars, which arviz-plots draws over vertical lines.
-    line = {"ignore_aes": "all", "width": 1.6, "zorder": 3} if panels.collection.backend == "matplotlib" else {}
+    line = (
+        {"ignore_aes": "all", "width": 1.6, "zorder": 3} if panels.collection.backend == "matplotlib" else {}
+    )
     panels.draw("histogram", _histogram, bins=bins, color=APPROXIMATE, alpha=0.55, ignore_aes="all")
     dashed = {"color": APPROXIMATE, "linestyle": "--", **line}
     panels.draw("mean", azp.visuals.vline, data=mean.where(mean > 0.0), **dashed)

@@ -1,9 +1,9 @@
 """Results of sampling, made by hand."""
 
+import json
+
 import numpy as np
 from arviz import from_dict
-
-N_LOCAL = 10_000.0
 
 
 def result(posterior=None, **stats):
@@ -12,6 +12,14 @@ def result(posterior=None, **stats):
     if stats:
         groups["sample_stats"] = {name: np.asarray(values, dtype=float) for name, values in stats.items()}
     return from_dict(groups)
+
+
+def stamped(idata, *records):
+    """A copy with a stamp of such steps, of AusterityMH for x unless they say another."""
+    written = [{"step": "AusterityMH", "vars": ["x"], **record} for record in records]
+    copy = idata.copy()
+    copy.attrs["pymc_austerity_steps"] = json.dumps(written)
+    return copy
 
 
 def walk(rng, correlation, shape, mean=0.0, sd=1.0):

@@ -68,17 +68,6 @@ def test_two_steps():
     assert found.sampler.values.tolist() == ["step 0", "step 1"]
 
 
-@pytest.mark.parametrize("near_tie", [0.0, -1.0, np.inf, np.nan, "2", True])
-def test_near_tie_is_checked(near_tie):
-    with pytest.raises(ValueError, match="near_tie must be a positive number"):
-        decisions(made([0.1], 0.0, 1.0), near_tie=near_tie)
-
-
-def test_without_decisions():
-    with pytest.raises(ValueError, match="no psi: no subsampled step took part"):
-        decisions(result(n_used=np.ones((1, 3))))
-
-
 def test_estimates_are_right_for_one_look_at_normal_batches():
     """Of a mean that is known up to a normal error, the sign is wrong as often as estimated."""
     rng = np.random.default_rng(4)

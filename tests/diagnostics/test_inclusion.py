@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from arviz import from_dict
 
 from pymc_austerity.diagnostics import inclusion
 from pymc_austerity.diagnostics.result import mcse
@@ -62,21 +61,7 @@ def test_chains_that_are_stuck_in_different_models():
 
 
 def test_one_model_only():
-    found = inclusion(result(np.ones((2, 10, 2), dtype=int)))
+    ones = np.ones((2, 10, 2), dtype=int)
+    found = inclusion(of_posterior({"gamma": ones, "other": ones}), "gamma")
     assert found.models["probability"].tolist() == [1.0]
     assert np.isnan(found.models["error"]).all()
-
-
-def test_bad_input(gamma):
-    two = from_dict({"posterior": {"gamma": gamma, "delta": gamma}})
-    with pytest.raises(ValueError, match="there are 2: gamma, delta"):
-        inclusion(two)
-    assert inclusion(two, "delta").coefficients.index[0] == "delta[0]"
-    with pytest.raises(ValueError, match="there is none"):
-        inclusion(from_dict({"posterior": {"x": gamma + 0.5}}))
-    with pytest.raises(ValueError, match=r"x\[0\] holds other numbers than 0 and 1"):
-        inclusion(from_dict({"posterior": {"x": gamma + 0.5}}), "x")
-    with pytest.raises(ValueError, match="no group posterior"):
-        inclusion(None)
-    with pytest.raises(ValueError, match="n_models must be an integer of at least 1, got 0"):
-        inclusion(result(gamma), n_models=0)

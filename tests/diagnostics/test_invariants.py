@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from arviz import from_dict
 
 from pymc_austerity.diagnostics import amari_distance, n_clusters
+from tests.diagnostics.results import result
 
 TRUE = np.random.default_rng(1).normal(size=(4, 4))
 
@@ -38,24 +38,10 @@ def test_extremes():
     assert amari_distance(turned, np.eye(2)) == pytest.approx(np.tan(angle))
 
 
-@pytest.mark.parametrize(
-    ("W", "W0", "message"),
-    [
-        (np.eye(2), np.eye(3), r"W must have the shape \(..., 3, 3\) of W0, got \(2, 2\)"),
-        (np.eye(1), np.eye(1), "at least two rows"),
-        (np.ones(4), np.ones(4), r"got shape \(4,\)"),
-        (np.eye(2), np.ones((2, 2)), "linearly dependent"),
-    ],
-)
-def test_bad_input(W, W0, message):
-    with pytest.raises(ValueError, match=message):
-        amari_distance(W, W0)
-
-
 def test_occupied_clusters_of_each_draw():
     rng = np.random.default_rng(1)
     z = rng.integers(0, 9, size=(2, 30, 12))
-    found = n_clusters(from_dict({"posterior": {"z": z, "mu": rng.normal(size=(2, 30))}}), "z")
+    found = n_clusters(result({"z": z, "mu": rng.normal(size=(2, 30))}), "z")
     expected = [[len(set(row)) for row in chain] for chain in z.tolist()]
     np.testing.assert_array_equal(found, expected)
     assert found.dims == ("chain", "draw")
@@ -63,21 +49,13 @@ def test_occupied_clusters_of_each_draw():
 
 def test_axes_in_another_order():
     z = np.random.default_rng(2).integers(0, 4, size=(2, 5, 6))
-    idata = from_dict({"posterior": {"z": z}})
-    turned = from_dict({"posterior": {"z": z}})
+    idata = result({"z": z})
+    turned = result({"z": z})
     turned["posterior"] = turned["posterior"].dataset.transpose()
     assert n_clusters(turned, "z").equals(n_clusters(idata, "z"))
 
 
 def test_tables_and_single_rows():
-    idata = from_dict({"posterior": {"z": np.array([[[[0, 1], [1, 2]]]]), "one": np.array([[[4]]])}})
+    idata = result({"z": np.array([[[[0, 1], [1, 2]]]]), "one": np.array([[[4]]])})
     assert n_clusters(idata, "z").item() == 3
     assert n_clusters(idata, "one").item() == 1
-
-
-def test_what_are_no_categories():
-    idata = from_dict({"posterior": {"mu": np.zeros((1, 2, 3))}})
-    with pytest.raises(ValueError, match="'mu' holds numbers of type float64; categories are whole"):
-        n_clusters(idata, "mu")
-    with pytest.raises(ValueError, match="'nu' is not in the posterior.*mu"):
-        n_clusters(idata, "nu")

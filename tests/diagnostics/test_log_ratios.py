@@ -80,27 +80,6 @@ def test_terms_that_are_not_finite():
     assert group["mean"].values[1] == pytest.approx(values[1, 3:].mean())
 
 
-@pytest.mark.parametrize(
-    ("values", "options", "message"),
-    [
-        ([], {}, "one or more vectors"),
-        ([np.zeros(5), np.zeros(6)], {}, r"got shapes \(5,\), \(6,\)"),
-        ([np.zeros(500)], {}, "batch_size must be an integer from 2 to less than the 500 terms, got 500"),
-        ([np.zeros(500)], {"batch_size": 1}, "got 1"),
-        ([np.zeros(500)], {"batch_size": 10, "n_batches": 2}, "n_batches must be an integer of at least 3"),
-        ([np.zeros(5000)], {"epsilon": 0.7}, "epsilon must be in"),
-    ],
-)
-def test_parameters_are_checked(values, options, message):
-    with pytest.raises(ValueError, match=message):
-        from_log_ratios(values, **options)
-
-
-def test_a_result_without_the_group():
-    with pytest.raises(ValueError, match="no group log_ratios.*idata.update"):
-        log_ratios_of(result())
-
-
 def test_the_group_can_be_added_to_a_result(values, tmp_path):
     idata = result()
     idata.update(from_log_ratios(values))

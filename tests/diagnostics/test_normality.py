@@ -202,20 +202,5 @@ def test_quantiles():
     assert np.abs(found.qq.observed - found.qq.theoretical).sel(quantile=slice(100, 400)).max() < 0.3
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epsilon": 0.0}, r"epsilon must be in \(0, 0.5\], got 0.0"),
-        ({"epsilon": 0.6}, "got 0.6"),
-        ({"batch_size": 1}, "batch_size must be an integer from 2"),
-        ({"batch_size": N}, "batch_size must be an integer from 2"),
-    ],
-)
-def test_parameters_are_checked(options, message):
-    tree = from_log_ratios(population("normal", pairs=1))
-    with pytest.raises(ValueError, match=message):
-        normality(tree, **options)
-
-
 def test_a_group_without_epsilon():
     assert normality(from_log_ratios(population("squares"), epsilon=0.0)).reason.count("epsilon is 0.01") == 1
