@@ -11,7 +11,7 @@ def result(posterior=None, **stats):
     groups = {"posterior": posterior or {"mu": np.zeros((1, 2))}}
     if stats:
         groups["sample_stats"] = {name: np.asarray(values, dtype=float) for name, values in stats.items()}
-    return from_dict(groups)
+    return from_dict(groups, check_conventions=False)
 
 
 def stamped(idata, *records):

@@ -5,8 +5,8 @@ import pytest
 
 from pymc_austerity.diagnostics import agreement
 from pymc_austerity.plots import plot_agreement
+from tests.diagnostics.results import result
 from tests.plots.artists import inside
-from tests.plots.conftest import tree
 
 
 def posterior(seed, draws=400, chains=2, scale=1.0):
@@ -20,7 +20,7 @@ def posterior(seed, draws=400, chains=2, scale=1.0):
 
 @pytest.fixture
 def pair():
-    return tree(posterior(1, scale=1.3)), tree(posterior(2, draws=250))
+    return result(posterior(1, scale=1.3)), result(posterior(2, draws=250))
 
 
 def test_a_panel_for_each_scalar_and_its_row_in_the_title(pair):
@@ -62,7 +62,7 @@ def test_whole_numbers_are_counted(pair):
 def test_only_what_both_have():
     a, b = posterior(1), posterior(2)
     del a["k"], b["b"]
-    pc = plot_agreement(tree(a), tree(b))
+    pc = plot_agreement(result(a), result(b))
     assert list(pc.viz["plot"].data_vars) == ["a"]
 
 
@@ -76,7 +76,7 @@ def test_names_in_the_legend(pair):
 
 
 def test_a_constant_cannot_be_compared():
-    a, b = tree({"a": np.zeros((2, 100))}), tree({"a": posterior(1)["a"]})
+    a, b = result({"a": np.zeros((2, 100))}), result({"a": posterior(1)["a"]})
     axes = plot_agreement(a, b).get_target("a", {})
     assert "cannot be compared" in axes.get_title()
     assert len(axes.lines) == 1
@@ -86,19 +86,19 @@ def test_a_constant_among_others():
     a, b = posterior(1), posterior(2)
     for draws in (a, b):
         draws["b"][..., 0, 0] = 1.0
-    pc = plot_agreement(tree(a), tree(b), var_names="b")
+    pc = plot_agreement(result(a), result(b), var_names="b")
     drawn = [len(axes.lines) for axes in pc.viz["figure"].item().axes]
     assert drawn == [0, 2, 2, 2]
 
 
 @pytest.mark.parametrize(("chains", "draws"), [(1, 100), (5, 20)])
 def test_chains(chains, draws):
-    a, b = (tree({"a": posterior(s, draws, chains)["a"]}) for s in (1, 2))
+    a, b = (result({"a": posterior(s, draws, chains)["a"]}) for s in (1, 2))
     assert len(plot_agreement(a, b).get_target("a", {}).lines) == 2
 
 
 def test_scalars_are_compared_by_their_labels():
-    a, b = (tree({"a": posterior(s)["b"][..., 0] + [0.0, 100.0]}) for s in (1, 2))
+    a, b = (result({"a": posterior(s)["b"][..., 0] + [0.0, 100.0]}) for s in (1, 2))
     turned = b.isel(a_dim_0=[1, 0])
     for other in (b, turned, b.isel(a_dim_0=[1])):
         pc = plot_agreement(a, other)

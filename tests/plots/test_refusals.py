@@ -21,19 +21,19 @@ from pymc_austerity.plots import (
     plot_risk,
     plot_test_designs,
 )
-from tests.plots.conftest import tree
+from tests.diagnostics.results import result
 
 MOVES = SimpleNamespace(mu=np.linspace(-2.0, 1.0, 12) / 2000, sigma_l=np.full(12, 0.02))
 ALONE = SimpleNamespace(mu=MOVES.mu[:1], sigma_l=MOVES.sigma_l[:1])
 DRAWS = np.random.default_rng(1).normal(size=(2, 50))
 USED = np.full((1, 5), 500.0)
-RUN = tree({"a": DRAWS[:1, :5], "b": np.zeros((1, 5, 3))}, {"n_used": USED, "fraction_used": USED / 1e4})
-A, MANY = tree({"a": DRAWS}), tree({"a": np.zeros((2, 5, 41))})
+RUN = result({"a": DRAWS[:1, :5], "b": np.zeros((1, 5, 3))}, n_used=USED, fraction_used=USED / 1e4)
+A, MANY = result({"a": DRAWS}), result({"a": np.zeros((2, 5, 41))})
 RATIOS = from_log_ratios(
     np.random.default_rng(5).normal(size=(2, 400)), batch_size=50, n_batches=20, random_seed=1
 )
-UNKNOWN = tree({}, {"fraction_used": np.full((1, 5), np.nan)})
-EMPTY = tree({}, {"fraction_used": np.zeros((2, 0))})
+UNKNOWN = result(fraction_used=np.full((1, 5), np.nan))
+EMPTY = result(fraction_used=np.zeros((2, 0)))
 TRUTH = {"a": (0.0, 1.0)}
 
 
@@ -60,7 +60,7 @@ def risk(match, runs=None, truth=TRUTH, **keywords):
         errors("ax must be 2 matplotlib axes, got 1", N=2000, ax=plt.Figure().subplots()),
         refused(plot_agreement, "names must be two different strings", A, A, names=("x", "x")),
         refused(plot_agreement, "'c' is not in the posterior", A, A, var_names="c"),
-        refused(plot_agreement, "in common", A, tree({"y": DRAWS})),
+        refused(plot_agreement, "in common", A, result({"y": DRAWS})),
         refused(plot_agreement, "visuals must be named density", A, A, visuals={"kde": False}),
         refused(plot_agreement, "no group posterior", A, A["posterior"]),
         refused(plot_agreement, "41 panels, one for each scalar.*var_names=", MANY, MANY),
@@ -72,7 +72,7 @@ def risk(match, runs=None, truth=TRUTH, **keywords):
         refused(plot_batch_mean_qq, "visuals must be named band", RATIOS, visuals={"bands": False}),
         refused(plot_batch_sizes, "bins must be an integer of at least 1, got 0", RUN, bins=0),
         refused(plot_batch_sizes, "visuals must be named histogram", RUN, visuals={"bars": {}}),
-        refused(plot_batch_sizes, "n_used", tree({}, {"lp": np.zeros((1, 5))})),
+        refused(plot_batch_sizes, "n_used", result(lp=np.zeros((1, 5)))),
         refused(plot_bound_schematic, "psi must be a finite number, got nan", psi=math.nan),
         *(
             refused(plot_bound_schematic, "log_ratios must be at least two finite numbers", values)

@@ -1,13 +1,12 @@
 """Risk against data touched."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 from pymc_austerity.plots import plot_risk
 from pymc_austerity.plots.agreement import risk_curve
+from tests.diagnostics.results import result
 from tests.plots.artists import inside, levels, line
-from tests.plots.conftest import tree
 
 TRUTH = {"a": (0.0, 1.0), "b": (np.zeros(3), np.full(3, 2.0))}
 
@@ -19,7 +18,7 @@ def make(seed, share=0.1, bias=0.0, chains=4, draws=1000, **stats):
         "b": 2.0 * (bias + rng.normal(size=(chains, draws, 3))),
     }
     used = np.full((chains, draws), 1000.0 * share)
-    return tree(posterior, {"n_used": used, "fraction_used": used / 1000} | stats)
+    return result(posterior, **{"n_used": used, "fraction_used": used / 1000, **stats})
 
 
 def test_what_is_drawn():
@@ -67,7 +66,7 @@ def test_transitions_of_a_draw():
 
 
 def test_leapfrog_steps_of_nuts_are_passes():
-    run = tree({"a": np.random.default_rng(1).normal(size=(2, 30))}, {"n_steps": np.full((2, 30), 7)})
+    run = result({"a": np.random.default_rng(1).normal(size=(2, 30))}, n_steps=np.full((2, 30), 7))
     x = line(plot_risk({"NUTS": run}, {"a": (0.0, 1.0)}), "NUTS")[:, 0]
     np.testing.assert_allclose(x[-1], 210.0)
 
@@ -79,24 +78,11 @@ def test_a_run_as_the_truth_has_an_error_of_its_own():
     # Four chains of independent draws: 1 / 8000, up to the error of the effective sample size.
     assert floor == pytest.approx(1 / 8000, rel=0.2)
     only = plot_risk({"run": make(1)}, truth, var_names="a")
-    _, expected = risk_curve(
-        make(1),
-        {
-            "a": (
-                truth["posterior"]["a"].mean(("chain", "draw")).values,
-                truth["posterior"]["a"].std(("chain", "draw")).values,
-            )
-        },
-        40,
-    )
+    draws = truth["posterior"]["a"].values
+    _, expected = risk_curve(make(1), {"a": (draws.mean(), draws.std())}, 40)
     np.testing.assert_allclose(line(only, "run")[:, 1], expected)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 500), (3, 1)])
 def test_few_draws_and_chains(shape):
     plot_risk({"run": make(1, chains=shape[0], draws=shape[1])}, TRUTH)
-
-
-def test_axes_of_the_user():
-    _, ax = plt.subplots()
-    assert plot_risk({"run": make(1)}, TRUTH, ax=ax) is ax
