@@ -233,8 +233,7 @@ def stamp(idata: Any, *steps: Any) -> None:
     recorded = sum("n_used" in record["stats"] for record in records)
     stats = idata["sample_stats"].to_dataset() if "sample_stats" in idata.children else xr.Dataset()
     if "n_used" in stats:
-        there = stats["n_used"].sizes[stats["n_used"].dims[-1]] if stats["n_used"].ndim > 2 else 1
-        if there != recorded:
+        if (there := _columns(stats, "n_used").sizes["sampler"]) != recorded:
             raise ValueError(
                 f"{recorded} of the steps given to stamp record n_used, but {there} in idata: give all steps "
                 "that were given to pm.sample, in that order."

@@ -34,29 +34,26 @@ def test_nothing_is_left_to_err_about_when_all_was_read():
     assert not found.near_tie.any()
 
 
-def test_moves_without_a_decision_are_unknown():
-    found = decisions(made([np.nan, 1.0], 0.0, [np.nan, 1.0]))
-    assert np.isnan(found.error_estimate.values[0, 0, 0])
-    assert not found.near_tie.values[0, 0, 0]
-    table = decision_summary(made([np.nan, 1.0], 0.0, [np.nan, 1.0]))
-    assert table.loc["step", "decisions"] == 1
-    assert table.loc["step", "near_ties"] == 1.0
-
-
-def test_a_surrogate_that_stays_decides_nothing():
-    """The kernel notes an infinite threshold, and 0 for mean and error."""
-    stayed = made([0.0, 1.0], np.array([-np.inf, 0.0]), np.array([0.0, 1.0]))
-    assert np.isnan(decisions(stayed).z.values[0, 0, 0])
-    table = decision_summary(stayed).loc["step"]
-    assert table["decisions"] == 1
-    assert table["mean_error"] == pytest.approx(stats.norm.sf(1.0))
-
-
-def test_a_step_without_decisions():
-    """TunaMH records psi, but always NaN."""
-    table = decision_summary(made([0.1, 0.2], np.nan, 1.0))
-    assert table.loc["step", "decisions"] == 0
-    assert table[["mean_error", "max_error", "near_ties"]].isna().all(axis=None)
+@pytest.mark.parametrize(
+    "undecided",
+    [
+        pytest.param((np.nan, 0.0, np.nan), id="the data were not looked at"),
+        # The kernel notes an infinite threshold, and 0 for mean and error.
+        pytest.param((0.0, -np.inf, 0.0), id="a surrogate that stays"),
+        pytest.param((0.1, np.nan, 1.0), id="TunaMH, which notes no threshold"),
+    ],
+)
+def test_moves_without_a_decision_are_unknown(undecided):
+    found = decisions(made(*np.transpose([undecided, (1.0, 0.0, 1.0)])))
+    assert np.isnan(found.z.values[0, :, 0]).tolist() == [True, False]
+    assert np.isnan(found.error_estimate.values[0, :, 0]).tolist() == [True, False]
+    assert found.near_tie.values[0, :, 0].tolist() == [False, True]
+    row = decision_summary(made(*np.transpose([undecided, (1.0, 0.0, 1.0)]))).loc["step"]
+    assert row[["decisions", "near_ties"]].tolist() == [1, 1.0]
+    assert row["mean_error"] == pytest.approx(stats.norm.sf(1.0))
+    none = decision_summary(made(*np.transpose([undecided]))).loc["step"]
+    assert none["decisions"] == 0
+    assert none[["mean_error", "max_error", "near_ties"]].isna().all()
 
 
 def test_two_steps():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_austerity import SubsamplingWarning
 from pymc_austerity.diagnostics import from_log_ratios
 from pymc_austerity.diagnostics.normality import log_ratios_of
 from tests.diagnostics.results import result
@@ -69,15 +68,6 @@ def test_equal_terms():
     assert group["skewness"].values.tolist() == [0.0, 0.0]
     assert np.isnan(group["batch_t"]).all()
     assert np.isnan(group["top_share"]).all()
-
-
-def test_terms_that_are_not_finite():
-    values = np.random.default_rng(4).normal(size=(2, N))
-    values[1, :3] = -np.inf
-    with pytest.warns(SubsamplingWarning, match="not finite"):
-        group = from_log_ratios(values)["log_ratios"]
-    assert group["n_infinite"].values.tolist() == [0, 3]
-    assert group["mean"].values[1] == pytest.approx(values[1, 3:].mean())
 
 
 def test_the_group_can_be_added_to_a_result(values, tmp_path):

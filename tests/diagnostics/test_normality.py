@@ -182,7 +182,10 @@ def test_terms_that_are_not_finite_are_unsafe():
     values = population("normal")
     values[2, 7] = -np.inf
     with pytest.warns(SubsamplingWarning, match="not finite"):
-        found = normality(from_log_ratios(values))
+        tree = from_log_ratios(values)
+    assert tree["log_ratios"]["n_infinite"].values.tolist() == [0, 0, 1, 0, 0]
+    np.testing.assert_allclose(tree["log_ratios"]["mean"][2], np.delete(values[2], 7).mean())
+    found = normality(tree)
     assert found.verdict == "not normal"
     assert "in 1 of 5 moves some terms are not finite" in found.reason
 
