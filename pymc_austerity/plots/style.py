@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ def panels(ax: Any, n: int) -> Any:
     return axes
 
 
-def tidy(axes: Sequence[Any]) -> None:
+def tidy(axes: Iterable[Any]) -> None:
     """Light grid behind the data, no frame on the sides without ticks."""
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
