@@ -16,11 +16,36 @@ def is_whole(value: Any) -> TypeGuard[int]:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def require_whole(least: int, **given: Any) -> None:
-    """Refuse parameters that are no whole numbers of at least `least`."""
+def require_whole(least: int, why: str = "", /, **given: Any) -> None:
+    """Refuse parameters that are no whole numbers of at least `least`, and say `why`."""
     for name, value in given.items():
         if not is_whole(value) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}. {why}".rstrip())
+
+
+# What a message says of an interval without an end, after "must be".
+_ENDLESS = {
+    "(0, inf)": "positive and finite",
+    "[0, inf)": "finite and not negative",
+    "[0, inf]": "at least 0",
+    "[1, inf)": "at least 1",
+    "(1, inf)": "a number above 1",
+    "[-inf, inf]": "a number",
+}
+
+
+def require_real(name: str, value: Any, interval: str, why: str = "") -> None:
+    """Refuse a parameter that is no number in an interval, such as "(0, 0.5]", and say `why`."""
+    if not is_real(value) or not is_within(value, interval):
+        said = _ENDLESS.get(interval, f"in {interval}")
+        raise ValueError(f"{name} must be {said}, got {value!r}. {why}".rstrip())
+
+
+def is_within(value: Any, interval: str) -> Any:
+    """Is a number, or each of an array, in an interval? NaN is in none."""
+    low, high = map(float, interval[1:-1].split(","))
+    above = value >= low if interval[0] == "[" else value > low
+    return above & (value <= high if interval[-1] == "]" else value < high)
 
 
 def first_batch(chosen: int | None, default: int, n_local: int) -> int:

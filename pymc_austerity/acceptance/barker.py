@@ -53,7 +53,7 @@ from scipy.special import expit, ndtr
 from pymc_austerity.acceptance.base import BarkerRule, RuleFunctions, Sample, logistic
 from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, Vector
-from pymc_austerity.validation import first_batch, is_real, is_whole
+from pymc_austerity.validation import first_batch, require_real, require_whole
 
 # No standardised variable makes the bound of corollary 1 smaller than this over sqrt(n).
 _SMALLEST_CONSTANT = 8.4
@@ -138,13 +138,10 @@ class Barker(BarkerRule):
     default_batch_size: ClassVar[int] = 100
 
     def __post_init__(self) -> None:
-        if self.batch_size is not None and not (is_whole(self.batch_size) and self.batch_size >= 2):
-            raise ValueError(
-                f"batch_size must be an integer of at least 2, got {self.batch_size!r}: one term has no "
-                "variance."
-            )
-        if self.max_error is not None and not (is_real(self.max_error) and 0.0 < self.max_error < math.inf):
-            raise ValueError(f"max_error must be a positive number or None, got {self.max_error!r}.")
+        if self.batch_size is not None:
+            require_whole(2, "One term has no variance.", batch_size=self.batch_size)
+        if self.max_error is not None:
+            require_real("max_error", self.max_error, "(0, inf)", "With None there is no such test.")
         for name, given in (("pilot", self.pilot), ("skew_correction", self.skew_correction)):
             if not isinstance(given, bool | np.bool_):
                 raise ValueError(f"{name} must be True or False, got {given!r}.")

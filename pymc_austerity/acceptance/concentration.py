@@ -17,7 +17,7 @@ from pymc_austerity.acceptance.base import (
     log_uniform,
 )
 from pymc_austerity.compilation import jitable
-from pymc_austerity.validation import first_batch, is_real, is_whole
+from pymc_austerity.validation import first_batch, require_real, require_whole
 
 Bound = Literal["hoeffding-serfling", "empirical-bernstein", "empirical-bernstein-serfling"]
 
@@ -88,19 +88,15 @@ class Concentration(MetropolisRule):
     uniform = True
 
     def __post_init__(self) -> None:
-        if not is_real(self.delta) or not 0.0 < self.delta < 1.0:
-            raise ValueError(
-                f"delta must be in (0, 1), got {self.delta!r}. It is the largest probability of a wrong "
-                "decision; smaller values read more data. For the exact test use Exact()."
-            )
-        if not is_real(self.p) or not 1.0 < self.p < math.inf:
-            raise ValueError(
-                f"p must be a number above 1, got {self.p!r}: otherwise the looks spend more than delta."
-            )
-        if not is_real(self.growth) or not 1.0 < self.growth < math.inf:
-            raise ValueError(f"growth must be a number above 1, got {self.growth!r}.")
-        if self.batch_size is not None and not (is_whole(self.batch_size) and self.batch_size >= 1):
-            raise ValueError(f"batch_size must be a positive integer, got {self.batch_size!r}.")
+        why = (
+            "It is the largest probability of a wrong decision; smaller values read more data. For the exact "
+            "test use Exact()."
+        )
+        require_real("delta", self.delta, "(0, 1)", why)
+        require_real("p", self.p, "(1, inf)", "Otherwise the looks spend more than delta.")
+        require_real("growth", self.growth, "(1, inf)")
+        if self.batch_size is not None:
+            require_whole(1, batch_size=self.batch_size)
         if self.bound not in get_args(Bound):
             raise ValueError(f"bound must be one of {', '.join(get_args(Bound))}, got {self.bound!r}.")
 

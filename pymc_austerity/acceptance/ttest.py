@@ -20,7 +20,7 @@ from pymc_austerity.acceptance.base import (
     standard_error,
 )
 from pymc_austerity.compilation import jitable
-from pymc_austerity.validation import first_batch, is_real, is_whole
+from pymc_austerity.validation import first_batch, is_real, require_real, require_whole
 
 _SMALLEST_TAIL = 1e-200
 
@@ -82,11 +82,8 @@ class TTest(MetropolisRule):
     default_batch_size: ClassVar[int] = 500
 
     def __post_init__(self) -> None:
-        if not is_real(self.epsilon) or not 0.0 < self.epsilon <= 0.5:
-            raise ValueError(
-                f"epsilon must be in (0, 0.5], got {self.epsilon!r}. Smaller values read more data per "
-                "decision; for the exact test use Exact()."
-            )
+        why = "Smaller values read more data per decision; for the exact test use Exact()."
+        require_real("epsilon", self.epsilon, "(0, 0.5]", why)
         check_stages(self.batch_size, self.growth, self.boundary)
 
     def bind(self, n_local: int) -> Schedule:
@@ -139,17 +136,11 @@ class BarkerTTest(BarkerRule, TTest):
 
 def check_stages(batch_size: Any, growth: Any, boundary: Any) -> None:
     """Raise `ValueError` naming a parameter of the stages of a test that is out of its range."""
-    if batch_size is not None and not (is_whole(batch_size) and batch_size >= 2):
-        raise ValueError(
-            f"batch_size must be an integer of at least 2, got {batch_size!r}: one term has no variance to "
-            "test with."
-        )
+    if batch_size is not None:
+        require_whole(2, "One term has no variance to test with.", batch_size=batch_size)
     if growth != "constant" and not (is_real(growth) and 1.0 < growth < math.inf):
         raise ValueError(f'growth must be "constant" or a number above 1, got {growth!r}.')
-    if not is_real(boundary) or not 0.5 <= boundary <= 1.0:
-        raise ValueError(
-            f"boundary must be in [0.5, 1], got {boundary!r}: 0.5 is Pocock's, 1 is O'Brien and Fleming's."
-        )
+    require_real("boundary", boundary, "[0.5, 1]", "0.5 is Pocock's, 1 is O'Brien and Fleming's.")
 
 
 @jitable

@@ -1,14 +1,15 @@
 """What the errors of a test do to the acceptance probability of a move, and to a chain."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import roots_legendre
 
-from pymc_austerity.design.checks import as_given, check_count, check_real, in_range, numbers
+from pymc_austerity.design.checks import RANGES, TERMS, as_given, numbers
 from pymc_austerity.design.sequential import LawCurves
 from pymc_austerity.target import Array
+from pymc_austerity.validation import require_real, require_whole
 
 # -log u beyond which no u lies (4e-18), and nodes for each part of the integral.
 _RARE, _NODES = 40.0, 96
@@ -79,8 +80,7 @@ def acceptance_error(
     >>> acceptance_error(moves / N, 3 / np.sqrt(N), N, batch_size=500, epsilon=0.05).round(3)
     array([-0.183,  0.061,  0.093])
     """
-    moves, shape = _moves(mu, sigma_l)
-    return as_given(decision_errors(*moves, N, batch_size, epsilon, boundary).signed.reshape(shape))
+    return as_given(decision_errors(mu, sigma_l, N, batch_size, epsilon, boundary).signed)
 
 
 def expected_data_usage(
@@ -121,8 +121,7 @@ def expected_data_usage(
     >>> expected_data_usage(moves / N, 3 / np.sqrt(N), N, batch_size=500, epsilon=0.05).round(3)
     array([0.612, 0.63 , 0.547])
     """
-    moves, shape = _moves(mu, sigma_l)
-    return as_given(decision_errors(*moves, N, batch_size, epsilon, boundary).data_usage.reshape(shape))
+    return as_given(decision_errors(mu, sigma_l, N, batch_size, epsilon, boundary).data_usage)
 
 
 def stationary_error_bound(delta_max: npt.ArrayLike, eta: npt.ArrayLike) -> float | Array:
@@ -168,17 +167,11 @@ def stationary_error_bound(delta_max: npt.ArrayLike, eta: npt.ArrayLike) -> floa
     0.1
     """
     error, contraction = numbers("delta_max", delta_max), numbers("eta", eta)
-    if np.any((error < 0.0) | (error > 1.0)):
-        raise ValueError(f"delta_max must be in [0, 1], got {delta_max!r}.")
-    if np.any((contraction < 0.0) | (contraction >= 1.0)):
-        raise ValueError(
-            f"eta must be in [0, 1), got {eta!r}: a chain that does not contract may drift anywhere."
-        )
     return as_given(np.minimum(1.0, error / (1.0 - contraction)))
 
 
 class DecisionErrors(NamedTuple):
-    """What a test does with n moves, on average over u; all of shape (n,)."""
+    """What a test does with n moves, on average over u."""
 
     signed: Array  # error of the acceptance probability
     # Probability of a wrong decision, in which errors of different sign do not cancel.
@@ -187,23 +180,23 @@ class DecisionErrors(NamedTuple):
 
 
 def decision_errors(
-    mu: Array, sigma_l: Array, N: int, batch_size: int, epsilon: float, boundary: float
+    mu: npt.ArrayLike, sigma_l: npt.ArrayLike, N: int, batch_size: int, epsilon: float, boundary: float
 ) -> DecisionErrors:
-    """`DecisionErrors` of moves (mu, sigma_l), arrays of one length."""
-    n_local = check_count("N", N, 2, "it is the number of local terms.")
-    batch = check_count("batch_size", batch_size, 2, "one term has no variance to test with.")
-    if batch > n_local:
-        raise ValueError(f"batch_size must be at most N = {n_local}, got {batch}.")
+    """`DecisionErrors` of moves, as of `acceptance_error`."""
+    mu, sigma_l = np.broadcast_arrays(numbers("mu", mu), numbers("sigma_l", sigma_l))
+    require_whole(2, TERMS, N=N)
+    require_whole(2, "One term has no variance to test with.", batch_size=batch_size)
+    if batch_size > N:
+        raise ValueError(f"batch_size must be at most N = {N}, got {batch_size}.")
     for name, value in (("epsilon", epsilon), ("boundary", boundary)):
-        check_real(name, value, -np.inf, np.inf, "a number")
-        in_range(name, value)
-    curves = LawCurves(batch / n_local, float(epsilon), float(boundary))
-    signed, absolute = np.zeros(len(mu)), np.zeros(len(mu))
+        require_real(name, value, *RANGES[name])
+    curves = LawCurves(batch_size / N, float(epsilon), float(boundary))
+    signed, absolute = np.zeros(mu.shape), np.zeros(mu.shape)
     used = np.where(sigma_l > 0.0, 1.0 if curves.reads_all else curves.pi_1, 1.0)
-    rows = np.flatnonzero((sigma_l > 0.0) & np.isfinite(mu))
-    if rows.size and not curves.reads_all:
-        log_ratio = n_local * mu[rows]
-        sd_sum = n_local * sigma_l[rows] / np.sqrt(n_local - 1.0)
+    rows = (sigma_l > 0.0) & np.isfinite(mu)
+    if rows.any() and not curves.reads_all:
+        log_ratio = N * mu[rows]
+        sd_sum = N * sigma_l[rows] / np.sqrt(N - 1.0)
         right = _part(log_ratio, sd_sum, curves, 1.0)  # u < P_a: to accept is right
         left = _part(log_ratio, sd_sum, curves, -1.0)
         signed[rows] = left[0] - right[0]
@@ -233,13 +226,3 @@ def _part(log_ratio: Array, sd_sum: Array, curves: LawCurves, side: float) -> tu
     density = np.exp(-np.maximum(v, 0.0)) * sd_sum[:, None] * curves.unit * np.cosh(position) * half * weights
     wrong, used = curves(s)
     return np.sum(density * wrong, axis=1), np.sum(density * (used - curves.pi_1), axis=1)
-
-
-def _moves(mu: Any, sigma_l: Any) -> tuple[tuple[Array, Array], tuple[int, ...]]:
-    """Moves as arrays of one length, and the shape that was given."""
-    mu, sigma_l = numbers("mu", mu), numbers("sigma_l", sigma_l)
-    wrong = sigma_l[~((sigma_l >= 0.0) & (sigma_l < np.inf))]
-    if wrong.size:
-        raise ValueError(f"sigma_l must be finite and not negative, got {float(wrong[0])!r}.")
-    shape = np.broadcast_shapes(mu.shape, sigma_l.shape)
-    return (np.broadcast_to(mu, shape).ravel(), np.broadcast_to(sigma_l, shape).ravel()), shape

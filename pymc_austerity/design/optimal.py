@@ -10,16 +10,16 @@ import numpy as np
 import xarray as xr
 
 from pymc_austerity.design.acceptance import decision_errors
-from pymc_austerity.design.checks import check_count, check_real, in_range, numbers
+from pymc_austerity.design.checks import TERMS, numbers
 from pymc_austerity.design.sequential import MOST_STAGES, operating_characteristics
 from pymc_austerity.exceptions import warn
 from pymc_austerity.target import Array
+from pymc_austerity.validation import require_real, require_whole
 
 BATCH_SIZES = (50, 100, 200, 300, 400, 500, 600, 800, 1000, 1500, 2000, 2500, 5000)
 EPSILONS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3)
 # By default no test that may take more stages than this.
 _STAGES = 500
-_TERMS = "it is the number of local terms."
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,10 +162,14 @@ def optimal_design(
     >>> optimal_design(None, 0.05, N=N, batch_sizes=(200, 500, 1000))
     Design(epsilon=0.005, batch_size=500, boundary=0.5: worst case error 0.046, data usage 0.95, N=10000)
     """
-    tolerance = check_real("tolerance", tolerance, 0.0, 0.5, "between 0 and 0.5")
+    require_real("tolerance", tolerance, "(0, 0.5)")
     if pairs is None and N is None:
         raise ValueError("N, the number of local terms, must be given where there are no pairs.")
-    moves, n_local = (None, check_count("N", N, 2, _TERMS)) if pairs is None else moves_of(pairs, N)
+    if pairs is not None:
+        moves, n_local = moves_of(pairs, N)
+    else:
+        require_whole(2, TERMS, N=N)
+        moves, n_local = None, N
     if isinstance(pairs, xr.DataTree) and (name := pairs["log_ratios"].attrs.get("control_variate")):
         warn(
             f"The moves are those of a step with control_variate={name}(), and so is the design: give both "
@@ -176,8 +180,8 @@ def optimal_design(
     for name, given in (("epsilons", epsilons), ("boundaries", boundaries)):
         if not len(given):
             raise ValueError(f"{name} must not be empty.")
-    in_range("epsilon", epsilons)
-    in_range("boundary", boundaries)
+    numbers("epsilon", epsilons)
+    numbers("boundary", boundaries)
     designs = []
     kind: Literal["average", "worst case"] = "worst case" if moves is None else "average"
     for size, epsilon, boundary in product(sizes, map(float, epsilons), map(float, boundaries)):
@@ -233,15 +237,13 @@ def moves_of(pairs: Any, N: Any) -> tuple[Moves, int]:
             "pairs must be a DataTree with the group log_ratios, which `pymc_austerity.probe(model, step)` "
             f"makes, or have the arrays mu and sigma_l, got {type(pairs).__name__}."
         )
-    n_local = check_count("N", N, 2, _TERMS)
+    require_whole(2, TERMS, N=N)
     mu, sigma_l = numbers("mu", mu).ravel(), numbers("sigma_l", sigma_l).ravel()
     if mu.shape != sigma_l.shape or not mu.size:
         raise ValueError(
             f"mu and sigma_l must be two arrays of one length, got lengths {mu.size} and {sigma_l.size}."
         )
-    if np.any(sigma_l < 0.0) or np.any(np.isinf(sigma_l)):
-        raise ValueError("sigma_l must be finite and not negative; leave out moves that are impossible.")
-    return Moves(mu, sigma_l), n_local
+    return Moves(mu, sigma_l), int(N)
 
 
 def _default_sizes(n_local: int) -> list[int]:
@@ -251,10 +253,9 @@ def _default_sizes(n_local: int) -> list[int]:
 
 
 def _usable(batch_sizes: Sequence[int], n_local: int) -> list[int]:
-    reason = "one term has no variance to test with."
-    sizes = [
-        size for size in (check_count("batch_sizes", s, 2, reason) for s in batch_sizes) if size <= n_local
-    ]
+    for size in batch_sizes:
+        require_whole(2, "One term has no variance to test with.", batch_sizes=size)
+    sizes = [int(size) for size in batch_sizes if size <= n_local]
     if not sizes:
         raise ValueError(f"batch_sizes must have one of at most N = {n_local}, got {list(batch_sizes)!r}.")
     if math.ceil(n_local / min(sizes)) > MOST_STAGES:

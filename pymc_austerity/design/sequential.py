@@ -27,7 +27,7 @@ import numpy.typing as npt
 from numpy.polynomial import chebyshev
 from scipy.special import ndtr, ndtri, roots_legendre
 
-from pymc_austerity.design.checks import as_given, in_range, numbers
+from pymc_austerity.design.checks import as_given, numbers
 from pymc_austerity.target import Array
 
 # Standard deviations beyond which a normal distribution has no mass (2e-17).
@@ -37,7 +37,7 @@ _NOTHING = 1e-17
 # Nodes: at least, and for each unit of length over the scale of the integrand.
 _LEAST, _DENSITY = 16, 3.0
 # Rows of a matrix that are computed at once.
-_BLOCK, _CHUNK = 64, 2048
+_BLOCK = 64
 MOST_STAGES = 20_000
 # Sizes of the polynomials to try, and the size of the last coefficients at which one is good enough.
 _SIZES, _TAIL = (136, 272, 544, 1088, 2176), 1e-11
@@ -141,16 +141,13 @@ def data_usage(
 
 def _broadcast(mu_std: Any, pi_1: Any, epsilon: Any, boundary: Any) -> tuple[float | Array, float | Array]:
     """Error and data usage in the shape of all arguments, with one pass for each distinct test."""
-    tested = {"pi_1": pi_1, "epsilon": epsilon, "boundary": boundary}
-    given = [np.abs(numbers("mu_std", mu_std)), *(in_range(*each) for each in tested.items())]
-    shape = np.broadcast_shapes(*(part.shape for part in given))
-    mu_std, *tests = (np.broadcast_to(part, shape).ravel() for part in given)
-    wrong, used = np.empty(len(mu_std)), np.empty(len(mu_std))
-    distinct, which = np.unique(np.stack(tests, axis=1), axis=0, return_inverse=True)
-    for k, test in enumerate(distinct):
-        rows = which.ravel() == k
-        wrong[rows], used[rows] = operating_characteristics(mu_std[rows], *map(float, test))
-    return as_given(wrong.reshape(shape)), as_given(used.reshape(shape))
+    given = {"mu_std": mu_std, "pi_1": pi_1, "epsilon": epsilon, "boundary": boundary}
+    away, *tests = np.broadcast_arrays(*(numbers(*each) for each in given.items()))
+    wrong, used = np.empty(away.shape), np.empty(away.shape)
+    for test in np.unique(np.stack(tests).reshape(3, -1), axis=1).T:
+        rows = np.all([part == own for part, own in zip(tests, test, strict=True)], axis=0)
+        wrong[rows], used[rows] = operating_characteristics(np.abs(away[rows]), *map(float, test))
+    return as_given(wrong), as_given(used)
 
 
 def operating_characteristics(
@@ -188,11 +185,11 @@ def operating_characteristics(
             scale = 1.0 / math.sqrt(1.0 + (r / s) ** 2 + 1.0 / spread[j] ** 2)
             inner, weights = _rule(-bound, bound, scale)
             half = len(inner) // 2  # survival_j is even
-            survival = _survival(np.append(inner[half:], outer), r, s, nodes, masses)
+            survival = _normal_sums(r * np.append(inner[half:], outer), s, nodes, masses)
             nodes = inner
             masses = weights * np.append(survival[:half][::-1], survival[:half])
-            wrong[alive] += _density_sum(-mean, outer, outer_weights * survival[half:])
-            within = _density_sum(mean, nodes, masses)
+            wrong[alive] += _normal_sums(-mean, 1.0, outer, outer_weights * survival[half:])
+            within = _normal_sums(mean, 1.0, nodes, masses)
         used[alive] += (shares[j + 1] - shares[j]) * within
         alive = alive[within > _NOTHING]
         if not alive.size:
@@ -200,24 +197,18 @@ def operating_characteristics(
     return wrong, np.clip(used, shares[0], 1.0)
 
 
-def _survival(z: Array, r: float, s: float, nodes: Array, masses: Array) -> Array:
-    """One step of the recursion, at increasing z; nodes too far to matter are left out."""
-    found = np.empty(len(z))
-    for begin in range(0, len(z), _BLOCK):
-        center = r * z[begin : begin + _BLOCK]
-        low, high = np.searchsorted(nodes, (center[0] - _REACH * s, center[-1] + _REACH * s))
-        away = (nodes[low:high] - center[:, None]) / s
+def _normal_sums(means: Array, s: float, nodes: Array, masses: Array) -> Array:
+    """Sums of masses * N(nodes; mean, s^2), for each mean; nodes too far to matter are left out."""
+    found = np.empty(len(means))
+    for begin in range(0, len(means), _BLOCK):
+        mean = means[begin : begin + _BLOCK]
+        low, high = np.searchsorted(nodes, (mean.min() - _REACH * s, mean.max() + _REACH * s))
+        away = (nodes[low:high] - mean[:, None]) / s
         found[begin : begin + _BLOCK] = np.exp(-0.5 * away**2) @ masses[low:high]
     return found / (s * math.sqrt(2.0 * math.pi))
 
 
-def _density_sum(mean: Array, nodes: Array, masses: Array) -> Array:
-    """Sums over nodes of masses * phi(node - mean), for each mean."""
-    found = np.empty(len(mean))
-    for begin in range(0, len(mean), _CHUNK):
-        away = nodes - mean[begin : begin + _CHUNK, None]
-        found[begin : begin + _CHUNK] = np.exp(-0.5 * away**2) @ masses
-    return found / math.sqrt(2.0 * math.pi)
+_roots = lru_cache(maxsize=128)(roots_legendre)
 
 
 def _rule(low: float, high: float, scale: float) -> tuple[Array, Array]:
@@ -225,14 +216,8 @@ def _rule(low: float, high: float, scale: float) -> tuple[Array, Array]:
     half = 0.5 * (high - low)
     size = _LEAST + _DENSITY * half / scale
     # Few different sizes, so that most are at hand; even, so that no node is its own mirror image.
-    x, weights = _legendre(2 * math.ceil(0.5 * 1.1 ** math.ceil(math.log(size, 1.1))))
+    x, weights = _roots(2 * math.ceil(0.5 * 1.1 ** math.ceil(math.log(size, 1.1))))
     return low + half * (1.0 + x), half * weights
-
-
-@lru_cache(maxsize=128)
-def _legendre(size: int) -> tuple[Array, Array]:
-    x, weights = roots_legendre(size)
-    return np.asarray(x, dtype=np.float64), np.asarray(weights, dtype=np.float64)
 
 
 def stage_shares(pi_1: float) -> Array:
@@ -269,12 +254,13 @@ class LawCurves:
         bound = float(-ndtri(epsilon)) * pi_1 ** (0.5 - boundary)
         self.end = (bound + _CERTAIN) * math.sqrt((1.0 - pi_1) / pi_1)
         self._top = math.asinh(self.end / self.unit)
-        for size in _SIZES:
-            x = np.cos(np.pi * (np.arange(size) + 0.5) / size)
+
+        def law(x: Array) -> Array:
             mu_std = self.unit * np.sinh(0.5 * self._top * (1.0 + x))
-            values = operating_characteristics(mu_std, pi_1, epsilon, boundary)
-            coefficients = chebyshev.chebvander(x, size - 1).T @ np.stack(values, axis=1) * 2.0 / size
-            coefficients[0] /= 2.0
+            return np.stack(operating_characteristics(mu_std, pi_1, epsilon, boundary), axis=1)
+
+        for size in _SIZES:
+            coefficients = chebyshev.chebinterpolate(law, size - 1)
             if np.abs(coefficients[-8:]).max() < _TAIL:
                 break
         size_of_rest = np.cumsum(np.abs(coefficients).max(axis=1)[::-1])[::-1]

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from pymc_austerity.design.checks import as_given, check_count, check_real, numbers
+from pymc_austerity.design.checks import as_given, numbers
 from pymc_austerity.target import Array
-from pymc_austerity.validation import is_real
+from pymc_austerity.validation import require_real, require_whole
 
 # Constant of the empirical Bernstein-Serfling bound (Bardenet & Maillard 2015, theorem 4.3).
 _KAPPA = 7.0 / 3.0 + 3.0 / math.sqrt(2.0)
@@ -84,22 +84,15 @@ def stopping_time_bound(
     array([  2010., 100000., 100000.])
     """
     away, most = numbers("distance", distance), numbers("max_abs", max_abs)
-    if np.any(away < 0.0):
-        raise ValueError(f"distance must not be negative, got {distance!r}.")
-    if np.any((most <= 0.0) | np.isinf(most)):
-        raise ValueError(f"max_abs must be positive and finite, got {max_abs!r}.")
-    delta, p = _budget(delta, p)
-    if growth != 1.0:
-        growth = check_real("growth", growth, 1.0, math.inf, "at least 1")
-    batch_size = check_count("batch_size", batch_size, 1, "terms are read before the first look.")
-    cap = math.inf if N is None else check_count("N", N, 1, "it is the number of terms.")
+    _check_looks(delta, p, batch_size, N)
+    require_real("growth", growth, "[1, inf)")
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         inverse = 4.0 / (away / (2.0 * most)) ** 2
         # Below 0 where the distance is so large that one term is enough.
         bound = np.ceil(inverse * (p * np.log(p * inverse) + math.log(2.0 * p / (delta * (p - 1.0)))))
         bound = np.where(np.isinf(inverse), np.inf, np.where(inverse > 0.0, np.maximum(bound, 1.0), 1.0))
         late = np.maximum(np.ceil(growth * bound), batch_size)
-    return as_given(np.minimum(late, cap))
+    return as_given(np.minimum(late, math.inf if N is None else N))
 
 
 def expected_share(
@@ -171,27 +164,26 @@ def expected_share(
     0.609
     """
     spread = numbers("sd_sum", sd_sum)
-    if np.any((spread <= 0.0) | np.isinf(spread)):
-        raise ValueError(f"sd_sum must be positive and finite, got {sd_sum!r}.")
-    n_local = check_count("N", N, 1, "it is the number of terms.")
-    delta, p = _budget(delta, p)
-    growth = check_real("growth", growth, 1.0, math.inf, "a number above 1")
-    t = min(check_count("batch_size", batch_size, 1, "terms are read before the first look."), n_local)
-    if not is_real(relative_range) or not 0.0 <= relative_range < math.inf:
-        raise ValueError(f"relative_range must be finite and not negative, got {relative_range!r}.")
+    _check_looks(delta, p, batch_size, N)
+    require_real("growth", growth, "(1, inf)")
+    require_real("relative_range", relative_range, "[0, inf)")
     # Distance of the log ratio from log u: a normal variable plus an exponential one.
     distance = scipy.stats.exponnorm(1.0 / spread, loc=-0.5 * spread**2, scale=spread)
-    share, look = np.full(spread.shape, t / n_local), 1
-    while t < n_local:
+    t, look = min(batch_size, N), 1
+    share = np.full(spread.shape, t / N)
+    while t < N:
         x = math.log(5.0 * p / ((p - 1.0) * delta)) + p * math.log(look)
-        radius = math.sqrt(2.0 * x * (n_local / t - 1.0))
-        reach = spread * (radius + _KAPPA * relative_range * math.sqrt(n_local) * x / t)
-        following = min(max(t + 1, math.ceil(growth * t)), n_local)
-        share += (following - t) / n_local * (distance.cdf(reach) - distance.cdf(-reach))
+        radius = math.sqrt(2.0 * x * (N / t - 1.0))
+        reach = spread * (radius + _KAPPA * relative_range * math.sqrt(N) * x / t)
+        following = min(max(t + 1, math.ceil(growth * t)), N)
+        share += (following - t) / N * (distance.cdf(reach) - distance.cdf(-reach))
         t, look = following, look + 1
     return as_given(share)
 
 
-def _budget(delta: float, p: float) -> tuple[float, float]:
-    said = "a number above 1 (otherwise the looks spend more than delta)"
-    return check_real("delta", delta, 0.0, 1.0, "between 0 and 1"), check_real("p", p, 1.0, math.inf, said)
+def _check_looks(delta: float, p: float, batch_size: int, N: int | None) -> None:
+    require_real("delta", delta, "(0, 1)", "It is the largest probability of a wrong decision.")
+    require_real("p", p, "(1, inf)", "Otherwise the looks spend more than delta.")
+    require_whole(1, "Terms are read before the first look.", batch_size=batch_size)
+    if N is not None:
+        require_whole(1, "It is the number of terms.", N=N)

@@ -146,8 +146,8 @@ def test_no_test_within_the_tolerance():
     [
         (None, {}, "N, the number of local terms, must be given where there are no pairs"),
         (None, {"N": 1e4}, "N must be an integer of at least 2, got 10000.0"),
-        (None, {"N": N, "tolerance": 0.5}, "tolerance must be between 0 and 0.5, got 0.5"),
-        (None, {"N": N, "tolerance": None}, "tolerance must be between 0 and 0.5, got None"),
+        (None, {"N": N, "tolerance": 0.5}, "tolerance must be in .0, 0.5., got 0.5"),
+        (None, {"N": N, "tolerance": None}, "tolerance must be in .0, 0.5., got None"),
         (
             None,
             {"N": N, "batch_sizes": (20_000,)},
@@ -166,7 +166,7 @@ def test_no_test_within_the_tolerance():
         (SimpleNamespace(mu=[0.0], sigma_l=[1.0, 2.0]), {"N": N}, "one length, got lengths 1 and 2"),
         (SimpleNamespace(mu=[], sigma_l=[]), {"N": N}, "one length, got lengths 0 and 0"),
         (SimpleNamespace(mu=[0.0], sigma_l=[-1.0]), {"N": N}, "sigma_l must be finite and not negative"),
-        (SimpleNamespace(mu=[math.nan], sigma_l=[1.0]), {"N": N}, "mu must not be NaN"),
+        (SimpleNamespace(mu=[math.nan], sigma_l=[1.0]), {"N": N}, "mu must be a number, got nan"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
