@@ -8,7 +8,7 @@ function ``(q, rng) -> (q_new, log_hastings)``, or an object with such a method 
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -63,15 +63,20 @@ class BoundProposal:
     # ``(state, q, accepted) -> None``, called after each transition while tuning; q is the state of the chain
     # after the transition.
     adapt: Adapt
-    # Whether the functions are known to compile. A user's function is tried, and runs interpreted, with a
-    # warning, if it does not.
-    compilable: bool = True
     plain: Callable[..., Any] | None = None  # a user's ``(q, rng) -> (q_new, log_hastings)`` as it was given
     # What a kernel calls; see `ProposalKernel`. A proposal that needs the global terms of the target has a
     # `move` of its own, and need not have `propose`.
     move: Move = proposed_move
     target_functions: tuple[str, ...] = ("global_log_ratio",)  # functions of the `Target` that `move` calls
     learn: Adapt = no_adaptation  # of jumps; see `ProposalKernel`
+
+    @property
+    def compilable(self) -> bool:
+        """Whether the functions are known to compile.
+
+        A user's function is tried, and runs interpreted, with a warning, if it does not.
+        """
+        return self.plain is None
 
     @property
     def is_surrogate(self) -> bool:
@@ -81,20 +86,6 @@ class BoundProposal:
     def kernel(self, state: Any) -> ProposalKernel:
         """The proposal with this state, for a kernel."""
         return ProposalKernel(state, self.propose, self.move, self.adapt, self.learn)
-
-
-class Proposal(Protocol):
-    """A built-in proposal, as a user gives it to a step.
-
-    One for some kinds of blocks only, or that reads local terms, has ``bind_to_block(block, target_accept)``
-    in place of `bind`; one that starts from a normal approximation of the posterior, ``bind_to(proxy)``.
-    """
-
-    def bind(self, n_dim: int, target_accept: float) -> BoundProposal:
-        """Return the initial state and the functions for D = `n_dim`.
-
-        `target_accept` is the acceptance rate that suits the decision rule, for proposals that adapt.
-        """
 
 
 class Block(NamedTuple):
@@ -135,7 +126,13 @@ def bind(
     proxy: QuadraticProxy | None = None,
     block: Block | None = None,
 ) -> BoundProposal:
-    """Bind a built-in proposal, or wrap a user's function or object."""
+    """Bind a built-in proposal, or wrap a user's function or object.
+
+    A built-in one has ``bind(n_dim, target_accept)``, which returns the initial state and the functions for
+    D = `n_dim`; `target_accept` is the acceptance rate that suits the decision rule, for those that adapt.
+    One for some kinds of blocks only, or that reads local terms, has ``bind_to_block(block, target_accept)``
+    in its place; one that starts from a normal approximation of the posterior, ``bind_to(proxy)``.
+    """
     if hasattr(proposal, "bind_to_block") and not isinstance(proposal, type):
         if block is None:
             raise TypeError(
@@ -146,7 +143,7 @@ def bind(
     if proxy is not None and is_fitted(proposal):
         return cast(BoundProposal, proposal.bind_to(proxy))
     if hasattr(proposal, "bind") and not isinstance(proposal, type):
-        return cast(Proposal, proposal).bind(n_dim, target_accept)
+        return cast(BoundProposal, proposal.bind(n_dim, target_accept))
     function = getattr(proposal, "propose", proposal)
     if not callable(function) or isinstance(proposal, type):
         raise TypeError(
@@ -155,15 +152,13 @@ def bind(
             f"{proposal!r}."
         )
 
-    plain = function
-    if inspect.isfunction(function):
-        function = jitable(function)
+    move = jitable(function) if inspect.isfunction(function) else function
 
     @jitable
     def propose(state: NoState, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
         # Copies, because the user's function may work in place, or use a buffer again.
-        q_new, log_hastings = function(q.copy(), rng)
+        q_new, log_hastings = move(q.copy(), rng)
         return q_new.copy(), log_hastings
 
     state = NoState(np.array([np.nan]))
-    return BoundProposal(state, propose, no_adaptation, compilable=False, plain=plain)
+    return BoundProposal(state, propose, no_adaptation, function)

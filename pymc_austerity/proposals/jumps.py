@@ -109,7 +109,6 @@ def bound_jumps(
         state,
         given.propose,
         no_adaptation,
-        compilable=given.compilable,
         plain=given.plain,
         move=move,
         target_functions=("global_log_ratio", "slab"),
@@ -142,8 +141,7 @@ def jump_or_given(
     p = len(gamma_new)
     x_new, log_hastings = proposal.propose(state.given, q[p:].copy(), rng)
     q_new = q.copy()
-    for i in range(len(x_new)):
-        q_new[p + i] = x_new[i]
+    q_new[p:] = x_new
     return q_new, target.global_log_ratio(q_new, q, args) + log_hastings
 
 
@@ -200,14 +198,10 @@ def redrawn(
     """
     p, family = len(gamma_new), state.expansion.family
     q_new = q.copy()
-    for j in range(p):
-        q_new[j] = gamma_new[j]
+    q_new[:p] = gamma_new
     new, old = there_and_back(state, q, gamma_new, rng, target.slab(state.expansion.center, args))
-    x_new, x_old = drawn(new, rng), np.empty(len(old.mean))
-    for a in range(len(x_new)):
-        q_new[p + new.coordinates[a]] = x_new[a]
-    for a in range(len(x_old)):
-        x_old[a] = q[p + old.coordinates[a]]
+    x_new, x_old = drawn(new, rng), q[p + old.coordinates]
+    q_new[p + new.coordinates] = x_new
     slab = target.slab(q_new, args)
     for j in range(p):
         if gamma_new[j] == 0.0:
@@ -228,23 +222,17 @@ def there_and_back(
     to, back = coordinates_of(gamma_new, n_dim), coordinates_of(gamma, n_dim)
     if state.redraws_all:
         return submodel(expansion, slab, to), submodel(expansion, slab, back)
-    comes, leaves = one_coordinate(gamma_new, gamma, to, rng)
-    new = given_the_others(expansion, slab, to, comes, x)
-    return new, given_the_others(expansion, slab, back, leaves, x)
-
-
-@jitable
-def one_coordinate(gamma_new: Vector, gamma: Vector, to: Index, rng: np.random.Generator) -> tuple[int, int]:
-    """The coefficients that come and go; without a jump any coordinate, the same before and after."""
+    # The coefficients that come and go; without a jump any coordinate, the same before and after.
     comes = leaves = -1
-    for j in range(len(gamma)):
+    for j in range(p):
         if gamma_new[j] > gamma[j]:
             comes = j
         if gamma_new[j] < gamma[j]:
             leaves = j
     if comes < 0 and leaves < 0 and len(to) > 0:
         comes = leaves = to[int(rng.random() * len(to))]
-    return comes, leaves
+    new = given_the_others(expansion, slab, to, comes, x)
+    return new, given_the_others(expansion, slab, back, leaves, x)
 
 
 @jitable
@@ -319,16 +307,11 @@ def log_density(own: Submodel, x: Vector) -> float:
         for b in range(a, k):
             total += own.lower[b, a] * (x[b] - own.mean[b])
         square += total * total
-    return log_t(square / (INFLATION * INFLATION), k) + log_det - k * math.log(INFLATION)
-
-
-@jitable
-def log_t(square: float, k: int) -> float:
-    """Log density of the standard t distribution in k dimensions, at a squared distance from its centre."""
-    constant = math.lgamma(0.5 * (DEGREES + k)) - math.lgamma(0.5 * DEGREES)
-    return (
-        constant - 0.5 * k * math.log(DEGREES * math.pi) - 0.5 * (DEGREES + k) * math.log1p(square / DEGREES)
-    )
+    square /= INFLATION * INFLATION
+    log_t = math.lgamma(0.5 * (DEGREES + k)) - math.lgamma(0.5 * DEGREES)
+    log_t -= 0.5 * k * math.log(DEGREES * math.pi)
+    log_t -= 0.5 * (DEGREES + k) * math.log1p(square / DEGREES)
+    return log_t + log_det - k * math.log(INFLATION)
 
 
 @jitable

@@ -9,7 +9,7 @@ import numpy as np
 from pymc_austerity.compilation import jitable
 from pymc_austerity.proposals.base import Block, BoundProposal, ProposalKernel, no_adaptation, no_density
 from pymc_austerity.target import CHUNK, Index, Target, Vector
-from pymc_austerity.validation import first_batch, is_real, is_whole
+from pymc_austerity.validation import first_batch, is_whole, require_real
 
 
 @dataclass(frozen=True)
@@ -80,22 +80,13 @@ class Langevin:
     scale: float | None = None
 
     def __post_init__(self) -> None:
-        if not is_real(self.step_size) or not 0.0 < self.step_size < math.inf:
-            raise ValueError(
-                f"step_size of Langevin must be positive and finite, got {self.step_size!r}. It is a "
-                "variance, in the units of the unconstrained variables squared."
-            )
+        why = "It is a variance, in the units of the unconstrained variables squared."
+        require_real("step_size of Langevin", self.step_size, "(0, inf)", why)
         if not is_whole(self.batch_size) or self.batch_size < 1:
             raise ValueError(f"batch_size of Langevin must be a positive integer, got {self.batch_size!r}.")
-        if not is_real(self.mix) or not 0.0 <= self.mix < 1.0:
-            raise ValueError(
-                f"mix must be in [0, 1), got {self.mix!r}. It is the share of random-walk moves."
-            )
-        if self.scale is not None and not (is_real(self.scale) and 0.0 < self.scale < math.inf):
-            raise ValueError(
-                f"scale of Langevin must be positive and finite, got {self.scale!r}. Leave it out for "
-                "sqrt(step_size)."
-            )
+        require_real("mix", self.mix, "[0, 1)", "It is the share of random-walk moves.")
+        if self.scale is not None:
+            require_real("scale of Langevin", self.scale, "(0, inf)", "Leave it out for sqrt(step_size).")
 
     def bind_to_block(self, block: Block, target_accept: float) -> BoundProposal:
         """Fix the size of the minibatch."""
@@ -198,10 +189,6 @@ def estimated_gradient(
     n = index.shape[0]
     total = np.zeros(q.shape[0])
     for start in range(0, n, CHUNK):
-        part = target.local_gradient(q, index[start : min(start + CHUNK, n)], args)
-        for d in range(q.shape[0]):
-            total[d] += part[d]
-    known = target.global_gradient(q, args)
-    for d in range(q.shape[0]):
-        total[d] = known[d] + total[d] * (n_local / n)
-    return total
+        total += target.local_gradient(q, index[start : min(start + CHUNK, n)], args)
+    known: Vector = target.global_gradient(q, args)
+    return known + total * (n_local / n)

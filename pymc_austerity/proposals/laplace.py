@@ -10,7 +10,7 @@ from pymc_austerity.compilation import jitable
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.proposals.random_walk import OPTIMAL_SCALE
 from pymc_austerity.target import Matrix, QuadraticProxy, Vector
-from pymc_austerity.validation import is_real
+from pymc_austerity.validation import require_real
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,9 @@ class Laplace:
             raise ValueError(f'kind must be "independence" or "pcn", got {self.kind!r}.')
         if self.rho is not None and self.kind != "pcn":
             raise ValueError(f'rho={self.rho!r} is for kind="pcn"; an independence proposal has rho = 0.')
-        if self.rho is not None and not (is_real(self.rho) and 0.0 < self.rho < 1.0):
-            raise ValueError(
-                f"rho must be between 0 and 1, got {self.rho!r}. Larger values take smaller steps."
-            )
-        if not is_real(self.mix) or not 0.0 <= self.mix < 1.0:
-            raise ValueError(
-                f"mix must be in [0, 1), got {self.mix!r}. It is the share of random-walk moves."
-            )
+        if self.rho is not None:
+            require_real("rho", self.rho, "(0, 1)", "Larger values take smaller steps.")
+        require_real("mix", self.mix, "[0, 1)", "It is the share of random-walk moves.")
 
     def bind_to(self, proxy: QuadraticProxy) -> BoundProposal:
         """Factorise the precision."""

@@ -11,6 +11,7 @@ from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
 from pymc_austerity.target import Vector
+from pymc_austerity.validation import require_real
 
 # Transitions before the covariance is estimated for the first time; each estimate takes half as many
 # again as the one before, and forgets it.
@@ -183,11 +184,8 @@ class AdaptiveRandomWalk:
     target_accept: float | None = None
 
     def __post_init__(self) -> None:
-        if self.target_accept is not None and not 0.0 < self.target_accept < 1.0:
-            raise ValueError(
-                f"target_accept must be between 0 and 1, got {self.target_accept!r}. The usual "
-                "value is 0.234."
-            )
+        if self.target_accept is not None:
+            require_real("target_accept", self.target_accept, "(0, 1)", "The usual value is 0.234.")
 
     def bind(self, n_dim: int, target_accept: float) -> BoundProposal:
         """Start from the identity. A rate given by the user goes before that of the decision rule."""

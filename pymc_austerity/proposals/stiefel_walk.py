@@ -11,7 +11,7 @@ from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.proposals.base import Block, BoundProposal, no_adaptation
 from pymc_austerity.target import Matrix, Vector
-from pymc_austerity.validation import is_real
+from pymc_austerity.validation import require_real
 
 # Share of the moves that change the sign of a determinant, where a matrix is square.
 _REFLECTIONS = 0.1
@@ -78,11 +78,9 @@ class StiefelWalk:
     scale: float | None = None
 
     def __post_init__(self) -> None:
-        if self.scale is not None and not (is_real(self.scale) and 0.0 < self.scale < math.inf):
-            raise ValueError(
-                f"scale of StiefelWalk must be positive and finite, got {self.scale!r}. Leave it out to have "
-                "it learnt while tuning."
-            )
+        if self.scale is not None:
+            why = "Leave it out to have it learnt while tuning."
+            require_real("scale of StiefelWalk", self.scale, "(0, inf)", why)
 
     def bind_to_block(self, block: Block, target_accept: float) -> BoundProposal:
         """Start from steps of moderate size, or from the one that was given."""
@@ -124,37 +122,21 @@ class StiefelState(NamedTuple):
 @jitable
 def propose_rotation(state: StiefelState, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
     """Rotate all matrices, or negate a row of one."""
-    n_square = state.square.shape[0]
-    if n_square > 0 and rng.random() < _REFLECTIONS:
-        state.accepted[0] = 0.0
-        chosen = state.square[int(rng.random() * n_square)]
-        return with_row_negated(state, q, chosen, rng), 0.0
-    state.accepted[0] = 1.0
-    q_new = np.empty_like(q)
-    start = 0
+    q_new, n_square, start = q.copy(), state.square.shape[0], 0
+    negates = n_square > 0 and rng.random() < _REFLECTIONS
+    state.accepted[0] = 0.0 if negates else 1.0
+    chosen = state.square[int(rng.random() * n_square)] if negates else -1
     for m in range(state.matrices.shape[0]):
         n, k = state.matrices[m, 0], state.matrices[m, 1]
-        matrix = q[start : start + n * k].copy().reshape((n, k))
-        rotated = orthonormalised(cayley_times(random_skew(n, state.scale[0], rng), matrix))
-        for i in range(n):
-            for j in range(k):
-                q_new[start + i * k + j] = rotated[i, j]
+        if m == chosen:
+            row = start + int(rng.random() * n) * k
+            q_new[row : row + k] = -q[row : row + k]
+        elif not negates:
+            matrix = q[start : start + n * k].copy().reshape((n, k))
+            rotated = orthonormalised(cayley_times(random_skew(n, state.scale[0], rng), matrix))
+            q_new[start : start + n * k] = rotated.ravel()
         start += n * k
     return q_new, 0.0
-
-
-@jitable
-def with_row_negated(state: StiefelState, q: Vector, chosen: int, rng: np.random.Generator) -> Vector:
-    """The matrices with one random row of the chosen one negated."""
-    start = 0
-    for m in range(chosen):
-        start += state.matrices[m, 0] * state.matrices[m, 1]
-    n = state.matrices[chosen, 0]
-    start += int(rng.random() * n) * n
-    q_new = q.copy()
-    for j in range(start, start + n):
-        q_new[j] = -q_new[j]
-    return q_new
 
 
 @jitable
@@ -176,10 +158,9 @@ def cayley_times(skew: Matrix, matrix: Matrix) -> Matrix:
     So rows need not be exchanged.
     """
     n, k = matrix.shape
-    left, right = np.zeros((n, n)), matrix.copy()
+    left, right = np.eye(n) - 0.5 * skew, matrix.copy()
     for i in range(n):
         for j in range(n):
-            left[i, j] = (1.0 if i == j else 0.0) - 0.5 * skew[i, j]
             for c in range(k):
                 right[i, c] += 0.5 * skew[i, j] * matrix[j, c]
     for p in range(n):

@@ -11,7 +11,7 @@ from pymc_austerity.compilation import jitable
 from pymc_austerity.proposals.base import BoundProposal, ProposalKernel, no_density
 from pymc_austerity.proposals.laplace import squared, times_transposed, times_upper
 from pymc_austerity.target import QuadraticProxy, Target, Vector
-from pymc_austerity.validation import is_whole
+from pymc_austerity.validation import require_whole
 
 # Leapfrog steps of a trajectory, at most.
 _LONGEST = 10
@@ -82,8 +82,7 @@ class Surrogate:
     n_inner: int = 5
 
     def __post_init__(self) -> None:
-        if not is_whole(self.n_inner) or self.n_inner < 1:
-            raise ValueError(f"n_inner must be a positive integer, got {self.n_inner!r}.")
+        require_whole(1, n_inner=self.n_inner)
 
     def bind_to(self, proxy: QuadraticProxy) -> BoundProposal:
         """Start from steps of half a standard deviation."""
@@ -121,19 +120,13 @@ class SurrogateState(NamedTuple):
 def surrogate_move(
     proposal: ProposalKernel, q: Vector, rng: np.random.Generator, args: tuple[Any, ...], target: Target
 ) -> tuple[Vector, float]:
-    """Move by a kernel that is reversible for the global terms (Liu 2001)."""
-    q_new = inner_transitions(proposal.state, q, rng, args, target)
-    return q_new, base_of_surrogate(q_new, q)
-
-
-@jitable
-def base_of_surrogate(q_new: Vector, q: Vector) -> float:
-    """Number that the local log ratios are added to.
+    """Move by a kernel that is reversible for the global terms (Liu 2001).
 
     exp(global) K(q, q') is symmetric in q and q', so the change of the global terms and the ratio of the
     proposal densities cancel. If all inner moves were rejected there is nothing to test: base is infinite.
     """
-    return math.inf if np.all(q_new == q) else 0.0
+    q_new = inner_transitions(proposal.state, q, rng, args, target)
+    return q_new, math.inf if np.all(q_new == q) else 0.0
 
 
 @jitable
