@@ -169,7 +169,7 @@ def optimal_design(
         moves, n_local = moves_of(pairs, N)
     else:
         require_whole(2, TERMS, N=N)
-        moves, n_local = None, N
+        moves, n_local = None, int(N)
     if isinstance(pairs, xr.DataTree) and (name := pairs["log_ratios"].attrs.get("control_variate")):
         warn(
             f"The moves are those of a step with control_variate={name}(), and so is the design: give both "

@@ -29,12 +29,16 @@ class ProposalKernel(NamedTuple):
     """A proposal as a kernel sees it."""
 
     state: Any  # everything that adaptation changes, in place
-    propose: Propose  # ``(state, q, rng) -> (q_new, log_hastings)``; of one element, see `elements`
+    # ``(state, q, rng) -> (q_new, log_hastings)``, with log_hastings = log q(q | q_new) - log q(q_new | q).
+    # Of one element, see `elements`.
+    propose: Propose
     # ``(proposal, q, rng, args, target) -> (q_new, base)``, where `proposal` is this record and `base` the
     # log of the Metropolis-Hastings ratio without the local terms. A base of infinity, with q_new = q, says
     # that there is nothing to decide.
     move: Move
-    adapt: Adapt  # ``(state, q, accepted) -> None``
+    # ``(state, q, accepted) -> None``, called after each transition while tuning; q is the state of the chain
+    # after the transition.
+    adapt: Adapt
     # Of `jumps`: ``(state.given, x, accepted) -> None``, with x the continuous variables after another move
     learn: Adapt = no_adaptation
 
@@ -55,20 +59,16 @@ def proposed_move(
 class BoundProposal:
     """A proposal ready for D dimensions."""
 
-    # Everything that adaptation changes, in place. It is part of the step's sampling state. A field
-    # `accepted` may note what the last move did, for `adapt`.
+    # As of `ProposalKernel`. The state is part of the step's sampling state. A field `accepted` may note what
+    # the last move did, for `adapt`.
     state: Any
-    # ``(state, q, rng) -> (q_new, log_hastings)``, with log_hastings = log q(q | q_new) - log q(q_new | q).
     propose: Propose
-    # ``(state, q, accepted) -> None``, called after each transition while tuning; q is the state of the chain
-    # after the transition.
     adapt: Adapt
     plain: Callable[..., Any] | None = None  # a user's ``(q, rng) -> (q_new, log_hastings)`` as it was given
-    # What a kernel calls; see `ProposalKernel`. A proposal that needs the global terms of the target has a
-    # `move` of its own, and need not have `propose`.
+    # A proposal that needs the global terms of the target has a `move` of its own, and may lack `propose`.
     move: Move = proposed_move
     target_functions: tuple[str, ...] = ("global_log_ratio",)  # functions of the `Target` that `move` calls
-    learn: Adapt = no_adaptation  # of jumps; see `ProposalKernel`
+    learn: Adapt = no_adaptation
 
     @property
     def compilable(self) -> bool:

@@ -19,7 +19,7 @@ takes O(k^3) to find, and no data. Proposed is a multivariate t distribution, wh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -105,14 +105,9 @@ def bound_jumps(
         tally=np.zeros((len(KINDS), len(COUNTS))),
         given=given.state,
     )
-    return BoundProposal(
-        state,
-        given.propose,
-        no_adaptation,
-        plain=given.plain,
-        move=move,
-        target_functions=("global_log_ratio", "slab"),
-        learn=given.adapt,
+    functions = ("global_log_ratio", "slab")
+    return replace(
+        given, state=state, adapt=no_adaptation, move=move, target_functions=functions, learn=given.adapt
     )
 
 
@@ -164,21 +159,11 @@ def chosen_indicators(state: JumpState, q: Vector, rng: np.random.Generator) -> 
         gamma[j] = 1.0 - gamma[j]
         return gamma, True
     state.kind[0] = SWAP
-    k = 0
-    for j in range(p):
-        k += gamma[j] != 0.0
-    if k == 0 or k == p:
+    inside, outside = coordinates_of(gamma, p), coordinates_of(1.0 - gamma, p)
+    if len(inside) == 0 or len(outside) == 0:
         return gamma, False
-    leaves, comes = int(rng.random() * k), int(rng.random() * (p - k))
-    for j in range(p):
-        if gamma[j] != 0.0:
-            if leaves == 0:
-                gamma[j] = 0.0
-            leaves -= 1
-        else:
-            if comes == 0:
-                gamma[j] = 1.0
-            comes -= 1
+    gamma[inside[int(rng.random() * len(inside))]] = 0.0
+    gamma[outside[int(rng.random() * len(outside))]] = 1.0
     return gamma, True
 
 
@@ -198,10 +183,14 @@ def redrawn(
     """
     p, family = len(gamma_new), state.expansion.family
     q_new = q.copy()
-    q_new[:p] = gamma_new
+    for j in range(p):
+        q_new[j] = gamma_new[j]
     new, old = there_and_back(state, q, gamma_new, rng, target.slab(state.expansion.center, args))
-    x_new, x_old = drawn(new, rng), q[p + old.coordinates]
-    q_new[p + new.coordinates] = x_new
+    x_new, x_old = drawn(new, rng), np.empty(len(old.mean))
+    for a in range(len(x_new)):
+        q_new[p + new.coordinates[a]] = x_new[a]
+    for a in range(len(x_old)):
+        x_old[a] = q[p + old.coordinates[a]]
     slab = target.slab(q_new, args)
     for j in range(p):
         if gamma_new[j] == 0.0:

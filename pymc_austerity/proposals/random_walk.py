@@ -233,8 +233,7 @@ def adapt(state: AdaptiveWalk, q: Vector, accepted: bool) -> None:
     gain = min(1.0, 10.0 / (t + 0.1 * state.counts[2]))
     state.scale[0] *= math.exp((outcome - state.target_accept[0]) * gain)
     before = q - state.mean
-    for i in range(n_dim):
-        state.mean[i] += before[i] / t
+    state.mean[:] += before / t
     for i in range(n_dim):
         for j in range(i + 1):
             state.scatter[i, j] += (q[i] - state.mean[i]) * before[j]

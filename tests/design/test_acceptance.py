@@ -35,7 +35,6 @@ def both(log_ratio, sd_sum, n_local=N, **test):
     ("log_ratio", "sd_sum", "expected"), [(0.0, 3.0, -0.182653), (-0.5, 1.0, 0.001899), (-2.0, 3.0, 0.102719)]
 )
 def test_known_values(log_ratio, sd_sum, expected):
-    assert both(log_ratio, sd_sum, **TEST)[0] == pytest.approx(expected, abs=5e-4)
     # What is left is sqrt(N - 1) for sqrt(N).
     assert both(log_ratio, sd_sum, **TEST)[0] == pytest.approx(expected, abs=5e-6)
 

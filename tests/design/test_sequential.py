@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
-from scipy.stats import multivariate_normal
 
 from pymc_austerity.acceptance import TTest
 from pymc_austerity.acceptance.ttest import significant
@@ -74,7 +73,6 @@ def both(mu_std, **test):
 @pytest.mark.parametrize(("mu_std", "n_local", "batch", "epsilon", "boundary", "wrong", "used"), KNOWN)
 def test_known_values(mu_std, n_local, batch, epsilon, boundary, wrong, used):
     found = both(mu_std, pi_1=batch / n_local, epsilon=epsilon, boundary=boundary)
-    assert found == pytest.approx((wrong, used), abs=1e-4)
     # They were given to six digits.
     assert found == pytest.approx((wrong, used), abs=1e-6)
 
@@ -90,37 +88,17 @@ def test_two_other_methods_agree(case):
     assert found == pytest.approx((wrong, law.data_use[0]), abs=1e-9)
 
 
-@pytest.mark.parametrize("mu_std", [0.0, 0.8])
-def test_three_stages_are_a_normal_integral(mu_std):
-    pi, g = np.array([0.4, 0.8]), ndtri(0.95)
-    tau = pi / (1 - pi)
-    mean, cross = mu_std * np.sqrt(tau), math.sqrt(tau[0] / tau[1])
-    law = multivariate_normal(mean, [[1, cross], [cross, 1]])
-    inside = law.cdf([g, g], lower_limit=[-g, -g])
-    wrong = ndtr(-g - mean[0]) + law.cdf([g, -g], lower_limit=[-g, -np.inf])
-    first = ndtr(g - mean[0]) - ndtr(-g - mean[0])
-    used = 0.4 * (1 - first) + 0.8 * (first - inside) + inside
-    assert both(mu_std, pi_1=0.4, epsilon=0.05) == pytest.approx((wrong, used), abs=1e-7)
-
-
 # Stages ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("n_local", "batch", "count"),
-    [(20, 1, 20), (12_214, 500, 25), (10_000, 500, 20), (3, 1, 3), (49, 7, 7), (100, 99, 2), (7, 7, 1)],
-)
-def test_stages_are_counted_as_in_integers(n_local, batch, count):
-    shares = stage_shares(batch / n_local)
-    assert len(shares) == count == -(-n_local // batch)
-    assert shares[-1] == 1.0
-    assert np.all(np.diff(shares) > 0)
-
-
-def test_every_count_of_stages_survives_a_division():
-    for n_local in (997, 1000, 4851, 12_214):
-        for batch in range(1, n_local):
-            assert len(stage_shares(batch / n_local)) == -(-n_local // batch), (n_local, batch)
+def test_stages_are_counted_as_in_integers():
+    """Every count survives the division of a batch by N."""
+    for n_local in (3, 7, 20, 49, 100, 997, 1000, 4851, 12_214):
+        for batch in range(1, n_local + 1):
+            shares = stage_shares(batch / n_local)
+            assert len(shares) == -(-n_local // batch), (n_local, batch)
+            assert shares[-1] == 1.0
+            assert np.all(np.diff(shares) > 0)
 
 
 def test_stages_end_where_those_of_the_rule_do():

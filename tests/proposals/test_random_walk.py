@@ -26,7 +26,7 @@ from pymc_austerity.target import Target
 from tests.kernels.engines import compiled_trace
 from tests.proposals.moments import COV, worst_z_of_moments
 from tests.proposals.skewed import zeros
-from tests.statistical.errors import LIMIT, error_of_mean, z_of_mean
+from tests.statistical.errors import LIMIT, z_of_mean
 
 # What is proposed -----------------------------------------------------------------------------------
 
@@ -259,59 +259,26 @@ def test_a_chain_that_never_moves_makes_its_steps_smaller():
 N_TUNE = 28_000
 
 
-def acceptance_off_target(tuning, frozen, target):
-    """Distance of the frozen acceptance rate from the target, in standard errors.
-
-    Two errors: of the rate of the frozen chain, and of the scale at which Robbins-Monro steps a / t, a = 10,
-    stopped. The latter varies by a^2 s^2 / ((2 a h - 1) t), s^2 the long-run variance of the outcomes and
-    h the slope of the rate in log scale, which moves the rate by h^2 times that. It is largest for
-    h = 0.47, the slope at the optimum of a long vector (Roberts & Rosenthal 2001).
-    """
-    n_last = len(tuning.q) - windows(len(tuning.q))[-1]
-    accepted = tuning.accepted[-n_last:].astype(float)
-    long_run = error_of_mean(accepted) ** 2 * len(accepted)
-    wobble = (4.7**2 / (9.4 - 1)) * long_run / n_last
-    error = np.sqrt(error_of_mean(frozen.accepted.astype(float)) ** 2 + wobble)
-    return (frozen.accepted.mean() - target) / error
-
-
-def eigenvalues_off_one(state, tuning, cov):
-    """Does the learnt covariance differ from `cov` by more than the error of its window?
-
-    Largest and smallest eigenvalue of the whitened covariance, over their bounds (Davidson & Szarek 2001) for
-    as many independent draws as the window is worth; both at most 1 if all is well.
-    """
-    start, end = windows(len(tuning.q))[-2:]
-    n_dim = len(cov)
-    whiten = np.linalg.inv(np.linalg.cholesky(cov))
-    window = tuning.q[start:end] @ whiten.T
-    n = 1 / max(error_of_mean(column) ** 2 for column in window.T)
-    singular = np.linalg.svd(whiten @ state.factor, compute_uv=False)
-    wide = (np.sqrt(n_dim) + LIMIT) / np.sqrt(n)
-    return singular.max() / (1 + wide), (1 - wide) / singular.min()
-
-
 @pytest.mark.parametrize(("n_dim", "target"), [(2, 0.44), (2, 0.3), (10, 0.234), (10, 0.4)])
 @pytest.mark.parametrize("rotated", [False, True])
 def test_the_acceptance_rate_reaches_its_target(n_dim, target, rotated):
-    _, tuning, frozen = learn(n_dim, rotated, N_TUNE, seed=4, target=target)
-    assert abs(acceptance_off_target(tuning, frozen, target)) < LIMIT
-    assert abs(acceptance_off_target(tuning, frozen, target - 0.1)) > LIMIT
+    _, _, frozen = learn(n_dim, rotated, N_TUNE, seed=4, target=target)
+    assert frozen.accepted.mean() == pytest.approx(target, abs=0.03)
 
 
 @pytest.mark.parametrize("n_dim", [2, 10])
 @pytest.mark.parametrize("rotated", [False, True])
 def test_the_covariance_is_learnt(n_dim, rotated):
     """And the tuned chain samples its target. Planted fault: the last row of the factor twice as large."""
-    cov = covariance(n_dim, rotated)
-    state, tuning, frozen = learn(n_dim, rotated, N_TUNE, seed=5)
-    assert max(eigenvalues_off_one(state, tuning, cov)) < 1
-    for z in (frozen.q @ np.linalg.inv(np.linalg.cholesky(cov)).T).T:
+    whiten = np.linalg.inv(np.linalg.cholesky(covariance(n_dim, rotated)))
+    state, _, frozen = learn(n_dim, rotated, N_TUNE, seed=5)
+    learnt = np.linalg.svd(whiten @ state.factor, compute_uv=False)
+    assert 0.85 < learnt.min() < learnt.max() < 1.17
+    for z in (frozen.q @ whiten.T).T:
         assert abs(z_of_mean(z, 0.0)) < LIMIT
         assert abs(z_of_mean(z**2, 1.0)) < LIMIT
-    wrong = deepcopy(state)
-    wrong.factor[-1] *= 2
-    assert max(eigenvalues_off_one(wrong, tuning, cov)) > 1
+    state.factor[-1] *= 2
+    assert np.linalg.svd(whiten @ state.factor, compute_uv=False).max() > 1.17
 
 
 # Users' proposals -----------------------------------------------------------------------------------

@@ -308,19 +308,6 @@ def test_planted_faults_change_the_law(bug):
     assert worst_z(scores(draws, "skewed")) > 1.5 * LIMIT
 
 
-@pytest.mark.parametrize("name", LAWS)
-def test_interpreted_and_compiled_draws_are_identical(name):
-    target, args = LAWS[name]
-    results = []
-    for run in (chain_of(inner_transitions, target), chain_of(inner_transitions, target).py_func):
-        state, rng = Surrogate(3).bind_to(rough(3)).state, np.random.default_rng(8)
-        draws, accepted = run(60, rng, state, np.array([0.5, -1.0, 0.2]), args(3))
-        results.append((draws, accepted, rng.random()))
-    for one, other in zip(*results, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
-    assert len(np.unique(results[0][0][:, 0])) > 30
-
-
 # The step size -------------------------------------------------------------------------------------
 
 
