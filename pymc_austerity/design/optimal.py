@@ -163,13 +163,14 @@ def optimal_design(
     Design(epsilon=0.005, batch_size=500, boundary=0.5: worst case error 0.046, data usage 0.95, N=10000)
     """
     require_real("tolerance", tolerance, "(0, 0.5)")
-    if pairs is None and N is None:
-        raise ValueError("N, the number of local terms, must be given where there are no pairs.")
+    moves = None
     if pairs is not None:
         moves, n_local = moves_of(pairs, N)
+    elif N is None:
+        raise ValueError("N, the number of local terms, must be given where there are no pairs.")
     else:
         require_whole(2, TERMS, N=N)
-        moves, n_local = None, int(N)
+        n_local = int(N)
     if isinstance(pairs, xr.DataTree) and (name := pairs["log_ratios"].attrs.get("control_variate")):
         warn(
             f"The moves are those of a step with control_variate={name}(), and so is the design: give both "

@@ -255,7 +255,7 @@ class LawCurves:
         self.end = (bound + _CERTAIN) * math.sqrt((1.0 - pi_1) / pi_1)
         self._top = math.asinh(self.end / self.unit)
 
-        def law(x: Array) -> Array:
+        def law(x: Array) -> Any:
             mu_std = self.unit * np.sinh(0.5 * self._top * (1.0 + x))
             return np.stack(operating_characteristics(mu_std, pi_1, epsilon, boundary), axis=1)
 

@@ -190,5 +190,5 @@ def estimated_gradient(
     total = np.zeros(q.shape[0])
     for start in range(0, n, CHUNK):
         total += target.local_gradient(q, index[start : min(start + CHUNK, n)], args)
-    known: Vector = target.global_gradient(q, args)
-    return known + total * (n_local / n)
+    estimate: Vector = target.global_gradient(q, args) + total * (n_local / n)
+    return estimate
