@@ -35,9 +35,8 @@ from pymc_austerity import SCIR
 from pymc_austerity.step_methods.gamma.variable_chain import (
     VariableChain,
     estimated,
-    log_gamma_draws,
     noise_ratio,
-    with_total,
+    with_new_total,
 )
 
 # A reflected normal variable is never zero, but it may be rounded to it.
@@ -92,7 +91,7 @@ class EulerChain(VariableChain):
         shape, rate = self._conditional((alpha, prior_rate), estimate, log_theta)
         if family.carries_total and begins:
             # The sum of alpha is where the drift takes the total.
-            log_theta = with_total(log_theta, log_gamma_draws(rng, alpha.sum(axis=1))[:, None])
+            log_theta = with_new_total(rng, log_theta, alpha)
         theta = np.exp(log_theta + np.log(rate))
         drawn_to = shape
         if family.carries_total:  # the drift of Patterson & Teh: the data do not move the total

@@ -26,7 +26,7 @@ from pymc_austerity.model.conjugacy.families import (
 )
 from pymc_austerity.model.conjugacy.recognise import Conjugacy, Groups, require_prior
 from pymc_austerity.model.graph.rewrite import INTERPRETED
-from pymc_austerity.step_methods.gamma.variable_chain import Estimate, noise_ratio, with_total
+from pymc_austerity.step_methods.gamma.variable_chain import Estimate, noise_ratio, with_new_total
 
 # Of variables that a point holds as they are: two rows or elements, and in the Dirichlet's three shares.
 ALL = [Gamma((2,), False), InverseGamma((2,), False), Beta((2,), False), Dirichlet((2, 3), False)]
@@ -84,9 +84,9 @@ def test_references_differ_in_every_row(family):
 
 @pytest.mark.parametrize("family", SIMPLEXES, ids=lambda family: type(family).__name__)
 def test_a_new_total_leaves_shares_as_they_are(family):
-    logs, total = random_logs(family), np.array([[3.0], [-2.0]])
-    found = with_total(logs, total)
-    np.testing.assert_allclose(logsumexp(found, axis=1, keepdims=True), total)
+    logs, shape = random_logs(family), np.full((2, family.n_parts), [[1e12], [1e16]])
+    found = with_new_total(np.random.default_rng(1), logs, shape)
+    np.testing.assert_allclose(logsumexp(found, axis=1), np.log(shape.sum(axis=1)), atol=1e-5)
     np.testing.assert_allclose(shares(found), shares(logs))
 
 

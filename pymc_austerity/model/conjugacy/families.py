@@ -64,6 +64,10 @@ class Totals(NamedTuple):
         """The sum, the second with a weight."""
         return Totals(self.s + weight * other.s, self.t + weight * other.t)
 
+    def summed(self) -> Totals:
+        """The sum over the axis in front."""
+        return Totals(self.s.sum(axis=0), self.t.sum(axis=0))
+
 
 class GammaFamily(ABC):
     """How a variable is made of a table of independent gamma variables theta_ij ~ Gamma(alpha_ij, rate_i).
@@ -143,9 +147,9 @@ class GammaFamily(ABC):
         """Derivatives by natural values, flat, as a table of `n_rows` rows."""
         return derivatives.reshape(*derivatives.shape[:-1], self.n_rows, self.width)
 
-    @abstractmethod
     def tangent(self, table: Array, weights: Array) -> Array:
         """Derivatives along the values that the variable can take, (n_rows, n_parts)."""
+        return table
 
     def default_shift(self, derivatives: Array, n_terms: int) -> float:
         """M of a drift that is frozen, from derivatives of all terms at the initial point."""
@@ -269,10 +273,6 @@ class PositiveFamily(GammaFamily):
     def weights(self, natural: Array) -> Array:
         """Values of theta, (n_rows, 1)."""
         return np.exp(natural).reshape(self.n_rows, 1)
-
-    def tangent(self, table: Array, weights: Array) -> Array:
-        """The derivatives themselves: every positive value is possible."""
-        return table
 
 
 class Gamma(PositiveFamily):

@@ -6,8 +6,8 @@ overflows nor divides zero by zero where w_j is zero in floating-point numbers.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -211,7 +211,7 @@ class LikelihoodGradient(CompiledTarget):
         """Number of local terms N."""
         return sum(self.sizes)
 
-    def rows(self, term: int, natural: Array, index: Index, args: tuple[Any, ...]) -> Array:
+    def rows(self, term: int, natural: Array, args: tuple[Any, ...], index: Index) -> Array:
         """Sum over some rows of a local term; flat."""
         return self._local[term](natural, index, *args)[0]
 
@@ -224,7 +224,7 @@ class LikelihoodGradient(CompiledTarget):
         result = np.zeros((len(self.names), self._size))
         for k, size in enumerate(self.sizes):
             for start in range(0, size, CHUNK):
-                result[k] += self.rows(k, natural, np.arange(start, min(start + CHUNK, size)), args)
+                result[k] += self.rows(k, natural, args, np.arange(start, min(start + CHUNK, size)))
         result[len(self.sizes) :] = self.short(natural, args)
         return result
 
@@ -266,12 +266,18 @@ class Conjugacy:
     form: LikelihoodForm
     references: tuple[Array, ...]  # Natural values at which G is taken; none if frozen
     nonlinear: tuple[str, ...] = ()  # Names of terms that are of no conjugate form
-    totals: Totals | None = None  # Over all data, if they depend on no other variable
+    # Over all data, and of the terms that are not subsampled, if they depend on no other variable
+    totals: Totals | None = None
+    short_totals: Totals | None = None
     shift: float = 0.0  # M of a frozen drift
-    _short: Totals | None = field(default=None, init=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "gradient": None, "_short": None}
+        return {**self.__dict__, "gradient": None}
+
+    @property
+    def n_read(self) -> int:
+        """Rows that `full` reads."""
+        return self.gradient.n_local if self.totals is None else 0
 
     def place(self, log_theta: Array, point: Mapping[str, Any]) -> Place:
         """Where derivatives are taken when the processes are at `log_theta`.
@@ -286,37 +292,24 @@ class Conjugacy:
 
     def full(self, place: Place) -> Totals:
         """Statistics of all the data."""
-        if self.totals is not None:
-            return self.totals
-        derivatives = [self.gradient.terms(r, place.args).sum(axis=0) for r in place.references]
-        return self._statistics(derivatives, place)
+        known = self.totals
+        return self._sums(place, lambda *at: self.gradient.terms(*at).sum(axis=0)) if known is None else known
 
     def short(self, place: Place) -> Totals:
         """Statistics of the terms that are not subsampled."""
-        if self._short is not None:
-            return self._short
-        derivatives = [self.gradient.short(r, place.args).sum(axis=0) for r in place.references]
-        found = self._statistics(derivatives, place)
-        if self.totals is not None:
-            self._short = found
-        return found
+        known = self.short_totals
+        return self._sums(place, lambda *at: self.gradient.short(*at).sum(axis=0)) if known is None else known
 
     def groups(self, term: int, place: Place, index: Any, sizes: Any) -> Groups:
         """Statistics of consecutive groups, of these sizes, of the rows `index` of a local term."""
-        ends = np.cumsum(sizes)
-        sums = [
-            np.array(
-                [
-                    self.gradient.rows(term, r, index[end - size : end], place.args)
-                    for size, end in zip(sizes, ends, strict=True)
-                ]
-            )
-            for r in place.references
-        ]
-        return Groups(self._statistics(sums, place), sizes, self.gradient.sizes[term])
+        rows = np.split(index, np.cumsum(sizes)[:-1])
+        found = self._sums(place, lambda *at: np.array([self.gradient.rows(term, *at, some) for some in rows]))
+        return Groups(found, sizes, self.gradient.sizes[term])
 
-    def _statistics(self, derivatives: Sequence[Array], place: Place) -> Totals:
-        return self.prior.family.statistics(self.form, derivatives, place.references)
+    def _sums(self, place: Place, derivatives: Callable[[Array, tuple[Any, ...]], Array]) -> Totals:
+        """Statistics from some derivatives, which are taken at the references of a place."""
+        found = [derivatives(reference, place.args) for reference in place.references]
+        return self.prior.family.statistics(self.form, found, place.references)
 
 
 # The form, found by numbers ---------------------------------------------------------------------------------
@@ -354,7 +347,8 @@ def analyse(
             found = Conjugacy(prior, gradient, batch_sizes, form, references)
             # That statistics do not change from one point to another would prove nothing.
             if not gradient.other_names:
-                found.totals = found.full(Place(references, here))
+                place = Place(references, here)
+                found.totals, found.short_totals = found.full(place), found.short(place)
             return found
         derivatives = gradient.terms(start, here)
     for name, derivative in zip(gradient.names, derivatives, strict=True):

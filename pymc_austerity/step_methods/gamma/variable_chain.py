@@ -129,24 +129,21 @@ def estimated(
     anchor: Anchor | None,
 ) -> Estimate:
     """Statistics where the processes are, from all rows or a minibatch; `anchor` is that of the last call."""
-    family, gradient, known = conjugacy.prior.family, conjugacy.gradient, conjugacy.totals
+    gradient = conjugacy.gradient
     if options.counts is not None:
-        s = options.counts.counts(point).astype(np.float64).reshape(family.n_rows, family.n_parts)
-        return Estimate(Totals(s, np.zeros((family.n_rows, 1))), [], 0)
-    if not options.subsampled and known is not None:
-        return Estimate(known, [], 0)
+        s = options.counts.counts(point).astype(np.float64).reshape(log_theta.shape)
+        return Estimate(Totals(s, np.zeros((len(s), 1))), [], 0)
+    if not options.subsampled and conjugacy.totals is not None:
+        return Estimate(conjugacy.totals, [], 0)
     here = conjugacy.place(log_theta, point)
     if not options.subsampled:
-        return Estimate(conjugacy.full(here), [], gradient.n_local)
+        return Estimate(conjugacy.full(here), [], conjugacy.n_read)
     n_read = 0
-    if not options.anchored:
-        anchor = None
-    elif anchor is not None and anchor.age + 1 < options.refresh:
+    if anchor is not None and anchor.age + 1 < options.refresh:
         anchor = anchor._replace(age=anchor.age + 1)
-    else:
+    elif options.anchored:
         others = {name: np.array(point[name]) for name in gradient.other_names}
-        n_read = 0 if known is not None else gradient.n_local
-        anchor = Anchor(0, others, here.references, conjugacy.full(here))
+        n_read, anchor = conjugacy.n_read, Anchor(0, others, here.references, conjugacy.full(here))
     noisy_rate = options.minibatch_rate and conjugacy.form == "rate"
     found = minibatch_estimate(conjugacy, here, rng, noisy_rate=noisy_rate, anchor=anchor)
     if not np.all(np.isfinite(found.totals.s)):
@@ -187,13 +184,11 @@ def minibatch_estimate(
         if then is not None:
             before = conjugacy.groups(term, then, index, sizes)
             groups = groups._replace(totals=groups.totals.plus(before.totals, -1.0))
-        totals = totals.plus(Totals(groups.totals.s.sum(axis=0), groups.totals.t.sum(axis=0)), size / n)
+        totals = totals.plus(groups.totals.summed(), size / n)
         parts.append(groups)
     n_used = sum(conjugacy.batch_sizes)
     if not noisy_rate and conjugacy.form == "rate":
-        totals = Totals(totals.s, conjugacy.full(here).t)
-        if conjugacy.totals is None:
-            n_used = gradient.n_local
+        totals, n_used = Totals(totals.s, conjugacy.full(here).t), max(n_used, conjugacy.n_read)
     return Estimate(totals, parts, n_used, noisy_rate)
 
 
@@ -278,7 +273,7 @@ class VariableChain:
             if self.log_theta is None and conjugacy.batch_sizes is not None and conjugacy.form != "frozen":
                 # At the start of a chain, without the noise of a minibatch.
                 total_shape = alpha + conjugacy.full(conjugacy.place(log_theta, point)).s
-            log_theta = with_total(log_theta, log_gamma_draws(rng, total_shape.sum(axis=1))[:, None])
+            log_theta = with_new_total(rng, log_theta, total_shape)
         steps = np.full_like(shape, step_size)
         if estimate.noisy_rate:
             # Time must not be measured by the noisy rate: that would multiply the mean by E[1 / b_hat].
@@ -356,14 +351,12 @@ class VariableChain:
         point[self.prior.value_name] = value
 
 
-def log_gamma_draws(rng: np.random.Generator, shape: Array) -> Array:
-    """Logarithms of Gamma(shape, 1) variables: where processes are after an infinite time."""
-    return exact_transitions(rng, np.zeros_like(shape), shape, np.full_like(shape, np.inf))
-
-
-def with_total(log_theta: Array, log_total: Array) -> Array:
-    """The processes of a simplex with another total in each row."""
-    return log_theta - logsumexp(log_theta, axis=1, keepdims=True) + log_total
+def with_new_total(rng: np.random.Generator, log_theta: Array, shape: Array) -> Array:
+    """The processes of a simplex with a total of each row that is drawn anew, given their shapes."""
+    sums = shape.sum(axis=1, keepdims=True)
+    # Gamma variables are where processes are after an infinite time.
+    log_totals = exact_transitions(rng, np.zeros_like(sums), sums, np.full_like(sums, np.inf))
+    return log_theta - logsumexp(log_theta, axis=1, keepdims=True) + log_totals
 
 
 @cache
