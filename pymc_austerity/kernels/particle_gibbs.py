@@ -12,7 +12,6 @@ The states of n particles are one vector, ordered by component. So the target ta
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,8 +59,6 @@ class ParticleFilter(NamedTuple):
     n_particles: Any  # n
     is_linear: Any  # Whether transitions are `LinearMoves`. Else the target is asked for them.
     has_constants: Any  # Whether transitions come with weights
-    normalise: Callable[[Vector, Vector], float]  # `normalise`
-    link: Callable[[Vector, Matrix, Matrix, Vector, bool, Vector], None]  # `add_links`
 
 
 class ParticleOutcome(NamedTuple):
@@ -95,17 +92,10 @@ def normalise(log_weights: Vector, sums: Vector) -> float:
 def draw_index(rng: np.random.Generator, sums: Vector) -> int:
     """Draw a number in proportion to weights, of which the cumulated sums are given."""
     last = sums.shape[0] - 1
-    u = rng.random() * sums[last]
-    low, high = 0, last
-    while low < high:
-        middle = (low + high) // 2
-        if u < sums[middle]:
-            high = middle
-        else:
-            low = middle + 1
-    while low > 0 and sums[low] == sums[low - 1]:  # rounding may lead to a weight of zero
-        low -= 1
-    return low
+    chosen = min(np.searchsorted(sums, rng.random() * sums[last], side="right"), last)
+    while chosen > 0 and sums[chosen] == sums[chosen - 1]:  # rounding may lead to a weight of zero
+        chosen -= 1
+    return chosen
 
 
 @jitable
@@ -167,8 +157,8 @@ def draw_path(
             for i in range(1, n):
                 parents[t, i] = draw_index(rng, sums)
             # The path that is kept gets a past: one that leads to its state, in proportion.
-            rule.link(here, mean, root, log_det, rule.is_linear, log_weights)
-            if rule.normalise(log_weights, sums) < 0.0:
+            add_links(here, mean, root, log_det, rule.is_linear, log_weights)
+            if normalise(log_weights, sums) < 0.0:
                 raise ImpossibleStateError(site)
             parents[t, 0] = draw_index(rng, sums)
         draw_states(rng, parents[t], mean, root, rule.is_linear, here)
@@ -183,7 +173,7 @@ def draw_path(
                 index[:] = site + 1
                 found = target.transitions(here, index, args)
                 called_moves(here, found, rule.has_constants, mean, root, log_det, log_weights)
-        ess = rule.normalise(log_weights, sums)
+        ess = normalise(log_weights, sums)
         if ess < 0.0:
             raise ImpossibleStateError(site)
         smallest_ess = min(smallest_ess, ess)

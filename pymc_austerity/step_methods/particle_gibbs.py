@@ -15,8 +15,6 @@ from pymc_austerity.kernels.particle_gibbs import (
     LinearMoves,
     ParticleFilter,
     ParticleOutcome,
-    add_links,
-    normalise,
     particle_gibbs,
 )
 from pymc_austerity.model.chains.chain_model import ChainModel, check_chain
@@ -170,7 +168,7 @@ class ParticleGibbs(RebuiltStep):
         records = {
             "chains": Chains(..., ..., ..., ..., ...),
             "linear": LinearMoves(..., ..., ..., ..., ...),
-            "rule": ParticleFilter(..., ..., ..., normalise, add_links),
+            "rule": ParticleFilter(..., ..., ...),
         }
         self._sweeps = chain.compile(particle_gibbs, records, ("log_terms", "transitions"))
         self._chain = chain

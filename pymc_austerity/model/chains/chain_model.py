@@ -5,7 +5,6 @@ and of whatever else is, as a normal observation. So much less is left to the we
 integrates to depends on the state before, and is a weight of that state.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -23,7 +22,7 @@ from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.compile.native import interruptible
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.graph.functions import function_of
-from pymc_austerity.model.graph.leaves import Leaf, extract_given
+from pymc_austerity.model.graph.leaves import extract_given
 from pymc_austerity.model.graph.rewrite import depends_on, rebuild
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.model.self_check import check_change, jittered
@@ -54,58 +53,35 @@ class ChainModel(CompiledTarget):
         self.weighted = np.zeros(found.layout.n_sites, dtype=bool)
         for term in others:
             self.weighted |= (term.rows >= 0).any(axis=1)
-        self._q, self._index = pt.vector("states"), pt.vector("index", dtype="int64")
-        tables: list[Leaf] = []
-        graphs = [SiteGraphs(self._index, self.weighted, self._columns() * 2, tables).total(others)]
         n, first = found.layout.n_components, found.layout.is_first()
-        graphs.append(self._at_zero(_only(normal, first, n), first, n, tables))
-        later, transitions = ~first, _only(normal, ~first, n)
+        tables: dict[Variable, np.ndarray] = {}
+        q, index = pt.vector("states"), pt.vector("index", dtype="int64")
+        m = index.shape[0]
+        # The components of the states, and of the states before: where these are alike.
+        columns = [q[a * m : (a + 1) * m] for a in range(n)] * 2 if n > 1 else [q, q]
+        called = {"log_terms": SiteGraphs(index, self.weighted, columns, tables).expansion(others, 0)[0]}
+        whole = [_at_zero(_only(normal, first), first, n, n, tables)]
+        transitions, of_later = _only(normal, ~first), SiteGraphs(index, ~first, columns, tables)
         # Whether the mean of each state is a linear function of the one before, and its variance the same for
-        # all. All transitions are then known before the particles are.
-        self.is_linear = self._is_linear(transitions, later)
+        # all: the log density is quadratic in both. All transitions are then known before the particles are.
+        self.is_linear = all(of_later.is_quadratic(term, 2 * n) for term in transitions)
         if self.is_linear:
-            graphs.append(self._at_zero(transitions, later, 2 * n, tables))
-        else:
-            graphs.append(self._moves_graph(transitions, later, tables))
-        moving = [self._q, self._index]
+            whole.append(_at_zero(transitions, ~first, 2 * n, n, tables))
+        else:  # log density, gradient and negative Hessian of the next state, where it is equal to this one
+            start, gradient, hessian = of_later.expansion(transitions, n)
+            called["transitions"] = pt.concatenate([start, *gradient, *(-second for second in hessian)])
         # Simplified first, more of it turns out to be the same at all states.
-        graphs = rewrite_graph(graphs, include=("canonicalize", "stabilize", "specialize"), clone=True)
-        names = ["log_terms"] if self.is_linear else ["log_terms", "transitions"]
-        called, whole = ([graphs[0]], graphs[1:]) if self.is_linear else ([graphs[0], graphs[2]], graphs[1:2])
-        self.given, called = extract_given(called, moving, 0)
-        placeholders = [leaf.placeholder for leaf in found.leaves]
-        data = dict(zip(placeholders, found.leaf_values, strict=True))
-        data |= {leaf.placeholder: leaf.source.data for leaf in tables}
-        arguments = self._take_arguments([*called, *whole], data, ())
-        self._outputs = dict(zip(names, called, strict=True))
-        self._inputs = {name: [*moving, *arguments] for name in names}
+        simple = rewrite_graph(
+            [*called.values(), *whole], include=("canonicalize", "stabilize", "specialize"), clone=True
+        )
+        self.given, outputs = extract_given(simple[: len(called)], [q, index], 0)
+        whole = simple[len(called) :]
+        arguments = self._take_arguments([*outputs, *whole], found.data | tables, ())
+        self._outputs = dict(zip(called, outputs, strict=True))
+        self._inputs = {name: [q, index, *arguments] for name in called}
         self._functions = {}
         # Arguments that are given are for what is called, and not among these.
         self._moves = interruptible(self.backend.entry(self.backend.function(self._args, whole)))
-
-    def _columns(self) -> list[Variable]:
-        """The components of the states of a function's argument."""
-        n, m = self.found.layout.n_components, self._index.shape[0]
-        return [self._q[a * m : (a + 1) * m] for a in range(n)] if n > 1 else [self._q]
-
-    def _at_zero(self, terms: list[SiteTerm], among: np.ndarray, n: int, tables: list[Leaf]) -> Variable:
-        """Gradients and Hessians at zero, in the first n numbers of a state and the one before."""
-        sites = data_leaf(np.flatnonzero(among), tables)
-        zeros = [pt.zeros_like(sites, dtype="float64")] * (2 * self.found.layout.n_components)
-        _, gradient, hessian = SiteGraphs(sites, among, zeros, tables).expansion(terms, n)
-        return pt.concatenate([*gradient, *hessian])
-
-    def _is_linear(self, terms: list[SiteTerm], among: np.ndarray) -> bool:
-        """Is the log density of a state and the one before quadratic in both together?"""
-        n = 2 * self.found.layout.n_components
-        states = [pt.vector(f"state{k}") for k in range(n)]
-        return all(SiteGraphs(self._index, among, states, []).is_quadratic(term, n) for term in terms)
-
-    def _moves_graph(self, terms: list[SiteTerm], among: np.ndarray, tables: list[Leaf]) -> Variable:
-        """Log density, gradient and negative Hessian of the next state, where it is equal to this one."""
-        graphs = SiteGraphs(self._index, among, self._columns() * 2, tables)
-        start, gradient, hessian = graphs.expansion(terms, self.found.layout.n_components)
-        return pt.concatenate([start, *gradient, *(-second for second in hessian)])
 
     def moves(self, args: tuple[np.ndarray, ...]) -> tuple[tuple[np.ndarray, np.ndarray], LinearTable, bool]:
         """Distributions of first states; transitions, if they are linear, and whether these have weights.
@@ -125,15 +101,20 @@ class ChainModel(CompiledTarget):
         return first, (vectors, matrices, matrices, vectors, matrices), True
 
 
-def _only(terms: list[SiteTerm], among: np.ndarray, n: int) -> list[SiteTerm]:
-    """The parts of terms that belong to some sites, given as a mask; states have n components."""
-    found = []
-    for term in terms:
-        rows = np.where(among[:, None], term.rows, -1)
-        used = np.unique(rows[rows >= 0])
-        if len(used):
-            found.append(replace(term, rows=rows, links=bool((term.roles[used] >= n).any())))
-    return found
+def _at_zero(
+    terms: list[SiteTerm], among: np.ndarray, k: int, n: int, tables: dict[Variable, np.ndarray]
+) -> Variable:
+    """Gradients and Hessians at zero, in the first k of the 2 n numbers of a state and the one before."""
+    sites = data_leaf(np.flatnonzero(among), tables)
+    zeros = [pt.zeros_like(sites, dtype="float64")] * (2 * n)
+    _, gradient, hessian = SiteGraphs(sites, among, zeros, tables).expansion(terms, k)
+    return pt.concatenate([*gradient, *hessian])
+
+
+def _only(terms: list[SiteTerm], among: np.ndarray) -> list[SiteTerm]:
+    """The parts of terms that belong to some sites, given as a mask."""
+    found = (replace(term, rows=np.where(among[:, None], term.rows, -1)) for term in terms)
+    return [term for term in found if (term.rows >= 0).any()]
 
 
 # Terms as functions of the states of two neighbouring sites -------------------------------------------------
@@ -145,18 +126,18 @@ class SiteGraphs:
     `sites` are numbers of sites, an integer vector of any length m. `among`, of shape (n_sites,), says which
     sites are asked for: only for these it matters whether rows are missing. `states` has m numbers for each
     component: the states there, and after all components those at the sites before. Data that the graphs
-    read, whose `source` are constants, are added to `tables`.
+    read are added to `tables`, by the inputs that stand for them.
     """
 
     def __init__(
-        self, sites: Variable, among: np.ndarray, states: Sequence[Variable], tables: list[Leaf]
+        self,
+        sites: Variable,
+        among: np.ndarray,
+        states: Sequence[Variable],
+        tables: dict[Variable, np.ndarray],
     ) -> None:
         self._sites, self._among = sites, among
         self._states, self._tables = list(states), tables
-
-    def total(self, terms: Sequence[SiteTerm]) -> Variable:
-        """Sum of the rows of terms at each site, (m,)."""
-        return self._sum([self._entries(term, 0)[0] for term in terms])
 
     def expansion(self, terms: Sequence[SiteTerm], n: int) -> tuple[Variable, list[Variable], list[Variable]]:
         """Sums at each site with gradient and Hessian in the first n numbers of the states, by entry.
@@ -228,11 +209,11 @@ class SiteGraphs:
         return result
 
 
-def data_leaf(values: np.ndarray, leaves: list[Leaf]) -> Variable:
-    """Whole numbers as an argument of functions; added to `leaves`."""
-    table = pt.constant(np.ascontiguousarray(values, dtype=np.int64))
-    leaves.append(Leaf(TensorType("int64", (None,) * table.type.ndim)(name=f"table{len(leaves)}"), table))
-    return leaves[-1].placeholder
+def data_leaf(values: np.ndarray, tables: dict[Variable, np.ndarray]) -> Variable:
+    """Whole numbers as an argument of functions; added to `tables`."""
+    leaf = TensorType("int64", (None,) * values.ndim)(name=f"table{len(tables)}")
+    tables[leaf] = np.ascontiguousarray(values, dtype=np.int64)
+    return leaf
 
 
 def _derivatives(rows: Variable, columns: Sequence[Variable]) -> tuple[list[Variable], list[Variable]]:
@@ -267,9 +248,10 @@ def divide(found: FoundChain) -> tuple[list[SiteTerm], list[SiteTerm]]:
             normal.append(term)
         elif term.links:
             raise FactorisationError(
-                f"The transitions of {found.name!r} in the term {term.name!r} cannot be drawn: the log "
-                "density of a state given the one before is no quadratic function of it, as that of a normal "
-                "distribution is. Write them with pm.Normal, pm.AR or pm.GaussianRandomWalk, or use pm.NUTS."
+                f"The transitions of {found.name!r} in the term {term.reading.name!r} cannot be drawn: the "
+                "log density of a state given the one before is no quadratic function of it, as that of a "
+                "normal distribution is. Write them with pm.Normal, pm.AR or pm.GaussianRandomWalk, or use "
+                "pm.NUTS."
             )
         else:
             weights.append(term)
@@ -285,22 +267,19 @@ def _is_normal(found: FoundChain, term: SiteTerm) -> bool:
     mine = (term.rows >= 0).any(axis=1)
     states = [pt.vector(f"state{k}") for k in range(2 * n)]
     sites = pt.vector("sites", dtype="int64")
-    tables: list[Leaf] = []
+    tables: dict[Variable, np.ndarray] = {}
     graphs = SiteGraphs(sites, mine, states, tables)
     if not graphs.is_quadratic(term, n):
         return False
     if term.links:
         return True
     _, _, hessian = graphs.expansion([term], n)
-    placeholders = [leaf.placeholder for leaf in (*found.leaves, *tables)]
-    inputs = [sites, *states, *found.graph.values.values(), *placeholders]
-    function = function_of(inputs, hessian[:: n + 1])
+    data = found.data | tables
+    function = function_of([sites, *states, *found.graph.values.values(), *data], hessian[:: n + 1])
     where = np.flatnonzero(mine)
     at = np.random.default_rng(_SEED).normal(size=(len(states), len(where)))
-    data = [*found.leaf_values, *(np.asarray(leaf.source.data) for leaf in tables)]
-    curvature = np.stack(
-        [np.broadcast_to(c, len(where)) for c in function(where, *at, *jittered(found.graph), *data)]
-    )
+    found_curvature = function(where, *at, *jittered(found.graph), *data.values())
+    curvature = np.stack([np.broadcast_to(c, len(where)) for c in found_curvature])
     return bool((curvature <= 0.0).all() and (curvature < 0.0).any())
 
 
@@ -344,33 +323,28 @@ def as_tables(values: np.ndarray, m: int, n: int) -> tuple[np.ndarray, np.ndarra
 
 def _roots(found: FoundChain, sites: np.ndarray, precision: np.ndarray) -> np.ndarray:
     """Cholesky factors; a site that has none is named."""
-    if precision.shape[1] == 1:
-        is_fine = (precision > 0.0) & (precision < np.inf)
-        if is_fine.all():
+    if precision.shape[1] == 1:  # LAPACK takes long for many small matrices
+        is_sound = ((precision > 0.0) & (precision < np.inf))[:, 0, 0]
+        if is_sound.all():
             return np.sqrt(precision)
-        raise _no_proposal(found, int(sites[np.flatnonzero(~is_fine)[0]]))
-    try:
-        root = np.linalg.cholesky(precision)
-    except np.linalg.LinAlgError:
-        root = np.full(1, np.nan)
-    if np.isfinite(root).all():
-        return root
-    for site, matrix in zip(sites, precision, strict=True):
-        if not (np.isfinite(matrix).all() and np.linalg.eigvalsh(matrix)[0] > 0.0):
-            raise _no_proposal(found, int(site))
-    raise _no_proposal(found, int(sites[0]))
-
-
-def _no_proposal(found: FoundChain, site: int) -> FactorisationError:
-    """The error that names a state which has no normal distribution."""
+    else:
+        try:
+            root = np.linalg.cholesky(precision)
+        except np.linalg.LinAlgError:
+            root = np.full(1, np.nan)
+        if np.isfinite(root).all():
+            return root
+        is_finite = np.isfinite(precision).all(axis=(1, 2), keepdims=True)
+        is_sound = np.linalg.eigvalsh(np.where(is_finite, precision, -1.0))[:, 0] > 0.0
+    site = int(sites[np.argmin(is_sound)])
     state, terms = found.layout.label(found.name, site), found.names_at(site)
     if found.layout.is_first()[site]:
-        return FactorisationError(
+        raise FactorisationError(
             f"The first state {state} cannot be drawn: the terms that contain it ({terms}) give it no normal "
             "distribution. Give the chain a normal start, as in init_dist=pm.Normal.dist(0, 1), or use "
             "pm.NUTS."
         )
-    return FactorisationError(
+    raise FactorisationError(
         f"The state {state} cannot be drawn given the one before: the terms that contain it ({terms}) give "
         "it no normal distribution with a finite, positive variance. Check the parameters of the "
         "transitions, or use pm.NUTS."
@@ -398,26 +372,20 @@ def _log_density_of_path(chain: ChainModel, point: Mapping[str, np.ndarray], sta
         if chain.is_linear:
             mean, slope, root, weight, curvature = (part[later] for part in linear)
             mean = mean + np.einsum("mab,mb->ma", slope, before)
-            curved = np.einsum("mab,mb->ma", curvature, before)
-            total += ((weight + curved) * before).sum()
-            return float(total + _log_normal(states[later], mean, root).sum())
-        found = chain.evaluated("transitions", before.T.ravel(), later, *args)
-    m = len(later)
-    gradient, precision = as_tables(found[m:], m, layout.n_components)
-    root = np.linalg.cholesky(precision)
-    shift = np.linalg.solve(precision, gradient[..., None])[..., 0]
-    gain = found[:m] + 0.5 * (gradient * shift).sum(axis=1) - _log_det(root)
-    gain += 0.5 * layout.n_components * math.log(2.0 * math.pi)
-    return float(total + gain.sum() + _log_normal(states[later], before + shift, root).sum())
+            gains = (weight + np.einsum("mab,mb->ma", curvature, before)) * before
+        else:
+            found, m = chain.evaluated("transitions", before.T.ravel(), later, *args), len(later)
+            gradient, precision = as_tables(found[m:], m, layout.n_components)
+            root = np.linalg.cholesky(precision)
+            mean = before + np.linalg.solve(precision, gradient[..., None])[..., 0]
+            gains = found[:m] - _log_normal(before, mean, root)
+    return float(total + gains.sum() + _log_normal(states[later], mean, root).sum())
 
 
 def _log_normal(states: np.ndarray, mean: np.ndarray, root: np.ndarray) -> np.ndarray:
-    z, n = np.einsum("mba,mb->ma", root, states - mean), states.shape[1]
-    return _log_det(root) - 0.5 * (z**2).sum(axis=1) - 0.5 * n * math.log(2.0 * math.pi)
-
-
-def _log_det(root: np.ndarray) -> np.ndarray:
-    return np.asarray(np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1))
+    """Log densities, up to a constant."""
+    log_det = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
+    return np.asarray(log_det - 0.5 * (np.einsum("mba,mb->ma", root, states - mean) ** 2).sum(axis=1))
 
 
 def check_chain(chain: ChainModel, model: pm.Model) -> None:

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.initial_point import PointType
@@ -33,7 +32,7 @@ from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.factorisation import LocalTerm
 from pymc_austerity.model.factorise import terms_of_all_rows
 from pymc_austerity.model.graph.functions import function_of
-from pymc_austerity.model.graph.leaves import Leaf, extract_leaves, leaf_values
+from pymc_austerity.model.graph.leaves import extract_leaves, leaf_values
 from pymc_austerity.model.graph.log_density import LogDensityGraph, typed_log_density
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
 from pymc_austerity.model.graph.terms import Piece, tables
@@ -76,24 +75,29 @@ class ReadingTerm:
 
     # If there is one row alone it is not lifted: `rows` is then one number, and `index` unused
     term: LocalTerm
-    selections: list[SelectedElements]  # None of them, if the term does not depend on h
+    selections: list[SelectedElements]
+    # (n_rows, k): the elements that each row reads, those of all selections side by side; -1 for those that
+    # do not matter
+    elements: Index
 
     @property
-    def elements(self) -> Index:
-        """The elements that each row reads, those of all selections side by side."""
-        return np.concatenate([each.elements for each in self.selections], axis=1)
+    def name(self) -> str:
+        """Name of the term in the model."""
+        return self.term.name
 
 
-def reading_term(term: LocalTerm, h: Variable, name: str, leaves: dict[Variable, np.ndarray]) -> ReadingTerm:
-    """Find the selections of h, a variable of a known shape, in the rows of a term.
+def reading_term(
+    term: LocalTerm, h: Variable, name: str, data: dict[Variable, np.ndarray]
+) -> ReadingTerm | None:
+    """Find the selections of h, a variable of a known shape, in the rows of a term; None if it has none.
 
-    `name` is that of h, for errors. Positions may depend on `leaves`, data with their values.
+    `name` is that of h, for errors. Positions may depend on `data`, inputs with their values.
     `FactorisationError` is raised if h is used otherwise than element by element, or which elements are read
     depends on parameters.
     """
     (simple,) = rewrite_graph([term.rows], include=("canonicalize", "specialize"), clone=True)
     if not depends_on([simple], [h]).get(simple, False):  # as of pm.Flat
-        return ReadingTerm(term, [])
+        return None
     moved, found = {h}, []
     for node in toposort([term.rows]):
         if isinstance(node.op, _MOVES_ELEMENTS) and node.inputs[0] in moved:
@@ -103,18 +107,18 @@ def reading_term(term: LocalTerm, h: Variable, name: str, leaves: dict[Variable,
     found += [term.rows] if term.rows in moved else []
     if h in found:
         raise no_chain(name, f"the term {term.name!r} takes all of them in one row")
-    selections = [_selection(term, var, h, name, leaves) for var in dict.fromkeys(found)]
+    selections = [_selection(term, var, h, name, data) for var in dict.fromkeys(found)]
     if term.size > 1 and any(each.row_axis is None for each in selections):
         raise no_chain(name, f"all rows of the term {term.name!r} read the same state")
-    return ReadingTerm(term, selections)
+    return ReadingTerm(term, selections, np.concatenate([each.elements for each in selections], axis=1))
 
 
 def _selection(
-    term: LocalTerm, var: Variable, h: Variable, name: str, leaves: dict[Variable, np.ndarray]
+    term: LocalTerm, var: Variable, h: Variable, name: str, data: dict[Variable, np.ndarray]
 ) -> SelectedElements:
     numbers = pt.constant(np.arange(np.prod(h.type.shape)).reshape(h.type.shape))
     (positions,) = rebuild([var], {h: numbers})
-    inputs = [term.index, *leaves]
+    inputs = [term.index, *data]
     unknown = [v for v in ancestors([positions]) if v.owner is None and not hasattr(v, "data")]
     if not set(unknown) <= set(inputs):
         others = ", ".join(sorted(str(v.name) for v in unknown if v not in inputs))
@@ -125,7 +129,7 @@ def _selection(
     function = function_of(inputs, positions)
 
     def at(n_rows: int) -> np.ndarray:
-        return np.asarray(function(np.arange(n_rows) % term.size, *leaves.values()))
+        return np.asarray(function(np.arange(n_rows) % term.size, *data.values()))
 
     short, long = at(2).shape, at(3).shape
     axes = [axis for axis, (a, b) in enumerate(zip(short, long, strict=True)) if a != b]
@@ -163,37 +167,35 @@ def _shaped_as(selection: SelectedElements, columns: list[Variable]) -> Variable
     return pt.moveaxis(table, 0, axis or 0)
 
 
-def elements_that_matter(
+@np.errstate(all="ignore")
+def of_what_matters(
     reading: ReadingTerm, inputs: Sequence[Variable], values: Sequence[np.ndarray]
-) -> npt.NDArray[np.bool_]:
-    """Which of the elements that rows read change them; a factor of zero hides some.
+) -> ReadingTerm:
+    """The same term without elements that rows read and do not depend on; a factor of zero hides some.
 
-    The result has the shape of `reading.elements`, for a term of several rows. `inputs` and `values` are what
-    else the rows depend on, and the values of these.
+    `inputs` and `values` are what else the rows depend on, and the values of these. A single row is left as
+    it is.
     """
+    n_rows = reading.term.size
+    if n_rows == 1:
+        return reading
     columns = [pt.vector(f"column{k}") for k in range(reading.elements.shape[1])]
     rows = replaced(reading, columns)
     function = function_of([*columns, reading.term.index, *inputs], rows, mode=INTERPRETED)
     rng = np.random.default_rng(_SEED)
-    n_rows = reading.term.size
     matters = np.zeros(reading.elements.shape, dtype=bool)
-    with np.errstate(all="ignore"):
-        for scale in _SCALES:
-            at = rng.normal(scale=scale, size=(len(columns), n_rows))
-            old = function(*at, np.arange(n_rows), *values)
-            for k in range(len(columns)):
-                moved = at.copy()
-                moved[k] = rng.normal(scale=scale, size=n_rows)
-                new = function(*moved, np.arange(n_rows), *values)
-                matters[:, k] |= ~((new == old) | (np.isnan(new) & np.isnan(old)))
-    return matters
+    for scale in _SCALES:
+        at = rng.normal(scale=scale, size=(len(columns), n_rows))
+        old = function(*at, np.arange(n_rows), *values)
+        for k in range(len(columns)):
+            moved = at.copy()
+            moved[k] = rng.normal(scale=scale, size=n_rows)
+            new = function(*moved, np.arange(n_rows), *values)
+            matters[:, k] |= ~((new == old) | (np.isnan(new) & np.isnan(old)))
+    return replace(reading, elements=np.where(matters, reading.elements, -1))
 
 
 # The layout of the states -----------------------------------------------------------------------------------
-
-
-# The name of a term and the elements that its rows read, (n_rows, k); -1 for what does not matter.
-type RowsRead = tuple[str, Index]
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,10 +235,6 @@ class ChainLayout:
         return _element(name, self.shape, self.elements[site])
 
 
-class NoChainError(Exception):
-    """Rows do not fit; the message says which row of which term, and what it reads."""
-
-
 def no_chain(name: str, reason: object) -> FactorisationError:
     """The error that says why a latent variable is no chain."""
     return FactorisationError(
@@ -251,15 +249,14 @@ def _element(name: str, shape: Sequence[int], elements: Sequence[int] | Index) -
     return ", ".join(f"{name}[{', '.join(str(int(i)) for i in place)}]" for place in places)
 
 
-def find_layout(name: str, shape: tuple[int, ...], rows: Sequence[RowsRead]) -> ChainLayout:
+def find_layout(name: str, shape: tuple[int, ...], readings: Sequence[ReadingTerm]) -> ChainLayout:
     """The chains that all rows fit into; else an error says which row of which term is in the way."""
     try:
-        found = _of_single_elements(name, shape, rows)
-    except NoChainError as error:
-        fitting = (layout for layout in _along_axes(shape) if _fits(layout, rows))
-        vectors = next(fitting, None)
+        found = _of_single_elements(name, shape, readings)
+    except FactorisationError:
+        vectors = next((layout for layout in _along_axes(shape) if _fits(layout, readings)), None)
         if vectors is None:
-            raise no_chain(name, error) from None
+            raise
         found = vectors
     if found.n_components > _MOST_COMPONENTS:
         raise FactorisationError(
@@ -274,11 +271,12 @@ def find_layout(name: str, shape: tuple[int, ...], rows: Sequence[RowsRead]) -> 
     return found
 
 
-def _of_single_elements(name: str, shape: tuple[int, ...], rows: Sequence[RowsRead]) -> ChainLayout:
+def _of_single_elements(name: str, shape: tuple[int, ...], readings: Sequence[ReadingTerm]) -> ChainLayout:
     """Chains of single elements: the later of two that a row reads follows upon the earlier."""
     size = math.prod(shape)
     found = [np.empty((4, 0), dtype=np.int64)]  # numbers of the term and row, earlier and later element
-    for number, (term, elements) in enumerate(rows):
+    for number, reading in enumerate(readings):
+        elements = reading.elements
         # The first and last element of each row; (size, -1) if there is none.
         low, high = np.where(elements < 0, size, elements).min(axis=1), elements.max(axis=1)
         between = (elements >= 0) & (elements != low[:, None]) & (elements != high[:, None])
@@ -286,45 +284,31 @@ def _of_single_elements(name: str, shape: tuple[int, ...], rows: Sequence[RowsRe
         if len(bad):
             row = elements[bad[0]]
             read = _element(name, shape, np.unique(row[row >= 0]))
-            raise NoChainError(f"row {bad[0]} of the term {term!r} contains {read}")
+            raise no_chain(name, f"row {bad[0]} of the term {reading.name!r} contains {read}")
         own = np.flatnonzero((low != high) & (high >= 0))
         found.append(np.stack([np.full(len(own), number), own, low[own], high[own]]))
     links = np.concatenate(found, axis=1)
     *_, low, high = links
     after, before = np.full(size, -1), np.full(size, -1)
     after[low], before[high] = high, low
-    bad = np.flatnonzero(
-        (after[low] != high) | (before[high] != low)
-    )  # one that was overwritten does not fit
+    # One that was overwritten does not fit.
+    bad = np.flatnonzero((after[low] != high) | (before[high] != low))
     if len(bad):
         first, last = low[bad[0]], high[bad[0]]
         pair = (first, after[first]) if after[first] != last else (before[last], last)
         other = np.flatnonzero((low == pair[0]) & (high == pair[1]))[0]
         read_by = [
-            f"row {row} of the term {rows[number][0]!r} contains {_element(name, shape, both)}"
+            f"row {row} of the term {readings[number].name!r} contains {_element(name, shape, both)}"
             for number, row, *both in links[:, [bad[0], other]].T
         ]
-        raise NoChainError(", and ".join(read_by))
-    return ChainLayout(shape, *_in_order(after, before))
-
-
-def _in_order(after: Index, before: Index) -> tuple[Index, Index]:
-    """First sites of series, and the elements of all sites, by following links from their beginnings."""
-    beginnings = np.flatnonzero(before < 0)
-    current, position = beginnings, np.zeros(len(beginnings), dtype=np.int64)
-    series = np.arange(len(beginnings))
-    found = [(series, position, current)]
-    while True:
-        goes_on = after[current] >= 0
-        if not goes_on.any():
-            break
-        series, position, current = series[goes_on], position[goes_on] + 1, after[current[goes_on]]
-        found.append((series, position, current))
-    every = [np.concatenate(parts) for parts in zip(*found, strict=True)]
-    order = np.lexsort((every[1], every[0]))
-    lengths = np.bincount(every[0], minlength=len(beginnings))
-    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return starts, every[2][order][:, None]
+        raise no_chain(name, ", and ".join(read_by))
+    first = np.where(before < 0, np.arange(size), before)
+    while (first[first] != first).any():
+        first = first[first]  # twice as many links towards the beginning of the series
+    # Within a series numbers of elements grow, as they do along each link.
+    order = np.argsort(first, kind="stable")
+    starts = np.flatnonzero(np.diff(first[order], prepend=-1))
+    return ChainLayout(shape, np.append(starts, size), order[:, None])
 
 
 def _along_axes(shape: tuple[int, ...]) -> Iterator[ChainLayout]:
@@ -344,12 +328,12 @@ def _along_axes(shape: tuple[int, ...]) -> Iterator[ChainLayout]:
         yield ChainLayout(shape, starts, numbers.reshape(n_series * n_times, -1))
 
 
-def _fits(layout: ChainLayout, rows: Sequence[RowsRead]) -> bool:
+def _fits(layout: ChainLayout, readings: Sequence[ReadingTerm]) -> bool:
     """Does each row read one site, or a site and the one before?"""
     site, _ = layout.places()
     first = layout.is_first()
-    for _, elements in rows:
-        sites = np.where(elements < 0, -1, site[elements])
+    for reading in readings:
+        sites = np.where(reading.elements < 0, -1, site[reading.elements])
         last = sites.max(axis=1)
         earlier = np.where(sites < 0, last[:, None], sites).min(axis=1)
         if ((last - earlier > 1) | ((last != earlier) & first[last])).any():
@@ -371,11 +355,6 @@ class SiteTerm:
     roles: Index
     links: bool  # Whether a row reads the state before
 
-    @property
-    def name(self) -> str:
-        """Name of the term in the model."""
-        return self.reading.term.name
-
 
 @dataclass(frozen=True, eq=False)
 class FoundChain:
@@ -386,8 +365,7 @@ class FoundChain:
     states: Variable  # The variable, in that graph
     layout: ChainLayout
     terms: list[SiteTerm]
-    leaves: list[Leaf]
-    leaf_values: list[np.ndarray]
+    data: dict[Variable, np.ndarray]  # Inputs of rows besides variables, with their values
 
     @property
     def n_rows(self) -> int:
@@ -396,7 +374,8 @@ class FoundChain:
 
     def names_at(self, site: int) -> str:
         """Names of the terms that have rows at a site."""
-        return ", ".join(dict.fromkeys(term.name for term in self.terms if (term.rows[site] >= 0).any()))
+        there = (term.reading.name for term in self.terms if (term.rows[site] >= 0).any())
+        return ", ".join(dict.fromkeys(there))
 
 
 def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain:
@@ -422,36 +401,23 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
     leaves, rows = extract_leaves(
         [term.rows for term in terms], [*values, *(term.index for term in terms)], _LONG_DATA
     )
-    data = leaf_values(graph, leaves)
-    placeholders = [leaf.placeholder for leaf in leaves]
-    named_data = dict(zip(placeholders, data, strict=True))
+    data = dict(zip([leaf.placeholder for leaf in leaves], leaf_values(graph, leaves), strict=True))
     lifted = (replace(term, rows=own) for term, own in zip(terms, rows, strict=True))
-    found = [reading_term(term, states, name, named_data) for term in lifted]
-    readings = [reading for reading in found if reading.selections]
-    read = [(reading.term.name, reading.elements) for reading in readings]
+    found = [reading_term(term, states, name, data) for term in lifted]
+    readings = [reading for reading in found if reading is not None]
     try:
-        layout = find_layout(name, shape, read)
+        layout = find_layout(name, shape, readings)
     except FactorisationError:  # some of what is read may not matter
-        inputs, numbers = [*values, *placeholders], [*jittered(graph), *data]
-        for k, reading in enumerate(readings):
-            if reading.term.size > 1:
-                matters = elements_that_matter(reading, inputs, numbers)
-                read[k] = reading.term.name, np.where(matters, reading.elements, -1)
-        layout = find_layout(name, shape, read)
-    sorted_terms = [
-        site_term(reading, elements, layout)
-        for reading, (_, elements) in zip(readings, read, strict=True)
-        if (elements >= 0).any()
-    ]
-    return FoundChain(name, graph, states, layout, sorted_terms, leaves, data)
+        inputs, numbers = [*values, *data], [*jittered(graph), *data.values()]
+        readings = [of_what_matters(reading, inputs, numbers) for reading in readings]
+        layout = find_layout(name, shape, readings)
+    sorted_terms = [site_term(reading, layout) for reading in readings if (reading.elements >= 0).any()]
+    return FoundChain(name, graph, states, layout, sorted_terms, data)
 
 
-def site_term(reading: ReadingTerm, elements: Index, layout: ChainLayout) -> SiteTerm:
-    """Sort the rows of a term by sites.
-
-    `elements`, of shape (n_rows, k), are what each row reads; -1 for what does not matter.
-    """
-    site, component = layout.places()
+def site_term(reading: ReadingTerm, layout: ChainLayout) -> SiteTerm:
+    """Sort the rows of a term by sites."""
+    elements, (site, component) = reading.elements, layout.places()
     sites = np.where(elements < 0, -1, site[elements])
     own = sites.max(axis=1)
     is_before = sites < own[:, None]
