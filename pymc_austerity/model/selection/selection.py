@@ -163,23 +163,18 @@ def _coefficients(fact: Factorisation, gamma: str) -> str:
 
 def _require_gated(fact: Factorisation, gamma: str, beta: str) -> None:
     """Refuse coefficients outside gamma * beta, and indicators outside of it in the likelihood."""
-    values = fact.graph.values
+    values, product = fact.graph.values, f"{gamma} * {beta}"
     in_rows = {term.name for term in fact.locals}
-    for name, term in fact.graph.terms.items():
-        if name != beta:
-            _refuse_outside(name, _uses([term], values[beta], values[gamma])[1], beta, f"{gamma} * {beta}")
-        if name in in_rows:
-            _refuse_outside(name, _uses([term], values[gamma], values[beta])[1], gamma, f"{gamma} * {beta}")
-
-
-def _refuse_outside(term: str, found: list, name: str, product: str) -> None:
-    if found:
-        kind = str(found[0].op)
-        raise UnsuitableError(
-            f"The term {term!r} contains {name!r} outside of {product} (in {kind}), so that a "
-            f"coefficient that is not in the model would not be distributed as its slab. Write {product} "
-            f"wherever {name!r} is used, or take pm.Metropolis and pm.BinaryGibbsMetropolis."
-        )
+    asked = [(term, beta, gamma) for term in fact.graph.terms if term != beta]
+    asked += [(term, gamma, beta) for term in fact.graph.terms if term in in_rows]
+    for term, name, gate in asked:
+        _, outside = _uses([fact.graph.terms[term]], values[name], values[gate])
+        if outside:
+            raise UnsuitableError(
+                f"The term {term!r} contains {name!r} outside of {product} (in {outside[0].op}), so that a "
+                f"coefficient that is not in the model would not be distributed as its slab. Write {product} "
+                f"wherever {name!r} is used, or take pm.Metropolis and pm.BinaryGibbsMetropolis."
+            )
 
 
 def _require_local(fact: Factorisation, others: Sequence[str]) -> None:
@@ -278,27 +273,33 @@ def _uses(terms: Iterable[Variable], vector: Variable, gate: Variable) -> tuple[
     """The operations that take a vector, or products of it and other numbers.
 
     Those of the first list are products of `vector` and `gate`, element by element. Those of the second are
-    reached by `vector` on another way than through such products. An axis is counted from the last one.
+    reached by `vector` on another way than through such products.
     """
-    clients: dict[Variable, list[Apply]] = defaultdict(list)
-    for node in toposort(list(terms)):
-        for given in dict.fromkeys(node.inputs):
-            clients[given].append(node)
-    gated, others = [], []
-    waiting: list[tuple[Variable, int]] = [(vector, 0)]
-    while waiting:
-        var, axis = waiting.pop()
-        for node in clients[var]:
-            moved = _moved(node, axis)
-            if moved is not None:
-                waiting.append((node.outputs[0], moved))
-            elif not is_elemwise(node.outputs[0], ps.Mul):
-                others.append(node)
-            elif any(_has_factor(given, gate, axis) for given in node.inputs if given is not var):
-                gated.append(node)
-            else:
-                waiting.append((node.outputs[0], axis))
+    nodes = list(toposort(list(terms)))
+    gates, *_ = _followed(nodes, gate, {})
+    _, gated, others = _followed(nodes, vector, gates)
     return gated, others
+
+
+# The axes along which variables are products of a vector and other numbers, each counted from the last one.
+type Axes = dict[Variable, set[int]]
+
+
+def _followed(nodes: Iterable[Apply], vector: Variable, gates: Axes) -> tuple[Axes, list[Apply], list[Apply]]:
+    """Products of a vector and other numbers, and what takes them: products with a gate, and all else."""
+    found, gated, others = defaultdict(set, {vector: {0}}), [], []
+    for node in nodes:
+        (out, *_), is_product = node.outputs, is_elemwise(node.outputs[0], ps.Mul)
+        for given in dict.fromkeys(one for one in node.inputs if one in found):
+            for axis in found[given]:
+                moved = axis if is_product else _moved(node, axis)
+                if moved is None:
+                    others.append(node)
+                elif is_product and any(axis in gates.get(x, ()) for x in node.inputs if x is not given):
+                    gated.append(node)
+                else:
+                    found[out].add(moved)
+    return found, gated, others
 
 
 def _moved(node: Apply, axis: int) -> int | None:
@@ -310,18 +311,3 @@ def _moved(node: Apply, axis: int) -> int | None:
         order = node.op.new_order
         return len(order) - 1 - order.index(place) if place in order else None
     return None
-
-
-def _has_factor(var: Variable, gate: Variable, axis: int) -> bool:
-    """Is `var` a product of numbers, of which one is `gate` along this axis?"""
-    node = var.owner
-    if node is None:
-        return var is gate and axis == 0
-    if isinstance(node.op, DimShuffle):
-        place = node.op.new_order[len(node.op.new_order) - 1 - axis]
-        if place == "x":
-            return False
-        return _has_factor(node.inputs[0], gate, node.inputs[0].type.ndim - 1 - place)
-    if isinstance(node.op, SpecifyShape) or is_elemwise(var, ps.Cast):
-        return _has_factor(node.inputs[0], gate, axis)
-    return is_elemwise(var, ps.Mul) and any(_has_factor(given, gate, axis) for given in node.inputs)
