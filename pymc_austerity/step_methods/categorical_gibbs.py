@@ -186,30 +186,23 @@ class MinibatchCategoricalGibbs(RebuiltStep):
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` updates of z; all else stays as it is."""
         self.require_built(point)
-        name, n_local = self._vars[0].name, self._allocations.n_local
-        counts = self.counts(point)
-        z = np.array(point[name], dtype=np.int64)
-        outcome = self._run(z, counts, point)
-        new = z.astype(self._vars[0].type.dtype, copy=False)
+        value, counts = self._vars[0], self.counts(point)
+        z = np.array(point[value.name], dtype=np.int64)
+        args = self._allocations.args(point), self._population, self._batch_size
+        try:
+            outcome: GibbsOutcome = self._updates(self._steps_per_draw, self.rng, z, counts, *args)
+        except ImpossibleRowError as error:
+            terms = ", ".join(self._allocations.term_names)
+            raise ValueError(f"{value.name}: {error} (terms {terms})") from None
+        new = z.astype(value.type.dtype, copy=False)
         self._counted = new, counts
         n_used = outcome.n_rows / self._steps_per_draw
         stats = {
             "n_used": n_used,
-            "fraction_used": n_used / n_local,
+            "fraction_used": n_used / self._n_local,
             "changed": outcome.n_changed / outcome.n_rows,
         }
-        return {**point, name: new}, [stats]
-
-    def _run(self, z: Index, counts: Index, point: PointType) -> GibbsOutcome:
-        args = self._allocations.args(point)
-        try:
-            outcome: GibbsOutcome = self._updates(
-                self._steps_per_draw, self.rng, z, counts, args, self._population, self._batch_size
-            )
-        except ImpossibleRowError as error:
-            terms = ", ".join(self._allocations.term_names)
-            raise ValueError(f"{self._vars[0].name}: {error} (terms {terms})") from None
-        return outcome
+        return {**point, value.name: new}, [stats]
 
     def counts(self, point: PointType) -> Index:
         """Number of rows in each category at a point.

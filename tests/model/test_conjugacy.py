@@ -206,7 +206,8 @@ def test_responsibilities_of_a_component_of_weight_zero():
     conjugacy, point = conjugacy_of(model)
     assert conjugacy.shift == N
     for log_w in (np.log([0.2, 0.3, 0.5]), np.array([-1e4, np.log(0.4), np.log(0.6)])):
-        found = conjugacy.full(Place((log_w,), conjugacy.gradient.args(point))).s[0] + N * np.exp(log_w)
+        place = Place((log_w[None],), conjugacy.gradient.args(point))
+        found = conjugacy.full(place).s[0] + N * np.exp(log_w)
         log_terms = log_w - 0.5 * (Y[:, None] - np.array([-1.0, 0.0, 1.0])) ** 2
         terms = np.exp(log_terms - log_terms.max(axis=1, keepdims=True))
         expected = (terms / terms.sum(axis=1, keepdims=True)).sum(axis=0)
@@ -224,7 +225,7 @@ def drift_and_slopes():
         pm.Potential("zero", 300.0 * (w.sum() - 1.0) * w[0])
     conjugacy, point = conjugacy_of(model)
     log_w = np.log([0.2, 0.3, 0.5])
-    found = conjugacy.full(Place((log_w,), conjugacy.gradient.args(point))).s[0]
+    found = conjugacy.full(Place((log_w[None],), conjugacy.gradient.args(point))).s[0]
     logp = model.compile_logp([model["y"], model["zero"]])
     slopes = []
     for j in range(3):
@@ -241,7 +242,7 @@ def test_frozen_drift_is_the_slope_along_the_simplex():
 
 def test_a_drift_that_is_not_centred_is_noticed(monkeypatch):
     """Planted fault: w_j g_j without the sum of w_k g_k, which is not constant here."""
-    monkeypatch.setattr(Dirichlet, "tangent", lambda self, table, weights: table)
+    monkeypatch.setattr(Dirichlet, "tangent", lambda self, derivatives, weights: derivatives)
     found, slopes = drift_and_slopes()
     assert np.max(np.abs(found - slopes)) > 1.0
 

@@ -114,9 +114,9 @@ def test_forms_predict_their_own_derivatives(family):
             """Of the sum of s_j log w_j, or s log theta - t theta."""
             weights = family.weights(natural)
             if form == "rate":
-                return (s - t * weights).ravel()
+                return s - t * weights
             along = s - s.sum(axis=1, keepdims=True) * weights
-            return (s if form == "counts" else along[:, : family.width]).ravel()
+            return s if form == "counts" else along[:, : family.width]
 
         prior = np.ones_like(s), np.ones_like(t)
         start = family.natural(random_logs(family))

@@ -127,17 +127,12 @@ def _selection(
             f"depends on {others}."
         )
     function = function_of(inputs, positions)
-
-    def at(n_rows: int) -> np.ndarray:
-        return np.asarray(function(np.arange(n_rows) % term.size, *data.values()))
-
-    short, long = at(2).shape, at(3).shape
-    axes = [axis for axis, (a, b) in enumerate(zip(short, long, strict=True)) if a != b]
+    rows = np.arange(term.size)
+    found, longer = (np.asarray(function(index, *data.values())) for index in (rows, np.append(rows, 0)))
+    axes = [axis for axis, (a, b) in enumerate(zip(found.shape, longer.shape, strict=True)) if a != b]
     if not axes:
-        elements = np.broadcast_to(at(1).ravel(), (term.size, int(np.prod(short))))
-        return SelectedElements(var, None, elements)
-    elements = np.moveaxis(at(term.size), axes[0], 0).reshape(term.size, -1)
-    return SelectedElements(var, axes[0], elements)
+        return SelectedElements(var, None, np.broadcast_to(found.ravel(), (term.size, found.size)))
+    return SelectedElements(var, axes[0], np.moveaxis(found, axes[0], 0).reshape(term.size, -1))
 
 
 def replaced(reading: ReadingTerm, values: Sequence[Variable]) -> Variable:

@@ -73,7 +73,7 @@ class GammaFamily(ABC):
     """How a variable is made of a table of independent gamma variables theta_ij ~ Gamma(alpha_ij, rate_i).
 
     `PositiveFamily` and `SimplexFamily` define most of it. Tables have the shape (n_rows, n_parts), and
-    natural values, by which likelihoods are differentiated, are flat: (n_rows * width,).
+    natural values, by which likelihoods are differentiated, (n_rows, width).
     """
 
     distributions: ClassVar[tuple[type, ...]]  # PyTensor's random variables of this family
@@ -123,9 +123,9 @@ class GammaFamily(ABC):
 
     # Natural values -----------------------------------------------------------------------------
 
-    @abstractmethod
     def natural(self, log_gammas: Array) -> Array:
         """Natural values of a table of logarithms of gamma variables."""
+        return log_gammas
 
     @abstractmethod
     def from_natural(self, natural: Variable) -> Variable:
@@ -139,17 +139,13 @@ class GammaFamily(ABC):
         """Random natural values, at which forms are verified."""
         return near + rng.uniform(-1.0, 1.0, near.shape)
 
-    @abstractmethod
     def weights(self, natural: Array) -> Array:
         """Theta or w, (n_rows, n_parts)."""
+        return np.exp(natural)
 
-    def table(self, derivatives: Array) -> Array:
-        """Derivatives by natural values, flat, as a table of `n_rows` rows."""
-        return derivatives.reshape(*derivatives.shape[:-1], self.n_rows, self.width)
-
-    def tangent(self, table: Array, weights: Array) -> Array:
+    def tangent(self, derivatives: Array, weights: Array) -> Array:
         """Derivatives along the values that the variable can take, (n_rows, n_parts)."""
-        return table
+        return derivatives
 
     def default_shift(self, derivatives: Array, n_terms: int) -> float:
         """M of a drift that is frozen, from derivatives of all terms at the initial point."""
@@ -164,15 +160,14 @@ class GammaFamily(ABC):
 
         Between two of them the change of G says what M, or t, is: then s = G + M w, or G + t theta.
         """
-        tables = [self.table(g) for g in derivatives]
-        zero = np.zeros((*tables[0].shape[:-1], 1))
+        zero = np.zeros((*derivatives[0].shape[:-1], 1))
         if form == "counts":
-            return Totals(tables[0], zero)
+            return Totals(derivatives[0], zero)
         weights = [self.weights(r) for r in references]
-        tables = [self.tangent(g, w) for g, w in zip(tables, weights, strict=True)]
+        along = [self.tangent(g, w) for g, w in zip(derivatives, weights, strict=True)]
         if form == "frozen":
-            return Totals(tables[0], zero)
-        fall, change = tables[0] - tables[1], weights[1] - weights[0]
+            return Totals(along[0], zero)
+        fall, change = along[0] - along[1], weights[1] - weights[0]
         if form == "rate":
             t = slope = fall / change
             cancelled = t * weights[0]
@@ -180,7 +175,7 @@ class GammaFamily(ABC):
             squares = (change**2).sum(axis=-1, keepdims=True)
             t, slope = zero, (fall * change).sum(axis=-1, keepdims=True) / squares
             cancelled = slope
-        s = tables[0] + slope * weights[0]
+        s = along[0] + slope * weights[0]
         return Totals(np.where(np.abs(s) <= _ROUNDING * np.abs(cancelled), 0.0, s), t)
 
     def references(
@@ -204,16 +199,16 @@ class GammaFamily(ABC):
             for _ in range(2):
                 pair = self.reference_pair(start)
                 s, t = self.statistics(form, [gradient(r) for r in pair], pair)
-                mean = ((alpha + s) / (rate + t)).ravel()
+                mean = (alpha + s) / (rate + t)
                 start = np.where(np.isfinite(mean) & (mean > 0.0), np.log(np.abs(mean)), start)
         return self.reference_pair(start)
 
     def residuals(self, form: LikelihoodForm, found: Totals, derivatives: Array, natural: Array) -> Array:
         """Derivatives at `natural` less those that s and t of a conjugate form predict there."""
-        tables, weights = self.table(derivatives), self.weights(natural)
-        if form == "affine":
-            return self.tangent(tables, weights) - (found.s - found.s.sum(axis=-1, keepdims=True) * weights)
-        return tables - (found.s - found.t * weights)
+        weights = self.weights(natural)
+        if form != "affine":
+            return derivatives - (found.s - found.t * weights)
+        return self.tangent(derivatives, weights) - (found.s - found.s.sum(axis=-1, keepdims=True) * weights)
 
 
 class PositiveFamily(GammaFamily):
@@ -258,10 +253,6 @@ class PositiveFamily(GammaFamily):
         logs = alpha * log_theta - rate * np.exp(log_theta) - np.log(np.abs(above - below) / (2.0 * _SMALL))
         return (logs if self.transformed else logs - self.log_x_of(log_theta)).ravel()
 
-    def natural(self, log_gammas: Array) -> Array:
-        """Logarithms of theta, flat."""
-        return log_gammas.ravel()
-
     def from_natural(self, natural: Variable) -> Variable:
         """The exponential of log x."""
         return pt.exp(self.log_x_of(natural))
@@ -269,10 +260,6 @@ class PositiveFamily(GammaFamily):
     def reference_pair(self, near: Array) -> tuple[Array, Array]:
         """A theta and its double."""
         return near, near + np.log(2.0)
-
-    def weights(self, natural: Array) -> Array:
-        """Values of theta, (n_rows, 1)."""
-        return np.exp(natural).reshape(self.n_rows, 1)
 
 
 class Gamma(PositiveFamily):
@@ -352,7 +339,7 @@ class Beta(SimplexFamily):
 
     def natural(self, log_gammas: Array) -> Array:
         """Log odds of p."""
-        return log_gammas[:, 0] - log_gammas[:, 1]
+        return log_gammas[:, :1] - log_gammas[:, 1:]
 
     def from_natural(self, natural: Variable) -> Variable:
         """The variable as a function of its log odds."""
@@ -360,15 +347,15 @@ class Beta(SimplexFamily):
 
     def reference_pair(self, near: Array) -> tuple[Array, Array]:
         """The probabilities 1 / 4 and 3 / 4."""
-        return np.full(self.n_rows, -np.log(3.0)), np.full(self.n_rows, np.log(3.0))
+        return np.full((self.n_rows, 1), -np.log(3.0)), np.full((self.n_rows, 1), np.log(3.0))
 
     def weights(self, natural: Array) -> Array:
         """Probabilities p and 1 - p."""
-        return 1.0 / (1.0 + np.exp(np.stack([-natural, natural], axis=1)))
+        return 1.0 / (1.0 + np.exp(np.concatenate([-natural, natural], axis=1)))
 
-    def tangent(self, table: Array, weights: Array) -> Array:
+    def tangent(self, derivatives: Array, weights: Array) -> Array:
         """There is one direction: what the first share gains, the second loses."""
-        return np.concatenate([table, -table], axis=-1)
+        return np.concatenate([derivatives, -derivatives], axis=-1)
 
 
 class Dirichlet(SimplexFamily):
@@ -404,8 +391,8 @@ class Dirichlet(SimplexFamily):
         return np.exp(log_theta - logsumexp(log_theta, axis=1, keepdims=True)).reshape(self.array_shape)
 
     def natural(self, log_gammas: Array) -> Array:
-        """Logarithms of the shares w, flat."""
-        return (log_gammas - logsumexp(log_gammas, axis=1, keepdims=True)).ravel()
+        """Logarithms of the shares w."""
+        return np.asarray(log_gammas - logsumexp(log_gammas, axis=1, keepdims=True))
 
     def from_natural(self, natural: Variable) -> Variable:
         """The variable as a function of log w."""
@@ -413,25 +400,21 @@ class Dirichlet(SimplexFamily):
 
     def reference_pair(self, near: Array) -> tuple[Array, Array]:
         """Equal shares, and shares that grow from the first to the last."""
-        equal = np.full(self.n_rows * self.n_parts, -np.log(self.n_parts))
+        equal = np.full((self.n_rows, self.n_parts), -np.log(self.n_parts))
         growing = np.tile(1.0 + np.arange(self.n_parts) / self.n_parts, (self.n_rows, 1))
-        return equal, np.log(growing / growing.sum(axis=1, keepdims=True)).ravel()
+        return equal, np.log(growing / growing.sum(axis=1, keepdims=True))
 
     def random_natural(self, near: Array, rng: np.random.Generator) -> Array:
         """Shares that are uniform on the simplex."""
-        return np.log(rng.dirichlet(np.ones(self.n_parts), self.n_rows)).ravel()
+        return np.log(rng.dirichlet(np.ones(self.n_parts), self.n_rows))
 
-    def weights(self, natural: Array) -> Array:
-        """The shares w."""
-        return np.exp(natural).reshape(self.n_rows, self.n_parts)
-
-    def tangent(self, table: Array, weights: Array) -> Array:
+    def tangent(self, derivatives: Array, weights: Array) -> Array:
         """w_j (g_j - sum of w_k g_k), from derivatives w_j g_j by log w_j."""
-        return table - weights * table.sum(axis=-1, keepdims=True)
+        return derivatives - weights * derivatives.sum(axis=-1, keepdims=True)
 
     def default_shift(self, derivatives: Array, n_terms: int) -> float:
         """M of a frozen drift: at least the largest sum of the s_j of a row."""
-        per_row = self.table(derivatives.sum(axis=0)).sum(axis=1)
+        per_row = derivatives.sum(axis=0).sum(axis=1)
         return max(super().default_shift(derivatives, n_terms), float(per_row.max()))
 
 

@@ -177,20 +177,20 @@ class LikelihoodGradient(CompiledTarget):
         self.names = [t.name for t in fact.locals] + [name for name, _ in fact.globals]
         self.sizes = [t.size for t in fact.locals]
         natural = self.values[view.natural.name]
-        self._size = int(np.prod(prior.family.array_shape))
-        flat = pt.vector(view.natural.name, shape=(self._size,))
+        self._shape = (family.n_rows, family.width)
+        table = pt.matrix(view.natural.name, shape=self._shape)
         graphs = without_logs_of_exponentials([t.rows for t in fact.locals] + [g for _, g in fact.globals])
-        graphs = rebuild([pt.as_tensor(g) for g in graphs], {natural: flat.reshape(natural.type.shape)})
-        self.given, graphs = extract_given(graphs, [flat, *(t.index for t in fact.locals)], fact.threshold)
-        slopes = [self._derivative(name, g, flat) for name, g in zip(self.names, graphs, strict=True)]
+        graphs = rebuild([pt.as_tensor(g) for g in graphs], {natural: table.reshape(natural.type.shape)})
+        self.given, graphs = extract_given(graphs, [table, *(t.index for t in fact.locals)], fact.threshold)
+        slopes = [self._derivative(name, g, table) for name, g in zip(self.names, graphs, strict=True)]
         placeholders = [leaf.placeholder for leaf in fact.leaves]
         data = dict(zip(placeholders, fact.leaf_values, strict=True))
         args = self._take_arguments(slopes, data, [view.natural.name])
         self._local = [
-            self._compiled([flat, t.index, *args], g) for t, g in zip(fact.locals, slopes, strict=False)
+            self._compiled([table, t.index, *args], g) for t, g in zip(fact.locals, slopes, strict=False)
         ]
         rest = slopes[len(self.sizes) :]
-        self._rest = self._compiled([flat, *args], pt.stack(rest)) if rest else None
+        self._rest = self._compiled([table, *args], pt.stack(rest)) if rest else None
 
     def _compiled(self, inputs: list[Variable], output: Variable) -> Any:
         return self.backend.entry(self.backend.function(inputs, [output]))
@@ -204,7 +204,7 @@ class LikelihoodGradient(CompiledTarget):
                 f"The term {name!r} cannot be differentiated, which this step needs: {error}. Use another "
                 "step method for the variable, such as pm.Slice."
             ) from None
-        return pt.as_tensor(result).astype("float64").flatten()
+        return pt.as_tensor(result).astype("float64")
 
     @property
     def n_local(self) -> int:
@@ -212,16 +212,16 @@ class LikelihoodGradient(CompiledTarget):
         return sum(self.sizes)
 
     def rows(self, term: int, natural: Array, args: tuple[Any, ...], index: Index) -> Array:
-        """Sum over some rows of a local term; flat."""
+        """Sum over some rows of a local term."""
         return self._local[term](natural, index, *args)[0]
 
     def short(self, natural: Array, args: tuple[Any, ...]) -> Array:
-        """Derivatives of the terms that are not local, a row for each term."""
-        return np.zeros((0, self._size)) if self._rest is None else self._rest(natural, *args)[0]
+        """Derivatives of the terms that are not local, a table for each term."""
+        return np.zeros((0, *self._shape)) if self._rest is None else self._rest(natural, *args)[0]
 
     def terms(self, natural: Array, args: tuple[Any, ...]) -> Array:
-        """Derivatives of each term in full, in the order of `names`; (terms, size)."""
-        result = np.zeros((len(self.names), self._size))
+        """Derivatives of each term in full, in the order of `names`; (terms, n_rows, width)."""
+        result = np.zeros((len(self.names), *self._shape))
         for k, size in enumerate(self.sizes):
             for start in range(0, size, CHUNK):
                 result[k] += self.rows(k, natural, args, np.arange(start, min(start + CHUNK, size)))
@@ -303,7 +303,9 @@ class Conjugacy:
     def groups(self, term: int, place: Place, index: Any, sizes: Any) -> Groups:
         """Statistics of consecutive groups, of these sizes, of the rows `index` of a local term."""
         rows = np.split(index, np.cumsum(sizes)[:-1])
-        found = self._sums(place, lambda *at: np.array([self.gradient.rows(term, *at, some) for some in rows]))
+        found = self._sums(
+            place, lambda *at: np.array([self.gradient.rows(term, *at, some) for some in rows])
+        )
         return Groups(found, sizes, self.gradient.sizes[term])
 
     def _sums(self, place: Place, derivatives: Callable[[Array, tuple[Any, ...]], Array]) -> Totals:
@@ -415,7 +417,7 @@ def differing_terms(
         at = [gradient.terms(r, args) for r in references]
         if k > 0 and not np.all(np.isfinite(at)):
             continue  # out of the support, perhaps
-        seen |= np.any(at, axis=(0, 2))
+        seen |= np.any(at, axis=(0, 2, 3))
         found = family.statistics(form, at, references)
         scale = np.abs(found.s) + np.abs(found.t) * family.weights(references[0])
         scale = scale.max(axis=(-1, -2), initial=0.0)[..., None, None] + 1e-300

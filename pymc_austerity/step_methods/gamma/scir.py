@@ -236,17 +236,12 @@ class SCIR(RebuiltStep):
         """Find out what the likelihood of each variable is, and warn of what follows. Chains begin anew."""
         # What has size N is not held twice, and is gone if this fails: a copy is as from a pickle.
         self._chains = [replace(chain, conjugacy=copy(chain.conjugacy)) for chain in self._chains]
-        chains = []
+        conjugacies = []
         for value in self._vars:
-            prior = GammaPrior(self._model, value, point)
-            stage(f"likelihood of {prior.name}")
-            gradient, batch_sizes = self._likelihood(prior, point, check=True)
-            conjugacy = analyse(self._model, prior, gradient, batch_sizes, point)
+            conjugacies.append(analyse(self._model, *self._likelihood(value, point, check=True), point))
             if self._options.shift is not None:
-                conjugacy.shift = self._options.shift
-            chains.append(VariableChain(conjugacy))
-        self._chains = chains
-        conjugacies = [chain.conjugacy for chain in chains]
+                conjugacies[-1].shift = self._options.shift
+        self._chains = [VariableChain(conjugacy) for conjugacy in conjugacies]
         warn_of_unused(conjugacies, self._options)
         for conjugacy in conjugacies:
             warn_of_errors(conjugacy, point, self._schedule(0), self._options)
@@ -257,8 +252,7 @@ class SCIR(RebuiltStep):
         """Compile likelihoods whose form is known."""
         chains = []
         for chain, value in zip(self._chains, self._vars, strict=True):
-            prior = GammaPrior(self._model, value, point)
-            gradient, batch_sizes = self._likelihood(prior, point, check=False)
+            prior, gradient, batch_sizes = self._likelihood(value, point, check=False)
             known = replace(chain.conjugacy, prior=prior, gradient=gradient, batch_sizes=batch_sizes)
             chains.append(replace(chain, conjugacy=known))
         if [fingerprint(chain.conjugacy.gradient.graph) for chain in chains] != self._data_seen:
@@ -267,10 +261,11 @@ class SCIR(RebuiltStep):
         return True
 
     def _likelihood(
-        self, prior: GammaPrior, point: PointType, *, check: bool
-    ) -> tuple[LikelihoodGradient, list[int] | None]:
-        """Derivatives of the likelihood, and the rows of each local term in a minibatch; None: all."""
-        options = self._options
+        self, value: Variable, point: PointType, *, check: bool
+    ) -> tuple[GammaPrior, LikelihoodGradient, list[int] | None]:
+        """Prior, derivatives of the likelihood, and rows of each local term in a minibatch; None: all."""
+        options, prior = self._options, GammaPrior(self._model, value, point)
+        stage(f"likelihood of {prior.name}")
         prior.parameters(point)  # refuses what is not positive before anything is compiled
         gradient = LikelihoodGradient(
             self._model, prior, point,
@@ -279,9 +274,9 @@ class SCIR(RebuiltStep):
         total = gradient.n_local
         n = batch_rows(options.batch_size, total, prior.name, gradient.longest)
         if n is None:
-            return gradient, None
+            return prior, gradient, None
         # In proportion to the sizes of terms, at least one of each.
-        return gradient, [min(size, max(1, round(n * size / total))) for size in gradient.sizes]
+        return prior, gradient, [min(size, max(1, round(n * size / total))) for size in gradient.sizes]
 
     def _graphs(self) -> list[LogDensityGraph]:
         return [chain.conjugacy.gradient.graph for chain in self._chains]
