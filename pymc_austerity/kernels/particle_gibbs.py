@@ -145,7 +145,8 @@ def draw_path(
     first, n_times = chains.starts[series], chains.starts[series + 1] - chains.starts[series]
     n, n_dim = rule.n_particles, chains.elements.shape[1]
     particles, parents = np.empty((n_times, n_dim * n)), np.zeros((n_times, n), dtype=np.int32)
-    mean, root, log_det = np.empty((n, n_dim)), np.empty((n, n_dim, n_dim)), np.empty(n)
+    # Of the transition of each particle; log_det is of use where these are not all alike.
+    mean, root, log_det = np.empty((n, n_dim)), np.empty((n, n_dim, n_dim)), np.zeros(n)
     log_weights, sums, index = np.empty(n), np.empty(n), np.empty(n, dtype=np.int64)
     smallest_ess = float(n)
     mean[0], root[0] = chains.mean[series], chains.root[series]
@@ -157,11 +158,11 @@ def draw_path(
             for i in range(1, n):
                 parents[t, i] = draw_index(rng, sums)
             # The path that is kept gets a past: one that leads to its state, in proportion.
-            add_links(here, mean, root, log_det, rule.is_linear, log_weights)
+            add_links(here, mean, root, log_det, log_weights)
             if normalise(log_weights, sums) < 0.0:
                 raise ImpossibleStateError(site)
             parents[t, 0] = draw_index(rng, sums)
-        draw_states(rng, parents[t], mean, root, rule.is_linear, here)
+        draw_states(rng, parents[t], mean, root, here)
         log_weights[:] = 0.0
         if chains.weighted[site]:
             index[:] = site
@@ -190,40 +191,32 @@ def draw_path(
 
 
 @jitable
-def add_links(
-    here: Vector, mean: Matrix, root: Matrix, log_det: Vector, is_linear: bool, log_weights: Vector
-) -> None:
+def add_links(here: Vector, mean: Matrix, root: Matrix, log_det: Vector, log_weights: Vector) -> None:
     """Add the log densities of the transitions from all particles to the present state.
 
-    That is the first of the states `here` (D n,). The transition of each particle has a mean, a root and its
-    log_det; `root` is the same for all if these are linear.
+    That is the first of the states `here` (D n,).
     """
     n, n_dim = mean.shape
     for i in range(n):
-        k = 0 if is_linear else i
-        if not is_linear:
-            log_weights[i] += log_det[i]
+        log_weights[i] += log_det[i]
         for a in range(n_dim):
             z = 0.0
             for b in range(a, n_dim):
-                z += root[k, b, a] * (here[b * n] - mean[i, b])
+                z += root[i, b, a] * (here[b * n] - mean[i, b])
             log_weights[i] -= 0.5 * z * z
 
 
 @jitable
-def draw_states(
-    rng: np.random.Generator, parents: Parents, mean: Matrix, root: Matrix, is_shared: bool, here: Vector
-) -> None:
+def draw_states(rng: np.random.Generator, parents: Parents, mean: Matrix, root: Matrix, here: Vector) -> None:
     """Draw the states of all particles but the first, each from the transition of its parent."""
     n, n_dim = parents.shape[0], root.shape[1]
     for i in range(1, n):
         parent = parents[i]
-        k = 0 if is_shared else parent
         for a in range(n_dim - 1, -1, -1):
             z = rng.standard_normal()
             for b in range(a + 1, n_dim):
-                z -= root[k, b, a] * (here[b * n + i] - mean[parent, b])
-            here[a * n + i] = mean[parent, a] + z / root[k, a, a]
+                z -= root[parent, b, a] * (here[b * n + i] - mean[parent, b])
+            here[a * n + i] = mean[parent, a] + z / root[parent, a, a]
 
 
 @jitable
@@ -238,13 +231,11 @@ def linear_moves(
 ) -> None:
     """Write how each state goes on to a site, and add what that weighs."""
     n, n_dim = mean.shape
-    for a in range(n_dim):
-        for b in range(n_dim):
-            root[0, a, b] = table.root[site, a, b]
     for i in range(n):
         for a in range(n_dim):
             x = table.mean[site, a]
             for b in range(n_dim):
+                root[i, a, b] = table.root[site, a, b]
                 x += table.slope[site, a, b] * here[b * n + i]
             mean[i, a] = x
     if has_constants:
