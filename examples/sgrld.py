@@ -81,13 +81,12 @@ transitions = numba.njit(sgrld_transitions)
 class EulerChain(VariableChain):
     """One variable of `SGRLD` in one chain: estimates are those of SCIR, the transition is Euler's."""
 
-    def transition(self, point, step_size, rng, options):
+    def transition(self, at, point, step_size, rng, options):
         """Move the variable in `point`; any shape a will do, because processes are reflected."""
         family = self.prior.family
-        log_theta, begins = self._processes(point)
+        log_theta, begins = self._log_theta(at, point)
         alpha, prior_rate = self.prior.parameters(point)
-        estimate = estimated(self.conjugacy, options, log_theta, point, rng, self.anchor)
-        self.anchor = estimate.anchor
+        estimate = estimated(self.conjugacy, options, log_theta, point, rng, at.anchor if at else None)
         shape, rate = self._conditional((alpha, prior_rate), estimate, log_theta)
         if family.carries_total and begins:
             # The sum of alpha is where the drift takes the total.
@@ -103,8 +102,8 @@ class EulerChain(VariableChain):
         # The rate, and so h, is one number in each row.
         rows = range(family.n_rows)
         moved = [transitions(rng, theta[i], drawn_to[i] - theta[i], h[i, 0]) for i in rows]
-        self._write(np.log(np.maximum(moved, SMALLEST)) - np.log(rate), point)
-        return estimate.n_used, noise_ratio(estimate, shape, rate, family)
+        moved_to = self._written(np.log(np.maximum(moved, SMALLEST)) - np.log(rate), estimate.anchor, point)
+        return moved_to, estimate.n_used, noise_ratio(estimate, shape, rate, family)
 
 
 class SGRLD(SCIR):

@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 # What SCIR keeps of a simplex: the total of its gamma variables, and whether others have moved it.
-CARRIED = ("n_transitions", "log_theta", "written", "anchors")
+CARRIED = ("n_transitions", "processes")
 
 
 def tuna(vars=None, kind=pma.TunaMH, **options):

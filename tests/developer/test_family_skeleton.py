@@ -58,10 +58,10 @@ def test_a_conjugate_family_with_a_wrong_rate_fails(imported, families):
         imported(half_normal=wrong, check_half_normal=check).check()
 
 
-def test_a_conjugate_family_with_a_wrong_inverse_fails(imported, families):
-    """Planted fault: half the inverse."""
+def test_a_conjugate_family_with_a_wrong_power_fails(imported, families):
+    """Planted fault: twice the power."""
     family, check = blocks("new_conjugate_family.md")
-    wrong = family.replace("return 2.0 * log_x", "return log_x")
+    wrong = family.replace("power = 0.5", "power = 1.0")
     assert wrong != family
-    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+    with pytest.raises(SelfCheckError, match="prior of 'x'"):
         imported(half_normal=wrong, check_half_normal=check).check()

@@ -145,16 +145,11 @@ class RootOfExponential(PositiveFamily):
 
     distributions = (type(pm.Weibull.dist(2.0, 1.0).owner.op),)
     pymc_names = ("Weibull",)
+    power = 0.5
 
     def parameter_graphs(self, parameters):
         _, beta = parameters
         return [pt.constant(1.0), 1.0 / beta**2]
-
-    def log_theta_of(self, log_x):
-        return 2.0 * log_x
-
-    def log_x_of(self, log_theta):
-        return 0.5 * log_theta
 
 
 class WrongRate(RootOfExponential):
@@ -171,9 +166,8 @@ class RightAtOne(RootOfExponential):
         return [pt.constant(1.0), 1.0 / beta]
 
 
-class WrongMap(RootOfExponential):
-    def log_x_of(self, log_theta):
-        return log_theta
+class WrongPower(RootOfExponential):
+    power = 1.0
 
 
 class SwappedShapes(Beta):
@@ -230,7 +224,7 @@ def test_a_prior_that_is_pymc_s(family, define, options, monkeypatch):
         (RootOfExponential, lambda: weibull([2.0, 3.0], default_transform=None)),
         (WrongRate, weibull),
         (RightAtOne, hierarchical_weibull),
-        (WrongMap, weibull),
+        (WrongPower, weibull),
         (SwappedShapes, lambda: pm.Beta("x", 2.0, 3.0)),
         (WrongAlpha, lambda: pm.Dirichlet("x", np.ones(3))),
     ],

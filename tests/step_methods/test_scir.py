@@ -150,7 +150,8 @@ def test_total_is_drawn_anew_where_its_law_depends_on_other_variables(observed):
     point = model.initial_point()
     step.setup_chain(np.random.default_rng(1), 0, 10)
     point, _ = step.step(point)
-    step.log_theta = [step.log_theta[0] + np.log(1e6)]
+    (at,) = step.processes
+    step.processes = [at._replace(log_theta=at.log_theta + np.log(1e6))]
     step.step(point)
     totals = np.exp(step.log_theta[0]).sum(axis=1)
     assert np.all(totals > 1e6 if observed else totals < 200)

@@ -47,8 +47,6 @@ from pymc_austerity.target import Array
 LikelihoodForm = Literal["counts", "affine", "rate", "frozen"]
 # What is left of zero after cancellation, relative to what was cancelled.
 _ROUNDING = 1e-11
-# Half of the distance over which log x is differentiated by log theta.
-_SMALL = 1e-4
 
 
 class Totals(NamedTuple):
@@ -212,23 +210,15 @@ class GammaFamily(ABC):
 
 
 class PositiveFamily(GammaFamily):
-    """Every element is a function of one gamma variable theta; its natural value is log theta.
+    """Every element is a power of one gamma variable theta; its natural value is log theta.
 
-    A subclass says how log theta and the logarithm of an element follow from each other, and, in
-    `parameter_graphs`, what shape and rate theta has.
+    A subclass says which power, and, in `parameter_graphs`, what shape and rate theta has.
     """
 
     transform = LogTransform
     forms: ClassVar[tuple[LikelihoodForm, ...]] = ("rate",)
     carries_total = False
-
-    @abstractmethod
-    def log_theta_of(self, log_x: Any) -> Any:
-        """Log theta of an element with the logarithm `log_x`."""
-
-    @abstractmethod
-    def log_x_of(self, log_theta: Any) -> Any:
-        """The logarithm of an element, from log theta: of an array or of a graph."""
+    power: ClassVar[float]
 
     def alpha_and_rate(self, parameters: Sequence[Array]) -> tuple[Array, Array]:
         """Shapes and rates of theta, of every element."""
@@ -240,22 +230,21 @@ class PositiveFamily(GammaFamily):
         x = np.asarray(value, dtype=np.float64)
         with np.errstate(divide="ignore"):
             logs = x if self.transformed else np.log(x)
-        return np.array(self.log_theta_of(logs)).reshape(-1, 1)
+        return np.array(logs / self.power).reshape(-1, 1)
 
     def value(self, log_theta: Array) -> Array:
         """A point's value, from logarithms of theta, as an array of its own."""
-        logs = np.array(self.log_x_of(log_theta))
+        logs = self.power * log_theta
         return (logs if self.transformed else np.exp(logs)).reshape(self.array_shape)
 
     def log_density(self, log_theta: Array, alpha: Array, rate: Array) -> Array:
-        """Log density of theta, less the logarithm of the derivative of the value by log theta."""
-        above, below = (np.asarray(self.log_x_of(log_theta + h)) for h in (_SMALL, -_SMALL))
-        logs = alpha * log_theta - rate * np.exp(log_theta) - np.log(np.abs(above - below) / (2.0 * _SMALL))
-        return (logs if self.transformed else logs - self.log_x_of(log_theta)).ravel()
+        """Log density of theta, in the coordinate log theta for log x."""
+        logs = alpha * log_theta - rate * np.exp(log_theta)
+        return (logs if self.transformed else logs - self.power * log_theta).ravel()
 
     def from_natural(self, natural: Variable) -> Variable:
-        """The exponential of log x."""
-        return pt.exp(self.log_x_of(natural))
+        """The power of theta, as the exponential of log x."""
+        return pt.exp(natural if self.power == 1.0 else self.power * natural)
 
     def reference_pair(self, near: Array) -> tuple[Array, Array]:
         """A theta and its double."""
@@ -267,19 +256,12 @@ class Gamma(PositiveFamily):
 
     distributions = (GammaRV, ExponentialRV)
     pymc_names = ("Gamma", "Exponential", "ChiSquared")
+    power = 1.0
 
     def parameter_graphs(self, parameters: Sequence[Variable]) -> list[Variable]:
         """Shape, which is one of exponential variables, and rate, the inverse of PyTensor's scale."""
         *shape, scale = parameters
         return [*(shape or [pt.constant(1.0)]), 1.0 / scale]
-
-    def log_theta_of(self, log_x: Any) -> Any:
-        """The logarithm of theta, which is log x."""
-        return log_x
-
-    def log_x_of(self, log_theta: Any) -> Any:
-        """The logarithm of x, which is log theta."""
-        return log_theta
 
 
 class InverseGamma(PositiveFamily):
@@ -287,14 +269,7 @@ class InverseGamma(PositiveFamily):
 
     distributions = (InvGammaRV,)
     pymc_names = ("InverseGamma",)
-
-    def log_theta_of(self, log_x: Any) -> Any:
-        """The logarithm of theta, which is -log x."""
-        return -log_x
-
-    def log_x_of(self, log_theta: Any) -> Any:
-        """The logarithm of x, which is -log theta."""
-        return -log_theta
+    power = -1.0
 
 
 class SimplexFamily(GammaFamily):

@@ -33,6 +33,7 @@ from pymc_austerity.step_methods.gamma.variable_chain import (
     Counter,
     Estimate,
     GammaOptions,
+    Processes,
     VariableChain,
     checked_options,
     conditional,
@@ -65,25 +66,12 @@ class GammaProcessState(StepMethodState):
     """All that the step carries from draw to draw."""
 
     n_transitions: int  # m, since the chain began
-    # The processes of each variable; of a simplex this includes the total, which is not in a point
-    log_theta: Any
-    written: Any  # Values that were last put into a point: another step may have replaced them
-    # With ``control_variate="anchor"``, of each variable. They hold the values of other variables at the
-    # time, which may have size N, such as allocations: as many numbers as a point.
-    anchors: Any
+    processes: Any  # Where those of each variable are; None before the first transition
 
 
-def _of_each_chain(name: str) -> property:
-    """An attribute of all chains, as a list: a copy of a step shares chains until its state is set."""
-
-    def found(step: Any) -> list[Any]:
-        return [getattr(chain, name) for chain in step._chains]
-
-    def put(step: Any, values: Sequence[Any]) -> None:
-        pairs = zip(step._chains, values, strict=True)
-        step._chains = [replace(chain, **{name: value}) for chain, value in pairs]
-
-    return property(found, put)
+def _of_each_variable(name: str) -> property:
+    """A field of `Processes`, of each variable; None before the first transition."""
+    return property(lambda step: [at and getattr(at, name) for at in step.processes])
 
 
 class SCIR(RebuiltStep):
@@ -192,10 +180,8 @@ class SCIR(RebuiltStep):
     _rebuilt = ()  # chains leave out of pickles what has size N
     _state_class = GammaProcessState
     _chains: list[VariableChain]
-    # Sampling state.
-    log_theta = _of_each_chain("log_theta")
-    written = _of_each_chain("written")
-    anchors = _of_each_chain("anchor")
+    processes: list[Processes | None]
+    log_theta, written, anchors = map(_of_each_variable, ("log_theta", "written", "anchor"))
     stats_dtypes_shapes = floats("step_size", "n_used", "fraction_used", "variance_inflation")
 
     def __init__(
@@ -225,7 +211,7 @@ class SCIR(RebuiltStep):
         self._options = checked_options(asked, len(self._vars))
         self._schedule = step_size_of(step_size, _UNIT)
         self.tune = False
-        self.n_transitions, self._chains = 0, []
+        self.n_transitions, self.processes, self._chains = 0, [], []
         given = initial_point or {}
         self._given_point = {n: np.array(v) for n, v in given.items() if np.size(v) <= _FEW}
         self._check_counts(self._build_first(initial_point, progressbar))
@@ -242,6 +228,7 @@ class SCIR(RebuiltStep):
             if self._options.shift is not None:
                 conjugacies[-1].shift = self._options.shift
         self._chains = [VariableChain(conjugacy) for conjugacy in conjugacies]
+        self.processes = [None] * len(conjugacies)
         warn_of_unused(conjugacies, self._options)
         for conjugacy in conjugacies:
             warn_of_errors(conjugacy, point, self._schedule(0), self._options)
@@ -297,8 +284,7 @@ class SCIR(RebuiltStep):
 
     def _begin_chain(self, n_tune: int) -> None:
         self.tune = False
-        self.n_transitions = 0
-        self._chains = [replace(chain, log_theta=None, written=None, anchor=None) for chain in self._chains]
+        self.n_transitions, self.processes = 0, [None] * len(self._chains)
 
     def reset_tuning(self) -> None:
         """Nothing is tuned."""
@@ -312,15 +298,16 @@ class SCIR(RebuiltStep):
         new, n_used, ratios, h = dict(point), 0, 0.0, 0.0
         for _ in range(options.steps_per_draw):
             h = self._schedule(self.n_transitions)
-            for chain in self._chains:
-                n_read, ratio = chain.transition(new, h, self.rng, options)
+            for k, chain in enumerate(self._chains):
+                at = self.processes[k]
+                self.processes[k], n_read, ratio = chain.transition(at, new, h, self.rng, options)
                 n_used += n_read
                 ratios += ratio
             self.n_transitions += 1
         if began < _SETTLED <= self.n_transitions:
-            for chain in self._chains:
-                assert chain.log_theta is not None
-                require_form(chain.conjugacy, chain.log_theta, new)  # where the chain has come to
+            for chain, at in zip(self._chains, self.processes, strict=True):
+                assert at is not None
+                require_form(chain.conjugacy, at.log_theta, new)  # where the chain has come to
         per_transition = n_used / options.steps_per_draw
         noise = ratios / options.steps_per_draw / len(self._vars)
         stats = {

@@ -239,17 +239,21 @@ def noise_ratio(estimate: Estimate, shape: Array, rate: Array, family: GammaFami
     return float(variance.sum() / exact.sum())
 
 
+class Processes(NamedTuple):
+    """Where the processes of a variable are in a chain."""
+
+    log_theta: Array  # (n_rows, n_parts); of a simplex this includes the total, which is not in a point
+    written: Array  # The value that was put into the point: another step may have replaced it
+    # Where statistics were last taken in full. It has the values of other variables at the time, which may
+    # have size N, such as allocations: as many numbers as a point.
+    anchor: Anchor | None
+
+
 @dataclass(eq=False)
 class VariableChain:
-    """The processes of one variable in one chain."""
+    """Moves of one variable: those of the processes that it is made of."""
 
     conjugacy: Conjugacy  # Its likelihood
-    # (n_rows, n_parts), or None: where the processes are; of a simplex this includes the total, which is not
-    # in a point. None at the beginning of a chain.
-    log_theta: Array | None = None
-    # The value that was last put into a point: another step may have replaced it
-    written: Array | None = None
-    anchor: Anchor | None = None  # Where statistics were last taken in full
 
     @property
     def prior(self) -> GammaPrior:
@@ -257,20 +261,27 @@ class VariableChain:
         return self.conjugacy.prior
 
     def transition(
-        self, point: PointType, step_size: float, rng: np.random.Generator, options: GammaOptions
-    ) -> tuple[int, float]:
-        """Move the variable in `point`; returns the rows that were read, and `noise_ratio`."""
+        self,
+        at: Processes | None,
+        point: PointType,
+        step_size: float,
+        rng: np.random.Generator,
+        options: GammaOptions,
+    ) -> tuple[Processes, int, float]:
+        """Move the variable in `point`; returns its processes, the rows that were read, and `noise_ratio`.
+
+        A chain begins where `at` is None.
+        """
         conjugacy = self.conjugacy
         family = conjugacy.prior.family
-        log_theta, begins = self._processes(point)
+        log_theta, begins = self._log_theta(at, point)
         alpha, prior_rate = conjugacy.prior.parameters(point)
-        estimate = estimated(conjugacy, options, log_theta, point, rng, self.anchor)
-        self.anchor = estimate.anchor
+        estimate = estimated(conjugacy, options, log_theta, point, rng, at.anchor if at else None)
         shape, rate = self._conditional((alpha, prior_rate), estimate, log_theta)
         self._require_shape(options, shape)
         if family.carries_total and (begins or self._renews_total(estimate)):
             total_shape = shape
-            if self.log_theta is None and conjugacy.batch_sizes is not None and conjugacy.form != "frozen":
+            if at is None and conjugacy.batch_sizes is not None and conjugacy.form != "frozen":
                 # At the start of a chain, without the noise of a minibatch.
                 total_shape = alpha + conjugacy.full(conjugacy.place(log_theta, point)).s
             log_theta = with_new_total(rng, log_theta, total_shape)
@@ -280,14 +291,14 @@ class VariableChain:
             assert conjugacy.totals is not None
             steps *= rate / (prior_rate + conjugacy.totals.t)
         moved = exact_transitions(rng, log_theta + np.log(rate), shape, steps)
-        self._write(moved - np.log(rate), point)
-        return estimate.n_used, noise_ratio(estimate, shape, rate, family)
+        moved_to = self._written(moved - np.log(rate), estimate.anchor, point)
+        return moved_to, estimate.n_used, noise_ratio(estimate, shape, rate, family)
 
-    def _processes(self, point: PointType) -> tuple[Array, bool]:
-        """Where they are, and whether `point` says so: in a new chain, or after another step."""
+    def _log_theta(self, at: Processes | None, point: PointType) -> tuple[Array, bool]:
+        """Where processes are, and whether `point` says so: in a new chain, or after another step."""
         value = point[self.prior.value_name]
-        if self.log_theta is not None and self.written is not None and np.array_equal(self.written, value):
-            return self.log_theta, False
+        if at is not None and np.array_equal(at.written, value):
+            return at.log_theta, False
         log_theta = self.prior.family.log_gammas(value)
         if not np.all(np.isfinite(log_theta)):
             raise ValueError(
@@ -342,13 +353,10 @@ class VariableChain:
             return changes
         return not estimate.groups and (changes or self.conjugacy.totals is None)
 
-    def _write(self, log_theta: Array, point: PointType) -> None:
-        """Put the processes into the point."""
-        value = self.prior.family.value(log_theta)
-        self.written = None  # after an interrupt between the two the next transition begins at the point
-        self.log_theta = log_theta
-        self.written = value.copy()
-        point[self.prior.value_name] = value
+    def _written(self, log_theta: Array, anchor: Anchor | None, point: PointType) -> Processes:
+        """Put processes into the point."""
+        value = point[self.prior.value_name] = self.prior.family.value(log_theta)
+        return Processes(log_theta, value.copy(), anchor)
 
 
 def with_new_total(rng: np.random.Generator, log_theta: Array, shape: Array) -> Array:
