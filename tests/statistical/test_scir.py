@@ -5,7 +5,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from pymc.step_methods.compound import BlockedStep, Competence
 from scipy import special, stats
 
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
@@ -231,26 +230,6 @@ def test_frozen_drift_of_a_dirichlet_variable():
     assert np.all(np.abs(ratios - 1.0) < 0.1), ratios
 
 
-class Allocations(BlockedStep):
-    """Exact draws of all allocations of a mixture with known components, given the weight in the point."""
-
-    name = "allocations"
-    stats_dtypes_shapes = {}  # noqa: RUF012
-
-    def __init__(self, vars, log_odds, *, rng=None, model=None, blocked=True, **kwargs):
-        self.vars = [pm.modelcontext(model).rvs_to_values[vars[0]]]
-        self.log_odds, self.rng = log_odds, np.random.default_rng(rng)
-
-    def step(self, point):
-        log_odds = self.log_odds + point["x_simplex__"][0] * 2.0
-        z = self.rng.random(len(log_odds)) >= special.expit(log_odds)
-        return {**point, "z": z.astype(np.int64)}, [{}]
-
-    @staticmethod
-    def competence(var, has_grad):
-        return Competence.INCOMPATIBLE
-
-
 @pytest.mark.slow("15,000 draws or more, each a step of Python")
 def test_weights_of_a_mixture_beside_a_step_for_allocations():
     """On a minibatch of allocations that is drawn anew the sd is larger, as predicted."""
@@ -268,7 +247,7 @@ def test_weights_of_a_mixture_beside_a_step_for_allocations():
         w = pm.Dirichlet("x", np.ones(2), initval=[0.3, 0.7])
         z = pm.Categorical("z", w, shape=n, initval=(y > 0).astype(int))
         pm.Normal("y", pt.as_tensor([-1.2, 1.2])[z], 1.0, observed=y)
-        steps = [SCIR([w], step_size=h, batch_size=100), Allocations([z], log_odds)]
+        steps = [SCIR([w], step_size=h, batch_size=100), MinibatchCategoricalGibbs([z])]
         found = pm.sample(draws=draws, step=steps, random_seed=3, var_names=["x"], **OPTIONS)
     x = found.posterior["x"].values[0, :, 0]
     predicted = np.sqrt(float(found.sample_stats["variance_inflation"].mean()))

@@ -302,11 +302,12 @@ class Conjugacy:
 
     def groups(self, term: int, place: Place, index: Any, sizes: Any) -> Groups:
         """Statistics of consecutive groups, of these sizes, of the rows `index` of a local term."""
-        rows = np.split(index, np.cumsum(sizes)[:-1])
-        found = self._sums(
-            place, lambda *at: np.array([self.gradient.rows(term, *at, some) for some in rows])
-        )
-        return Groups(found, sizes, self.gradient.sizes[term])
+        rows = [index[end - size : end] for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
+
+        def derivatives(reference: Array, args: tuple[Any, ...]) -> Array:
+            return np.array([self.gradient.rows(term, reference, args, some) for some in rows])
+
+        return Groups(self._sums(place, derivatives), sizes, self.gradient.sizes[term])
 
     def _sums(self, place: Place, derivatives: Callable[[Array, tuple[Any, ...]], Array]) -> Totals:
         """Statistics from some derivatives, which are taken at the references of a place."""
@@ -341,12 +342,12 @@ def analyse(
     with np.errstate(all="ignore"):
         for form in family.forms:
             references = family.references(form, start, total, prior.parameters(point))
-            wrong, flat = differing_terms(prior, form, gradient, others, references, rng)
+            found = Conjugacy(prior, gradient, batch_sizes, form, references)
+            wrong, flat = differing_terms(found, references, others, rng)
             # Terms without any derivative at all points prove nothing: they are of no form.
             wrong = wrong or flat
             if wrong:
                 continue
-            found = Conjugacy(prior, gradient, batch_sizes, form, references)
             # That statistics do not change from one point to another would prove nothing.
             if not gradient.other_names:
                 place = Place(references, here)
@@ -403,15 +404,17 @@ def require_prior(model: pm.Model, prior: GammaPrior, point: Mapping[str, Any]) 
 
 @np.errstate(all="ignore")
 def differing_terms(
-    prior: GammaPrior,
-    form: LikelihoodForm,
-    gradient: LikelihoodGradient,
-    others: Sequence[tuple[Any, ...]],
+    conjugacy: Conjugacy,
     references: tuple[Array, ...],
+    others: Sequence[tuple[Any, ...]],
     rng: np.random.Generator,
 ) -> tuple[list[str], list[str]]:
-    """Terms whose derivatives differ from the form's at random points, and those without any."""
-    family, wrong = prior.family, list[str]()
+    """Terms whose derivatives differ from the form's at random points, and those without any.
+
+    `others` are arguments of the derivatives, for several values of the other variables.
+    """
+    family, form, gradient = conjugacy.prior.family, conjugacy.form, conjugacy.gradient
+    wrong: list[str] = []
     seen = np.zeros(len(gradient.names), dtype=bool)
     for k, args in enumerate(others):
         at = [gradient.terms(r, args) for r in references]

@@ -407,16 +407,15 @@ def warn_of_unused(conjugacies: Sequence[Conjugacy], options: GammaOptions) -> N
 
 def require_form(conjugacy: Conjugacy, log_theta: Array, point: Mapping[str, Any]) -> None:
     """Verify the form of the likelihood once more, where a chain has come to."""
-    gradient, prior = conjugacy.gradient, conjugacy.prior
-    if conjugacy.form == "frozen" or not gradient.other_names:
+    if conjugacy.form == "frozen" or not conjugacy.gradient.other_names:
         return
-    (references, args), rng = conjugacy.place(log_theta, point), np.random.default_rng(_SEED)
-    wrong, _ = differing_terms(prior, conjugacy.form, gradient, [args], references, rng)
+    references, args = conjugacy.place(log_theta, point)
+    wrong, _ = differing_terms(conjugacy, references, [args], np.random.default_rng(_SEED))
     if wrong:
         names = ", ".join(map(repr, dict.fromkeys(wrong)))
         raise ValueError(
-            f"The likelihood of {prior.name!r} looked conjugate when the step was built, but where the "
-            f"chain is now it is not: see {names}. Build the step with an initial_point= at which all "
+            f"The likelihood of {conjugacy.prior.name!r} looked conjugate when the step was built, but where "
+            f"the chain is now it is not: see {names}. Build the step with an initial_point= at which all "
             "parts of the likelihood matter, or use another step method, such as pm.NUTS."
         )
 
