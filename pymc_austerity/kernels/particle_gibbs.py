@@ -91,7 +91,7 @@ def normalise(log_weights: Vector, sums: Vector) -> float:
 @jitable
 def draw_index(rng: np.random.Generator, sums: Vector) -> int:
     """Draw a number in proportion to weights, of which the cumulated sums are given."""
-    last = sums.shape[0] - 1
+    last: int = sums.shape[0] - 1
     chosen = min(int(np.searchsorted(sums, rng.random() * sums[last], side="right")), last)
     while chosen > 0 and sums[chosen] == sums[chosen - 1]:  # rounding may lead to a weight of zero
         chosen -= 1
