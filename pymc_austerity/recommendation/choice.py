@@ -1,10 +1,10 @@
 """What `recommend` finds out about a block of variables, and which step the evidence speaks for."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -13,7 +13,7 @@ from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
-from pymc_austerity.acceptance import Exact, TTest
+from pymc_austerity.acceptance import TTest
 from pymc_austerity.control_variates.taylor import LARGEST_SECOND_ORDER, ManyDimensionsError, Taylor
 from pymc_austerity.exceptions import (
     FactorisationError,
@@ -47,7 +47,14 @@ from pymc_austerity.step_methods.metropolis.options import (
     MetropolisOptions,
     checked_options,
 )
-from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Survey, factorised, plan_metropolis, survey
+from pymc_austerity.step_methods.metropolis.plan import (
+    BlockPlan,
+    Recipe,
+    Survey,
+    factorised,
+    plan_metropolis,
+    survey,
+)
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
     EXACT,
@@ -69,18 +76,12 @@ _SURROGATE_SPREAD = 1.0
 MOST_ROWS = 0.25
 
 
-class Asked(NamedTuple):
-    """What a step is wanted for: a model, its variables to update together, and where a chain starts."""
-
-    model: pm.Model
-    block: list[Variable]
-    point: PointType
-
-
 @dataclass(frozen=True)
 class Evidence:
     """Results of the search for a step, in this order; all after the first that fails are None."""
 
+    options: MetropolisOptions  # What a step is wanted for: a model, and variables to update together
+    point: PointType  # Where a chain starts
     factorisation: Factorisation | None = None  # the local terms,
     survey: Survey | None = None  # and the mode,
     plan: BlockPlan[TunaRecipe] | None = None  # and bounds on the remainders, if the normal distribution fits
@@ -90,7 +91,6 @@ class Evidence:
     # Sweeps over a field, tried out; nothing else is looked for then
     field: FieldPlan | None = None
     no_field: str = ""  # why effects of many groups are no field, if there are some
-    budget: float = DEFAULT_BUDGET  # `set_up_budget`
 
     @property
     def report(self) -> ModeReport | None:
@@ -100,45 +100,43 @@ class Evidence:
         return self.survey.found.mode_fit.report
 
     @property
-    def has_many_dimensions(self) -> bool:
-        """Is an expansion refused, because there are too many?"""
-        return isinstance(self.unsuitable, ManyDimensionsError)
-
-    @property
     def is_hierarchical(self) -> bool:
         """Whether the block needs a surrogate: some of its variables are in no local term, or in features."""
         return self.survey is not None and isinstance(self.survey.proposal, Surrogate)
 
 
-def options_of(asked: Asked, budget: float) -> MetropolisOptions:
+def options_of(model: pm.Model, block: list[Variable], budget: float = DEFAULT_BUDGET) -> MetropolisOptions:
     """Options of a `TunaMH` that draws few rows."""
     return checked_options(
-        asked.block,
+        block,
         EXACT,
         control_variate=TAYLOR,
-        model=asked.model,
+        model=model,
         set_up_budget=budget,
         **checked_tuna_options(switch_above=MOST_ROWS),
     )
 
 
-def gather(asked: Asked, budget: float = DEFAULT_BUDGET) -> Evidence:
-    """Find local terms, mode and bounds for a `TunaMH`; only sweeps over a field are compiled and tried."""
-    options, point = options_of(asked, budget), asked.point
-    fact, no_field = None, ""
+def gather(options: MetropolisOptions, point: PointType) -> Evidence:
+    """Find local terms, mode and bounds for a `TunaMH`; only sweeps over a field are compiled and tried.
+
+    Bounds are for steps that draw rows: with `switch_above` 0 they are not looked for.
+    """
+    evidence = Evidence(options, point)
     try:
         fact = factorised(options, point)
+        evidence = replace(evidence, factorisation=fact)
         scratch_folder(fact)  # an error before a long search
         field = field_of(options, fact, point)
         if isinstance(field, FieldModel):
             swept = plan_field(options, point, field)
-            return Evidence(fact, field=swept, certificate=swept.recipe.certificate, budget=budget)
-        no_field = str(field) if isinstance(field, NoField) else ""
+            return replace(evidence, field=swept, certificate=swept.recipe.certificate)
+        evidence = replace(evidence, no_field=str(field) if isinstance(field, NoField) else "")
         surveyed = survey(options, point, certify=False, factorisation=fact)
     except UnsuitableError as error:
-        return Evidence(fact, unsuitable=error, no_field=no_field, budget=budget)
-    evidence = Evidence(fact, surveyed, no_field=no_field, budget=budget)
-    if why_not_normal(evidence) is not None:
+        return replace(evidence, unsuitable=error)
+    evidence = replace(evidence, survey=surveyed)
+    if options.switch_above <= 0.0 or why_not_normal(evidence) is not None:
         return evidence
     try:
         plan = plan_tuna(options, point, surveyed=surveyed)
@@ -150,7 +148,7 @@ def gather(asked: Asked, budget: float = DEFAULT_BUDGET) -> Evidence:
 
 def why_not_normal(evidence: Evidence) -> str | None:
     """Why a step that is fitted to the mode would not work, or would mix slowly; None if it would do well."""
-    if evidence.has_many_dimensions:
+    if isinstance(evidence.unsuitable, ManyDimensionsError):
         fact = evidence.factorisation
         n_dim = 0 if fact is None else len(vector_of(fact, fact.graph.point))
         return f"There are {n_dim:,} dimensions, and {LARGEST_SECOND_ORDER} at most are moved all at once"
@@ -217,66 +215,33 @@ class NUTS(pm.NUTS):
     recommendation: Recommendation | None = None
 
 
-class Choice(NamedTuple):
-    """A step that is not yet made, and why it was chosen."""
-
-    why: Recommendation
-    make: Callable[[], SubsampledStep | NUTS]  # this compiles
-    is_of_search: bool = False  # whether what the search for the evidence had to tell is about this step
-    is_exact: bool = True
-
-
-def choose(evidence: Evidence, asked: Asked, *, approximate: bool) -> Choice:
+def choose(evidence: Evidence, *, approximate: bool) -> SubsampledStep | NUTS:
     """The first that applies: few rows, few rows with a small error, all rows, `pm.NUTS`."""
-    blank = blank_record(evidence, asked)
     if evidence.field is not None:
-        return of_field(evidence.field, blank, asked.point) or by_nuts(evidence, blank, asked)
+        return of_field(evidence) or by_nuts(evidence)
     if why_not_normal(evidence) is not None:
-        return by_nuts(evidence, blank, asked)
-    costly = why_costly(evidence, asked.model)
+        return by_nuts(evidence)
+    costly = why_costly(evidence)
     if costly is None:
-        return _of_few_rows(evidence, blank, asked.point)
+        return _of_few_rows(evidence)
+    why, remedy = costly
     if not approximate:
-        return _of_all_rows(evidence, costly, blank, asked)
-    try:
-        return _approximately(evidence, costly, blank, asked)
-    except SetUpBudgetError as error:  # the mode is searched for once more
-        found = _of_all_rows(evidence, costly, blank, asked)
-        reason = f"{found.why.reason}; and {as_clause(error.reason)}"
-        return found._replace(why=found.why._replace(reason=reason, otherwise=f"{error.remedy}."))
-
-
-# Why exact decisions would need many rows, and what would help.
-Costly = tuple[str, str]
-
-
-def why_costly(evidence: Evidence, model: pm.Model) -> Costly | None:
-    """Why `TunaMH` cannot be used, or would draw too many rows, and what would help; None if it draws few."""
-    plan = evidence.plan
-    if plan is None:
-        assert evidence.no_bound is not None
-        if isinstance(evidence.no_bound, SetUpBudgetError):
-            reason, remedy = evidence.no_bound.reason, evidence.no_bound.remedy
-            return reason[0].lower() + reason[1:], f"{remedy}."
-        return (
-            f"no bound is known for all Taylor remainders: {first_sentence(evidence.no_bound.reason)}",
-            f"{without_a_bound(evidence.no_bound.in_the_way, model)}. TunaMH(curvature=...), with a bound of "
-            "your own for terms with one linear predictor, reads few and is exact.",
+        otherwise = (
+            "recommend(approximate=True) gives AusterityMH, which reads some 150 rows for a transition, with "
+            f"a small error that is not bounded. {remedy}"
         )
-    if not plan.recipe.reads_all:
-        return None
-    assert evidence.factorisation is not None
-    prediction = plan.recipe.prediction
-    return (
-        f"TunaMH would draw about {few_digits(prediction.terms)} of {evidence.factorisation.n_rows:,} rows "
-        "for a transition, more than a quarter",
-        too_many_rows(prediction.total),
-    )
+        return _of_all_rows(evidence, why, otherwise)
+    try:
+        return _approximately(evidence, why, remedy)
+    except SetUpBudgetError as error:  # the mode is searched for once more
+        return _of_all_rows(evidence, f"{why}; and {as_clause(error.reason)}", f"{error.remedy}.")
 
 
-def blank_record(evidence: Evidence, asked: Asked) -> Recommendation:
-    """Record of what is the same whichever step is chosen."""
-    model, block, point = asked
+def _recommended[S: SubsampledStep | NUTS](
+    step: S, evidence: Evidence, written: str, reason: str, otherwise: str, **found: Any
+) -> S:
+    """The step with the record of its choice, most of which is the same whichever step is chosen."""
+    model, block, point = evidence.options.model, evidence.options.vars, evidence.point
     names = {value: rv.name for rv, value in model.rvs_to_values.items() if value in model.value_vars}
     if evidence.factorisation is not None:
         n_local = evidence.factorisation.n_rows
@@ -285,23 +250,50 @@ def blank_record(evidence: Evidence, asked: Asked) -> Recommendation:
             n_local = sum(typed_log_density(model, raw_terms(model, block), point).likelihood.values())
         except FactorisationError:
             n_local = None
-    return Recommendation(
-        step="",
-        reason="",
+    known = {"rows": None, "fit": evidence.report, "guarantee": _EXACT, "certificate": evidence.certificate}
+    step.recommendation = Recommendation(
+        step=written,
+        reason=reason,
         vars=tuple(names.pop(value) for value in block),
         others=tuple(names.values()),
         n_local=n_local,
         n_dim=sum(np.size(point[value.name]) for value in block),
-        certificate=evidence.certificate,
-        rows=None,
-        fit=evidence.report,
-        guarantee=_EXACT,
-        otherwise="",
+        otherwise=otherwise,
+        **(known | found),
+    )
+    return step
+
+
+def record_of(step: SubsampledStep | NUTS) -> Recommendation:
+    """Why a step was chosen."""
+    assert step.recommendation is not None
+    return step.recommendation
+
+
+def why_costly(evidence: Evidence) -> tuple[str, str] | None:
+    """Why `TunaMH` cannot be used, or would draw too many rows, and what would help; None if it draws few."""
+    plan, no_bound = evidence.plan, evidence.no_bound
+    if isinstance(no_bound, SetUpBudgetError):
+        return no_bound.reason[0].lower() + no_bound.reason[1:], f"{no_bound.remedy}."
+    if plan is None:
+        assert no_bound is not None
+        return (
+            f"no bound is known for all Taylor remainders: {first_sentence(no_bound.reason)}",
+            f"{without_a_bound(no_bound.in_the_way, evidence.options.model)}. TunaMH(curvature=...), with a "
+            "bound of your own for terms with one linear predictor, reads few and is exact.",
+        )
+    if not plan.recipe.reads_all:
+        return None
+    prediction = plan.recipe.prediction
+    return (
+        f"TunaMH would draw about {few_digits(prediction.terms)} of {plan.factorisation.n_rows:,} rows for a "
+        "transition, more than a quarter",
+        too_many_rows(prediction.total),
     )
 
 
-def _of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) -> Choice:
-    """The choice of `TunaMH`, which draws few rows."""
+def _of_few_rows(evidence: Evidence) -> TunaMH:
+    """`TunaMH`, which draws few rows."""
     plan, report = evidence.plan, evidence.report
     assert plan is not None
     assert report is not None
@@ -313,104 +305,99 @@ def _of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) ->
     if prediction.is_loose(report):
         otherwise = prediction.advice(report, plan.factorisation.n_rows)
     if evidence.no_field:
-        no_field = _no_field(evidence)
-        otherwise = f"{no_field[0].upper()}{no_field[1:]}. {otherwise}"
-    why = blank._replace(
-        step="TunaMH()",
-        reason="few rows decide exactly: the posterior is near normal, and a bound is known for what each "
-        "row adds to that",
+        otherwise = f"Effects of groups {_no_field(evidence)}. {otherwise}"
+    return _recommended(
+        TunaMH.from_plan(plan, evidence.point),
+        evidence,
+        "TunaMH()",
+        "few rows decide exactly: the posterior is near normal, and a bound is known for what each row adds "
+        "to that",
+        otherwise,
         rows=prediction.terms,
         guarantee=_COMPARED,
-        otherwise=otherwise,
     )
-    return Choice(why, lambda: TunaMH.from_plan(plan, point), is_of_search=True)
 
 
-def _approximately(evidence: Evidence, costly: Costly, blank: Recommendation, asked: Asked) -> Choice:
+def _approximately(evidence: Evidence, why: str, remedy: str) -> AusterityMH:
     """`AusterityMH`, the sequential test. The rows that it reads at every transition are searched for."""
-    model, block, point = asked
-    options = checked_options(
-        block,
-        TTest(_EPSILON),
+    options = replace(
+        evidence.options,
+        acceptance=TTest(_EPSILON),
         default_batch=BATCH_OF_REMAINDERS,
         control_variate=Taylor(),
-        model=model,
-        set_up_budget=evidence.budget,
+        switch_above=0.0,
     )
-    surveyed = survey(options, point, factorisation=evidence.factorisation)
-    plan = plan_metropolis(options, point, surveyed=surveyed)
-    why = blank._replace(
-        step="AusterityMH(control_variate=Taylor())",
-        reason=f"approximate=True was given, and {costly[0]}",
+    surveyed = survey(options, evidence.point, factorisation=evidence.factorisation)
+    plan = plan_metropolis(options, evidence.point, surveyed=surveyed)
+    return _recommended(
+        AusterityMH.from_plan(plan, evidence.point),
+        evidence,
+        "AusterityMH(control_variate=Taylor())",
+        f"approximate=True was given, and {why}",
+        f"recommend() gives the exact test on all rows. {remedy}",
         rows=float(len(plan.recipe.exact_rows) + BATCH_OF_REMAINDERS),
         guarantee=f"none: the estimated probability of a wrong decision is below epsilon, {_EPSILON}",
-        otherwise=f"recommend() gives the exact test on all rows. {costly[1]}",
     )
-    return Choice(why, lambda: AusterityMH.from_plan(plan, point), is_exact=False)
 
 
-def _of_all_rows(evidence: Evidence, costly: Costly, blank: Recommendation, asked: Asked) -> Choice:
-    """`MetropolisHastings` on all rows, with the proposal that is fitted to the mode."""
-    model, block, point = asked
-    surveyed, budget = evidence.survey, evidence.budget
+def _of_all_rows(evidence: Evidence, why: str, otherwise: str) -> MetropolisHastings:
+    """`MetropolisHastings` on all rows."""
+    plan, written = plan_of_all_rows(evidence)
+    return _recommended(
+        MetropolisHastings.from_plan(plan, evidence.point),
+        evidence,
+        written,
+        f"the normal distribution at the mode fits, but {why}",
+        f"{otherwise} And effects of groups {_no_field(evidence)}." if evidence.no_field else otherwise,
+        rows=float(plan.factorisation.n_rows),
+    )
+
+
+def plan_of_all_rows(evidence: Evidence) -> tuple[BlockPlan[Recipe], str]:
+    """The plan of a `MetropolisHastings` with the proposal that is fitted to the mode; how one writes it."""
+    surveyed = evidence.survey
     assert surveyed is not None
     if evidence.is_hierarchical:
-        written = "control_variate=Taylor(exact_rows=0), proposal=Surrogate()"
-        options = checked_options(
-            block, Exact(), control_variate=TAYLOR, proposal=Surrogate(), model=model, set_up_budget=budget
-        )
-        surveyed = replace(surveyed, proposal=options.proposal)
+        written = "MetropolisHastings(control_variate=Taylor(exact_rows=0), proposal=Surrogate())"
+        options = replace(evidence.options, proposal=Surrogate(), switch_above=0.0)
     else:  # on the terms themselves
-        written = "proposal=Laplace()"
-        options = checked_options(block, Exact(), proposal=Laplace(), model=model, set_up_budget=budget)
+        written = "MetropolisHastings(proposal=Laplace())"
+        options = replace(evidence.options, proposal=Laplace(), control_variate=None, switch_above=0.0)
         found = surveyed.found
         assert found is not None
         fit = found.mode_fit._replace(expansion=None)
-        found = found._replace(mode_fit=fit, expanded=surveyed.factorisation)
-        surveyed = replace(surveyed, proposal=options.proposal, found=found)
-    plan = plan_metropolis(options, point, surveyed=surveyed)
-    otherwise = (
-        "recommend(approximate=True) gives AusterityMH, which reads some 150 rows for a transition, with a "
-        f"small error that is not bounded. {costly[1]}"
-    )
-    why = blank._replace(
-        step=f"MetropolisHastings({written})",
-        reason=f"the normal distribution at the mode fits, but {costly[0]}",
-        rows=float(surveyed.factorisation.n_rows),
-        otherwise=f"{otherwise} And {_no_field(evidence)}." if evidence.no_field else otherwise,
-    )
-    is_of_search = evidence.is_hierarchical  # it uses the Taylor polynomial, too
-    return Choice(why, lambda: MetropolisHastings.from_plan(plan, point), is_of_search)
+        surveyed = replace(surveyed, found=found._replace(mode_fit=fit, expanded=surveyed.factorisation))
+    surveyed = replace(surveyed, proposal=options.proposal)
+    return plan_metropolis(options, evidence.point, surveyed=surveyed), written
 
 
 def _no_field(evidence: Evidence) -> str:
-    return f"effects of groups are not moved group by group: {evidence.no_field}"
+    return f"are not moved group by group: {evidence.no_field}"
 
 
-def by_nuts(evidence: Evidence, blank: Recommendation, asked: Asked, slow: str | None = None) -> Choice:
+def by_nuts(evidence: Evidence, slow: str | None = None) -> NUTS:
     """`pm.NUTS`, if it can be used; `slow` says how badly another step would mix, if that is the reason."""
-    model, block, _ = asked
+    model, block = evidence.options.model, list(evidence.options.vars)
     reason = slow or _why_nuts(evidence)
-    error = why_no_gradient(model, block)
+    error = why_no_gradient(evidence.options)
     if error is not None:
         raise ValueError(
             f"{reason}; and pm.NUTS, which would be recommended then, needs a gradient ({error}). Leave "
             "step= out, and pm.sample() chooses a step without; or use MetropolisHastings(), a random walk."
         ) from error
-    said = [instead_of_nuts(evidence, asked), by_element(evidence, model)]
-    if not blank.others and len(model.value_vars) == len(model.continuous_value_vars):
+    said = [instead_of_nuts(evidence), by_element(evidence)]
+    if len(block) == len(model.value_vars):
         # As a step NUTS may not take all of a model.
         missing = "" if find_spec("nutpie") else " (pip install nutpie)"
         said.append(f'pm.sample(nuts_sampler="nutpie") without step= is faster than pm.NUTS{missing}')
     otherwise = " ".join(f"{sentence}." for sentence in said if sentence)
-    why = blank._replace(step="pm.NUTS()", reason=reason, otherwise=otherwise)
-    return Choice(why, lambda: NUTS(block, model=model))
+    return _recommended(NUTS(block, model=model), evidence, "pm.NUTS()", reason, otherwise)
 
 
-def why_no_gradient(model: pm.Model, block: list[Variable]) -> Exception | None:
+def why_no_gradient(options: MetropolisOptions) -> Exception | None:
     """Reason why there is no gradient, which NUTS needs; None if there is one."""
     try:
-        grad(model.logp(), block, disconnected_inputs="ignore")
+        grad(options.model.logp(), options.vars, disconnected_inputs="ignore")
     except NO_GRADIENT as error:
         return error
     return None
@@ -421,15 +408,19 @@ def _why_nuts(evidence: Evidence) -> str:
     if evidence.field is not None:
         return _why_no_sweeps(evidence.field.recipe)
     reason = first_sentence(why_not_normal(evidence) or "")
+    if not evidence.no_field:
+        return reason
     # What can be changed comes first.
-    return f"{_no_field(evidence)}; and {as_clause(reason)}" if evidence.no_field else reason
+    return f"effects of groups {_no_field(evidence)}; and {as_clause(reason)}"
 
 
 # Of a field: sweeps that draw rows, sweeps that read all of them, or `pm.NUTS` --------------------
 
 
-def of_field(plan: FieldPlan, blank: Recommendation, point: PointType) -> Choice | None:
+def of_field(evidence: Evidence) -> SubsampledStep | None:
     """Sweeps over a field; None where `pm.NUTS` promises more effective draws a second."""
+    plan, point = evidence.field, evidence.point
+    assert plan is not None
     recipe = plan.recipe
     found = recipe.prediction
     if found.terms > _FEW * recipe.n_local or found.shared_acceptance < _WELL or recipe.reads_all:
@@ -442,7 +433,34 @@ def of_field(plan: FieldPlan, blank: Recommendation, point: PointType) -> Choice
         plan = tried_longer(plan, point, of_nuts)
         if plan.recipe.rate < of_nuts:
             return None
-    return _sweeps(plan, blank, point)
+    names, found = " and ".join(map(repr, plan.field.effects)), plan.recipe.prediction
+    reason = f"{names} are a field of {plan.field.n_effects:,} effects: all are moved at once, "
+    if plan.recipe.reads_all:
+        whole = replace(plan, options=replace(plan.options, switch_above=0.0))
+        return _recommended(
+            MetropolisHastings.from_plan(whole, point),
+            evidence,
+            "MetropolisHastings(control_variate=Taylor())",
+            f"{reason}decided on all rows, as with so few rows a group that is cheaper",
+            "TunaMH(), where there are more rows for each group.",
+            rows=float(plan.recipe.n_local),
+            field=found,
+        )
+    how = "each decided by few of its rows"
+    otherwise = "Where groups have very few rows, the exact test on all rows, or pm.NUTS."
+    if plan.field.is_normal:
+        how = "decided by sums over their rows, which tell all of a normal likelihood"
+        otherwise = "With another likelihood, a few rows of each group."
+    return _recommended(
+        TunaMH.from_plan(plan, point),
+        evidence,
+        "TunaMH()",
+        f"{reason}{how}",
+        otherwise,
+        rows=found.terms,
+        guarantee=_EXACT if plan.field.is_normal else _COMPARED,
+        field=found,
+    )
 
 
 def _why_no_sweeps(recipe: FieldRecipe) -> str:
@@ -459,45 +477,13 @@ def _why_no_sweeps(recipe: FieldRecipe) -> str:
     )
 
 
-def _sweeps(plan: FieldPlan, blank: Recommendation, point: PointType) -> Choice:
-    """The choice of sweeps over a field, by drawn rows or by all."""
-    names, found = " and ".join(map(repr, plan.field.effects)), plan.recipe.prediction
-    effects = f"{names} are a field of {plan.field.n_effects:,} effects: all are moved at once"
-    if plan.recipe.reads_all:
-        why = blank._replace(
-            step="MetropolisHastings(control_variate=Taylor())",
-            reason=f"{effects}, decided on all rows, as with so few rows a group that is cheaper",
-            rows=float(blank.n_local or 0),
-            otherwise="TunaMH(), where there are more rows for each group.",
-            field=found,
-        )
-        whole = replace(plan, options=replace(plan.options, switch_above=0.0))
-        return Choice(why, lambda: MetropolisHastings.from_plan(whole, point), is_of_search=True)
-    why = blank._replace(
-        step="TunaMH()",
-        reason=f"{effects}, each decided by few of its rows",
-        rows=found.terms,
-        guarantee=_COMPARED,
-        otherwise="Where groups have very few rows, the exact test on all rows, or pm.NUTS.",
-        field=found,
-    )
-    if plan.field.is_normal:
-        why = why._replace(
-            reason=f"{effects}, decided by sums over their rows, which tell all of a normal likelihood",
-            guarantee=_EXACT,
-            otherwise="With another likelihood, a few rows of each group.",
-        )
-    return Choice(why, lambda: TunaMH.from_plan(plan, point), is_of_search=True)
-
-
 # What to change in a model for a better step, in the words of the model; or that nothing helps -----
 #
 # What is said of a parameter was tried: the model with a number in its place, or without its rows.
 
 
-def instead_of_nuts(evidence: Evidence, asked: Asked) -> str:
+def instead_of_nuts(evidence: Evidence) -> str:
     """Advice on what would make another step than `pm.NUTS` suit the model."""
-    model = asked.model
     reason, fact = evidence.unsuitable, evidence.factorisation
     if evidence.field is not None:
         return (
@@ -505,14 +491,14 @@ def instead_of_nuts(evidence: Evidence, asked: Asked) -> str:
             "TunaMH() moves effects by few of them"
         )
     if isinstance(reason, FactorisationError):
-        return _of_coupled_rows(reason, asked)
+        return _of_coupled_rows(reason, evidence)
     if isinstance(reason, SetUpBudgetError):
         return reason.remedy
     if fact is not None and not fact.n_local:
         return f"{_NOTHING}: with so few rows pm.NUTS is fast"
     if fact is not None and reason is not None and (others := _others(fact)):
-        return _of_others(others, fact, model)
-    if evidence.has_many_dimensions:
+        return _of_others(others, fact, evidence.options.model)
+    if isinstance(reason, ManyDimensionsError):
         return f"With {LARGEST_SECOND_ORDER} dimensions or fewer all of them can be moved at once"
     if isinstance(reason, NoNormalApproximationError):
         if not reason.along:
@@ -529,18 +515,17 @@ def instead_of_nuts(evidence: Evidence, asked: Asked) -> str:
             "Order what can be exchanged (the components of a mixture, by an ordered transform), or give a "
             "sign that is not identified a prior on one side. A step of its own for a parameter does not help"
         )
-    return _of_poor_fit(evidence, asked)
+    return _of_poor_fit(evidence)
 
 
-def by_element(evidence: Evidence, model: pm.Model) -> str:
+def by_element(evidence: Evidence) -> str:
     """How effects of groups that are no field may be moved, if each row looks one of them up."""
     if not evidence.no_field or evidence.factorisation is None:
         return ""
     longest = longest_looked_up(evidence.factorisation, FEWEST_GROUPS)
     if longest is None:
         return ""
-    value = next(v for v in model.value_vars if v.name == longest.name)
-    name = model.values_to_rvs[value].name
+    (name,) = _names(evidence.options.model, [longest.name])
     return (
         f"Or try MetropolisHastings([{name!r}], elementwise=True), which moves one of its "
         f"{longest.type.shape[0]:,} elements at a time by the rows that contain it, "
@@ -548,23 +533,23 @@ def by_element(evidence: Evidence, model: pm.Model) -> str:
     )
 
 
-def _of_coupled_rows(error: FactorisationError, asked: Asked) -> str:
+def _of_coupled_rows(error: FactorisationError, evidence: Evidence) -> str:
     """Rows of a term need each other: through which parameters?"""
-    model, block, _ = asked
+    model, block = evidence.options.model, evidence.options.vars
     graph = raw_terms(model, None).get(error.term)
     if graph is None:
         return _UNKNOWN
     used = set(ancestors([graph]))
     inside = [value for value in block if value in used]
     outside = [value for value in block if value not in used]
-    if _can_be_subsampled(asked, outside):
-        here, there = _names(model, outside), _names(model, inside)
+    if _can_be_subsampled(evidence, outside):
+        here, there = (_names(model, [v.name for v in part]) for part in (outside, inside))
         return (
             f"A step of its own for {_and(there)} helps the others: step=[recommend(vars={here}), "
             f"pm.NUTS([{', '.join(f'model[{name!r}]' for name in there)}])]"
         )
     tried = inside if len(block) > 1 and len(inside) <= _MOST_TRIED else []
-    fixed = [v for v in tried if _can_be_subsampled(asked, [b for b in block if b is not v], given=v)]
+    fixed = [v.name for v in tried if _can_be_subsampled(evidence, [b for b in block if b is not v], v.name)]
     if fixed:
         return (
             f"With a number in place of {_any(_names(model, fixed))} the rest can be subsampled; a step of "
@@ -576,16 +561,15 @@ def _of_coupled_rows(error: FactorisationError, asked: Asked) -> str:
     )
 
 
-def _can_be_subsampled(asked: Asked, part: list[Variable], given: Variable | None = None) -> bool:
-    """Has a part of the block local terms of its own? A number takes the place of `given`."""
+def _can_be_subsampled(evidence: Evidence, part: list[Variable], given: str | None = None) -> bool:
+    """Has a part of the block local terms of its own? A number takes the place of the variable `given`."""
     if not part:
         return False
     try:
-        options = checked_options(part, EXACT, control_variate=TAYLOR, model=asked.model)
-        fact = factorised(options, asked.point, check=False)
+        fact = factorised(replace(evidence.options, vars=tuple(part)), evidence.point, check=False)
     except UnsuitableError:
         return False
-    return fact.n_local > 0 and not set(_others(fact)) - {given.name if given is not None else None}
+    return fact.n_local > 0 and not set(_others(fact)) - {given}
 
 
 def _others(fact: Factorisation) -> list[str]:
@@ -596,44 +580,42 @@ def _others(fact: Factorisation) -> list[str]:
 
 def _of_others(others: list[str], fact: Factorisation, model: pm.Model) -> str:
     """Local terms depend on variables of other steps."""
-    values = {value.name: value for value in model.value_vars}
-    names = _names(model, [values[name] for name in others])
-    discrete = [n for n, o in zip(names, others, strict=True) if np.dtype(values[o].type.dtype).kind != "f"]
+    names = _names(model, others)
+    discrete = [name for name in names if np.dtype(model[name].type.dtype).kind != "f"]
     if discrete:
         return (
             f"Sum {_and(discrete)} out (as pm.Mixture does), or put a number in its place: it is discrete, "
             "and no polynomial follows it. Another step for it does not help"
         )
-    block = _names(model, [values[name] for name in fact.var_names])
-    return f"Update {_and(names)} in the same step: recommend(vars={sorted({*block, *names})})"
+    together = sorted({*_names(model, fact.var_names), *names})
+    return f"Update {_and(names)} in the same step: recommend(vars={together})"
 
 
-def _of_poor_fit(evidence: Evidence, asked: Asked) -> str:
+def _of_poor_fit(evidence: Evidence) -> str:
     """The posterior is unlike the normal distribution at its mode: along which parameters?"""
     assert evidence.survey is not None
-    found = evidence.survey.found
+    found, model = evidence.survey.found, evidence.options.model
     assert found is not None
-    fact = evidence.survey.factorisation
-    departures = Departures(found, asked.point)
-    names = {value.name: rv.name for rv, value in asked.model.rvs_to_values.items()}
-    moved = list(dict.fromkeys(fact.coordinate(int(d))[0] for d in np.flatnonzero(found.mode_fit.free)))
+    departures = Departures(found, evidence.point)
+    free = np.flatnonzero(found.mode_fit.free)
+    moved = list(dict.fromkeys(evidence.survey.factorisation.coordinate(int(d))[0] for d in free))
     tried = moved if 1 < len(moved) <= _MOST_TRIED else []
     fixed = [
-        names[v]
-        for v in tried
-        if fits_normal(*departures.with_fixed(v), is_hierarchical=evidence.is_hierarchical)
+        name
+        for name in tried
+        if fits_normal(*departures.with_fixed(name), is_hierarchical=evidence.is_hierarchical)
     ]
     where = ""
     apart = departures.coordinates()
     if apart:
         most = next(iter(apart.values()))
         leading = [c for c, size in apart.items() if size >= _WORTH * most][:_MOST_NAMED]
-        of = ", ".join(names[n] + (f"[{', '.join(map(str, k))}]" if k else "") for n, k in leading)
-        where = f"The posterior is least like it along {of}. "
+        of = [_names(model, [name])[0] + (f"[{', '.join(map(str, k))}]" if k else "") for name, k in leading]
+        where = f"The posterior is least like it along {', '.join(of)}. "
     if fixed:
         return (
-            f"{where}With a number in place of {_any(fixed)} it would fit the others; a step of its own for "
-            "that variable does not help. A tighter prior or more rows there may"
+            f"{where}With a number in place of {_any(_names(model, fixed))} it would fit the others; a step "
+            "of its own for that variable does not help. A tighter prior or more rows there may"
         )
     if tried:
         where += "Neither a number in place of one variable nor a step of its own for it helps. "
@@ -643,10 +625,9 @@ def _of_poor_fit(evidence: Evidence, asked: Asked) -> str:
 def without_a_bound(in_the_way: Sequence[str], model: pm.Model) -> str:
     """Advice on what would give the remainders a bound; value variables are in the way."""
     if in_the_way:
-        names = _names(model, [value for value in model.value_vars if value.name in in_the_way])
         return (
-            f"With a number in place of {_any(names)} there may be a bound; a step of its own for it does "
-            "not help"
+            f"With a number in place of {_any(_names(model, in_the_way))} there may be a bound; a step of "
+            "its own for it does not help"
         )
     return "No number in place of one parameter gives a bound, nor does a step of its own"
 
@@ -664,8 +645,10 @@ def too_many_rows(total: float) -> str:
     )
 
 
-def _names(model: pm.Model, values: Iterable[Variable]) -> list[str]:
-    return [str(model.values_to_rvs[value].name) for value in values]
+def _names(model: pm.Model, values: Iterable[str]) -> list[str]:
+    """Names of the random variables of value variables, which are given by their names."""
+    names = {value.name: str(rv.name) for rv, value in model.rvs_to_values.items()}
+    return [names[value] for value in values]
 
 
 def _and(names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pymc as pm
+from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomType
@@ -27,22 +28,24 @@ from pymc_austerity.model.starting_point import initial_point
 from pymc_austerity.progress import stage, watched
 from pymc_austerity.recommendation.choice import (
     NUTS,
-    Asked,
-    Choice,
     Evidence,
     as_clause,
-    blank_record,
     by_nuts,
     choose,
     gather,
     of_field,
     options_of,
+    record_of,
     why_no_gradient,
 )
 from pymc_austerity.step_methods.messages import few_digits, refuse_discrete
+from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.field_plan import field_of, plan_field
+from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, warn_of_poor_mixing
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
+from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.step_methods.recommendation import Recommendation
 from pymc_austerity.work import DEFAULT_BUDGET, budgeted, checked_budget
 
@@ -169,34 +172,32 @@ def recommend(
     budget = checked_budget(set_up_budget)
     with watched("recommend", bool(progressbar)), many_graphs(), explained(model), budgeted(budget):
         stage("reading the model")
-        asked = Asked(model, block, initial_point(model))
-        warn_of_long_deterministics(model, asked.point)
+        point = initial_point(model)
+        warn_of_long_deterministics(model, point)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SubsamplingWarning)  # also where they are errors
-            evidence = _evidence(asked, budget)
-        choice = choose(evidence, asked, approximate=bool(approximate))
-        choice, step = _that_mixes(choice, evidence, asked)
-    if choice.is_of_search:
-        for told in caught:
+            evidence = _evidence(options_of(model, block, budget), point)
+        step = _that_mixes(choose(evidence, approximate=bool(approximate)), evidence)
+    if isinstance(step, TunaMH | MetropolisHastings) and step.control_variate is not None:
+        for told in caught:  # of the mode and the polynomial that the step uses
             warnings.warn_explicit(told.message, told.category, told.filename, told.lineno)
-    if not choice.is_exact:
+    if isinstance(step, AusterityMH):
         warn(
             "AusterityMH was chosen, which is approximate: its stationary distribution differs from the "
             "posterior by an amount that is not bounded. That shrinks with epsilon and with larger batches, "
             "and grows with rows of large remainders that batches seldom meet (rare features, outliers). "
             "Without approximate=True an exact step is recommended."
         )
-    step.recommendation = choice.why
     if verbose:
-        logger.info("%s", _announcement(choice.why))
+        logger.info("%s", _announcement(record_of(step)))
     return step
 
 
-def _evidence(asked: Asked, budget: float) -> Evidence:
+def _evidence(options: MetropolisOptions, point: PointType) -> Evidence:
     """Evidence about the block; an error if no chain could start."""
-    model, point = asked.model, asked.point
+    model = options.model
     try:
-        evidence = gather(asked, budget)
+        evidence = gather(options, point)
     except SelfCheckError:  # a defect, unless it is the data that are impossible
         require_start(model, point)
         raise
@@ -209,55 +210,46 @@ def _evidence(asked: Asked, budget: float) -> Evidence:
     return evidence
 
 
-def _that_mixes(choice: Choice, evidence: Evidence, asked: Asked) -> tuple[Choice, SubsampledStep | NUTS]:
+def _that_mixes(step: SubsampledStep | NUTS, evidence: Evidence) -> SubsampledStep | NUTS:
     """The chosen step, tried out on a pilot run; a small field or `pm.NUTS` if that mixes badly."""
-    step = choice.make()
-    mixing = step.try_out(asked.point) if isinstance(step, SubsampledStep) else None
-    if not isinstance(step, SubsampledStep) or mixing is None:
-        return choice, step
-    told = choice._replace(why=choice.why._replace(mixing=mixing))
+    if not isinstance(step, SubsampledStep) or (mixing := step.try_out(evidence.point)) is None:
+        return step
+    why, name = record_of(step), step.name_of(mixing.dimension)
+    step.recommendation = why._replace(mixing=mixing)
     slow = (
-        f"with {choice.why.step} {mixing.n_draws:,} draws of a pilot run were worth about "
-        f"{few_digits(mixing.effective)} independent ones of {step.name_of(mixing.dimension)}"
+        f"with {why.step} {mixing.n_draws:,} draws of a pilot run were worth about "
+        f"{few_digits(mixing.effective)} independent ones of {name}"
     )
     is_field = evidence.field is not None
     if not is_field and mixing.is_doubtful and evidence.is_hierarchical:
-        better = _small_field(slow, mixing, evidence, asked)
+        better = _small_field(slow, mixing, evidence)
         if better is not None:
             return better
-    if mixing.efficiency >= _ENOUGH if is_field else not mixing.is_poor:
-        return told, step
-    if why_no_gradient(asked.model, asked.block) is not None:
-        warn_of_poor_mixing(mixing, step.name_of(mixing.dimension), is_field=is_field)
-        return told, step
-    choice = by_nuts(evidence, blank_record(evidence, asked), asked, slow)
-    return choice, choice.make()
+    if mixing.efficiency < _ENOUGH if is_field else mixing.is_poor:
+        if why_no_gradient(evidence.options) is None:
+            return by_nuts(evidence, slow)
+        warn_of_poor_mixing(mixing, name, is_field=is_field)
+    return step
 
 
-def _small_field(
-    slow: str, of_block: Mixing, evidence: Evidence, asked: Asked
-) -> tuple[Choice, SubsampledStep | NUTS] | None:
+def _small_field(slow: str, of_block: Mixing, evidence: Evidence) -> SubsampledStep | None:
     """Sweeps over the effects of a few groups, if there are some, and they mix better."""
-    fact, point = evidence.factorisation, asked.point
+    fact, point = evidence.factorisation, evidence.point
     assert fact is not None
-    options = replace(options_of(asked, evidence.budget), fewest_groups=FEWEST_IF_SLOW)
+    options = replace(evidence.options, fewest_groups=FEWEST_IF_SLOW)
     try:
         found = field_of(options, fact, point)
         if not isinstance(found, FieldModel):
             return None
-        plan = plan_field(options, point, found)
+        step = of_field(replace(evidence, field=plan_field(options, point, found)))
     except UnsuitableError:
         return None
-    other = of_field(plan, blank_record(evidence, asked), point)
-    if other is None:
+    mixing = None if step is None else step.try_out(point)
+    if step is None or mixing is None or mixing.efficiency < max(_ENOUGH, _HALF * of_block.efficiency):
         return None
-    step = other.make()
-    assert isinstance(step, SubsampledStep)
-    mixing = step.try_out(point)
-    if mixing is None or mixing.efficiency < max(_ENOUGH, _HALF * of_block.efficiency):
-        return None
-    why = other.why._replace(reason=f"{other.why.reason}; {slow}", mixing=mixing)
-    return other._replace(why=why), step
+    why = record_of(step)
+    step.recommendation = why._replace(reason=f"{why.reason}; {slow}", mixing=mixing)
+    return step
 
 
 def _announcement(why: Recommendation) -> str:

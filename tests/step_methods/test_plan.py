@@ -12,7 +12,7 @@ from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.recommendation.choice import Asked, Evidence, gather, why_costly, why_not_normal
+from pymc_austerity.recommendation.choice import Evidence, gather, options_of, why_costly, why_not_normal
 from pymc_austerity.step_methods.metropolis import plan as plans
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import OtherDataError, plan_metropolis, survey
@@ -115,23 +115,23 @@ def test_a_recipe_is_not_used_for_other_data(model):
 
 
 def test_evidence_for_few_rows(model):
-    evidence = gather(Asked(model, list(model.value_vars), model.initial_point()))
+    evidence = gather(options_of(model, list(model.value_vars)), model.initial_point())
     assert why_not_normal(evidence) is None
-    assert why_costly(evidence, model) is None
+    assert why_costly(evidence) is None
     assert "'y', a function of 1 predictor of each row, by interval arithmetic" in evidence.certificate
 
 
 def test_reasons_against(model):
-    unsuitable = Evidence(unsuitable=UnsuitableError("No term is long."))
-    assert why_not_normal(unsuitable) == "No term is long."
     asked, point = tuna_of(model, switch_above=1e-9)
+    known = Evidence(asked, point)
+    unsuitable = replace(known, unsuitable=UnsuitableError("No term is long."))
+    assert why_not_normal(unsuitable) == "No term is long."
     surveyed = survey(asked, point, certify=False)
-    evidence = Evidence(surveyed.factorisation, surveyed, plan_tuna(asked, point, surveyed=surveyed))
-    costly = why_costly(evidence, model)
-    assert "rows for a transition" in costly[0]
-    unknown = NoBoundError("'y' is computed by betainc", ["b"])
-    unbounded = why_costly(Evidence(surveyed.factorisation, surveyed, no_bound=unknown), model)
-    assert "no bound is known" in unbounded[0]
+    known = replace(known, factorisation=surveyed.factorisation, survey=surveyed)
+    why, _ = why_costly(replace(known, plan=plan_tuna(asked, point, surveyed=surveyed)))
+    assert "rows for a transition" in why
+    why, _ = why_costly(replace(known, no_bound=NoBoundError("'y' is computed by betainc", ["b"])))
+    assert "no bound is known" in why
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,5 @@ def test_a_normal_distribution_that_does_not_fit(model, changes, said):
     surveyed = survey(asked, point, certify=False)
     mode_fit = surveyed.found.mode_fit
     mode_fit = mode_fit._replace(report=mode_fit.report._replace(**changes))
-    evidence = Evidence(
-        surveyed.factorisation, replace(surveyed, found=surveyed.found._replace(mode_fit=mode_fit))
-    )
-    assert said in why_not_normal(evidence)
+    surveyed = replace(surveyed, found=surveyed.found._replace(mode_fit=mode_fit))
+    assert said in why_not_normal(Evidence(asked, point, surveyed.factorisation, surveyed))
