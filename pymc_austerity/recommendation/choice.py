@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -34,6 +33,7 @@ from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.field_pilot import FieldPrediction
 from pymc_austerity.step_methods.metropolis.field_plan import (
     FieldPlan,
     FieldRecipe,
@@ -238,7 +238,14 @@ def choose(evidence: Evidence, *, approximate: bool) -> SubsampledStep | NUTS:
 
 
 def _recommended[S: SubsampledStep | NUTS](
-    step: S, evidence: Evidence, written: str, reason: str, otherwise: str, **found: Any
+    step: S,
+    evidence: Evidence,
+    written: str,
+    reason: str,
+    otherwise: str,
+    rows: float | None = None,
+    guarantee: str = _EXACT,
+    field: FieldPrediction | None = None,
 ) -> S:
     """The step with the record of its choice, most of which is the same whichever step is chosen."""
     model, block, point = evidence.options.model, evidence.options.vars, evidence.point
@@ -250,7 +257,6 @@ def _recommended[S: SubsampledStep | NUTS](
             n_local = sum(typed_log_density(model, raw_terms(model, block), point).likelihood.values())
         except FactorisationError:
             n_local = None
-    known = {"rows": None, "fit": evidence.report, "guarantee": _EXACT, "certificate": evidence.certificate}
     step.recommendation = Recommendation(
         step=written,
         reason=reason,
@@ -258,8 +264,12 @@ def _recommended[S: SubsampledStep | NUTS](
         others=tuple(names.values()),
         n_local=n_local,
         n_dim=sum(np.size(point[value.name]) for value in block),
+        certificate=evidence.certificate,
+        rows=rows,
+        fit=evidence.report,
+        guarantee=guarantee,
         otherwise=otherwise,
-        **(known | found),
+        field=field,
     )
     return step
 

@@ -1,6 +1,7 @@
 """What runs steps to judge them: `probe` and `compare`."""
 
-from pymc_austerity.report.compare import Comparison, compare
+from pymc_austerity.report.compare import compare
+from pymc_austerity.report.comparison import Comparison
 from pymc_austerity.report.probe import probe
 
 __all__ = ["Comparison", "compare", "probe"]

@@ -3,125 +3,36 @@
 import logging
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
 from pymc.step_methods.compound import BlockedStep
-from pytensor.graph.basic import Variable
 from xarray import DataTree
 
-from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.diagnostics.agreement import NotComparableError
 from pymc_austerity.diagnostics.result import posterior_of
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning, UnsuitableError
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.find_mode import constrained, find_mode
-from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, FEWEST_IF_SLOW, point_of
 from pymc_austerity.model.factorise import model_of
 from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.starting_point import initial_point, require_finite
-from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage, watched
-from pymc_austerity.proposals.surrogate import Surrogate
-from pymc_austerity.recommendation.choice import first_sentence
+from pymc_austerity.recommendation.choice import first_sentence, gather, plan_of_all_rows, why_not_normal
+from pymc_austerity.report.comparison import Comparison
+from pymc_austerity.report.judgement import Judgement, convergence, judge
 from pymc_austerity.report.probe import probed
-from pymc_austerity.report.render.page import as_html
-from pymc_austerity.report.render.words import as_fragment, as_markdown, headline, verdict_of
-from pymc_austerity.report.results import Judgement, Results, convergence, judge
 from pymc_austerity.report.run import Budget, Run, Settings, Steps, budget_of, named, run_step
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.field_plan import field_of, plan_field
+from pymc_austerity.step_methods.metropolis.field_plan import field_of
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
-from pymc_austerity.step_methods.metropolis.options import checked_options, proposal_for
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 from pymc_austerity.validation import is_real, require_whole
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class Comparison(Results):
-    """Several steps on one model, compared with a reference.
-
-    Made by `compare`.
-
-    Attributes
-    ----------
-    results : tuple of (Run, Judgement, Probed)
-        Of every step: what it did, whether its posterior agrees with the reference, and whether its
-        batch means are normal.
-    standard : Run
-        The reference.
-    var_names : tuple of str
-        Variables that were compared.
-    tolerance : float
-        The difference that matters, in posterior sds.
-    settings : Settings
-    notes : tuple of str
-        What was done otherwise than asked for.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pymc as pm
-    >>> from pymc_austerity import MetropolisHastings, compare
-    >>> with pm.Model() as model:
-    ...     mu = pm.Normal("mu", 0, 10)
-    ...     y = pm.Normal("y", mu, 1, observed=np.random.default_rng(1).normal(size=2000))
-    >>> hot = MetropolisHastings(temperature=0.3, model=model)
-    >>> result = compare(model, {"hot": hot}, budget={"draws": 1000}, chains=2, random_seed=1)
-    >>> result.verdicts
-    {'hot': 'differs'}
-    >>> result.runs["hot"].posterior["mu"].shape
-    (2, 1000)
-    """
-
-    def to_markdown(self) -> str:
-        """Verdicts, tables and remarks as text."""
-        return as_markdown(self)
-
-    def to_html(self, path: str | Path | None = None) -> str:
-        """One page with verdicts, tables and figures, which needs no other file.
-
-        Parameters
-        ----------
-        path : str or Path, optional
-            Where to write it, too; directories are made.
-
-        Returns
-        -------
-        str
-            The page.
-
-        Raises
-        ------
-        ImportError
-            If the extra `plots` is not installed: ``pip install "pymc_austerity[plots]"``.
-        """
-        text = as_html(self)
-        if path is not None:
-            path = Path(path)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="\n")
-        return text
-
-    def __repr__(self) -> str:
-        lines = [headline(self)]
-        lines += [f"  {run.name}: {verdict_of(judgement)}" for run, judgement, _ in self.results]
-        n = sum(len(run.messages) for run, _, _ in self.results) + len(self.standard.messages)
-        if n:
-            lines.append(f"  {n} warning{'s' if n > 1 else ''} while sampling: see to_markdown().")
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        return as_fragment(self)
-
-
-# Where a random walk is as good.
-_LEAST_ACCEPTANCE, _LARGEST_SPREAD = 0.2, 1.0
 
 Reference = Literal["exact", "nuts"] | DataTree
 
@@ -285,6 +196,9 @@ def _names(model: pm.Model, var_names: Sequence[str] | None) -> list[str]:
     return chosen
 
 
+# Where chains start, and the reference ------------------------------------------------------------
+
+
 def _start(model: pm.Model, initvals: Any, notes: list[str], fewest: int) -> Mapping[str, Any] | None:
     """Where chains start; what was done instead is added to `notes`. So few groups make a field."""
     if initvals is None:
@@ -296,19 +210,39 @@ def _start(model: pm.Model, initvals: Any, notes: list[str], fewest: int) -> Map
         return initvals
     if not isinstance(initvals, str) or initvals != "mode":
         raise ValueError(f'initvals must be "mode", a dict of values, or None, got {initvals!r}.')
-    block = list(model.continuous_value_vars)
     with warnings.catch_warnings():
         warnings.simplefilter("error", SubsamplingWarning)  # a mode that was not reached is none
         try:
-            field = field_in(model, block, fewest) if block else None
-            return find_mode(model, block or None) if field is None else start_of_field(model, field)
+            start = start_of_field(model, fewest) if model.continuous_value_vars else None
+            return find_mode(model, model.continuous_value_vars or None) if start is None else start
         except (UnsuitableError, SubsamplingWarning) as error:
-            why = str(error)
-    notes.append(f"Chains start where PyMC starts them, for no mode was found: {why}")
-    return None
+            notes.append(f"Chains start where PyMC starts them, for no mode was found: {error}")
+            return None
 
 
-# The reference, and where chains start ------------------------------------------------------------
+def start_of_field(model: pm.Model, fewest: int) -> dict[str, Any] | None:
+    """Where chains on a field start, by name: the joint mode has scales near zero, far from all draws."""
+    options, point = _of_all_rows(model, fewest), initial_point(model)
+    field = field_of(options, factorised(options, point), point)
+    if not isinstance(field, FieldModel):
+        return None
+    require_finite(field.factorisation, point)
+    with watched("compare: where chains start", True):
+        stage("fit", f", {field.n_effects:,} effects")
+        return constrained(model, point_of(field.factorisation, field.center(), point))
+
+
+def _of_all_rows(model: pm.Model, fewest: int) -> MetropolisOptions:
+    """Options of an exact step that moves effects of so many groups as a field, and reads all rows."""
+    options = checked_options(model.continuous_value_vars, EXACT, control_variate=TAYLOR, model=model)
+    return replace(options, fewest_groups=fewest)
+
+
+def fewest_groups(steps: Iterable[BlockedStep]) -> int:
+    """Effects that make a field: fewer than usual, if one of the steps sweeps over so few."""
+    fields = [step.field for step in steps if isinstance(step, SubsampledStep)]
+    few = any(field is not None and field.prediction.n_nodes <= FEWEST_GROUPS for field in fields)
+    return FEWEST_IF_SLOW if few else FEWEST_GROUPS
 
 
 def check_reference(reference: Any, var_names: Sequence[str]) -> None:
@@ -347,64 +281,15 @@ def run_reference(
 
 def exact_step(model: pm.Model, fewest: int = FEWEST_GROUPS) -> tuple[BlockedStep, list[str]]:
     """Exact Metropolis-Hastings with the best proposal that suits the model; notes say why it is a walk."""
-    block = list(model.continuous_value_vars)
-    if not block:
+    if not model.continuous_value_vars:
         raise UnsuitableError("The model has no continuous variable for an exact step.")
-    try:
-        field = field_in(model, block, fewest)
-        if field is not None:
-            options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
-            point = initial_point(model)
-            with watched("compare: the reference", True):  # sweeps that read all rows
-                plan = plan_field(options, point, field)
-                return MetropolisHastings.from_plan(plan, point), []
-        taylor = Taylor(exact_rows=0)
-        proposal = proposal_for(None, taylor, TermStructure(factorise(model, block)))
-        # Sums of terms are kept from one transition to the next, those of remainders are not.
-        needs = taylor if isinstance(proposal, Surrogate) else None
-        step = MetropolisHastings(block, proposal=proposal, control_variate=needs, model=model)
-        why = _misfit(step.mode_fit, isinstance(proposal, Surrogate))
-        if not why:
-            return step, []
-    except UnsuitableError as error:
-        why = first_sentence(str(error))
+    options, point = _of_all_rows(model, fewest), initial_point(model)
+    with watched("compare: the reference", True):  # sweeps that read all rows
+        evidence = gather(options, point)
+        why = None if evidence.field else why_not_normal(evidence)
+        if why is None:
+            plan = evidence.field or plan_of_all_rows(evidence)[0]
+            return MetropolisHastings.from_plan(plan, point), []
+    why = first_sentence(why)
     note = f"The reference proposes by a random walk, for no normal distribution fits the posterior: {why}."
-    return MetropolisHastings(block, model=model), [note]
-
-
-def _misfit(report: ModeReport | None, is_surrogate: bool) -> str:
-    """Why a proposal that is fitted to the mode would mix slowly, if it would."""
-    if report is None:
-        return "there is no mode"
-    if report.n_modes > 1:
-        return f"{report.n_modes} modes were found"
-    if is_surrogate and report.remainder_sd >= _LARGEST_SPREAD:
-        return f"its log density is off by {report.remainder_sd:.2g}"
-    if not is_surrogate and report.acceptance < _LEAST_ACCEPTANCE:
-        return f"independent draws would be accepted at a rate of {report.acceptance:.2g}"
-    return ""
-
-
-def fewest_groups(steps: Iterable[BlockedStep]) -> int:
-    """Effects that make a field: fewer than usual, if one of the steps sweeps over so few."""
-    fields = [step.field for step in steps if isinstance(step, SubsampledStep)]
-    few = any(field is not None and field.prediction.n_nodes <= FEWEST_GROUPS for field in fields)
-    return FEWEST_IF_SLOW if few else FEWEST_GROUPS
-
-
-def field_in(model: pm.Model, block: list[Variable], fewest: int) -> FieldModel | None:
-    """The field of effects among the variables of a block, if there are some."""
-    options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
-    point = initial_point(model)
-    options = replace(options, fewest_groups=fewest)
-    found = field_of(options, factorised(options, point), point)
-    return found if isinstance(found, FieldModel) else None
-
-
-def start_of_field(model: pm.Model, field: FieldModel) -> dict[str, Any]:
-    """Where chains on a field start, by name: the joint mode has scales near zero, far from all draws."""
-    point = initial_point(model)
-    require_finite(field.factorisation, point)
-    with watched("compare: where chains start", True):
-        stage("fit", f", {field.n_effects:,} effects")
-        return constrained(model, point_of(field.factorisation, field.center(), point))
+    return MetropolisHastings(model.continuous_value_vars, model=model), [note]

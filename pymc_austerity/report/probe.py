@@ -189,17 +189,13 @@ class SingleMoves:
         step.require_built(point)
         engine = step.engine
         assert isinstance(engine, RuleEngine)
-        self._step, self._options, self._compiled = step, step.options, engine.target
-        self._proposal = engine.proposal
+        self._step, self._compiled, self._proposal = step, engine.target, engine.proposal
         self._target = self._compiled.interpreted()
         self._exact_rows = engine.exact_rows
         self._others = np.delete(np.arange(engine.n_local), self._exact_rows)
         self.n_others = engine.n_others
-
-    @property
-    def adapts(self) -> bool:
-        """Does the proposal learn while tuning?"""
-        return self._options.tune and self._proposal.adapt is not no_adaptation
+        # Whether the proposal learns while tuning.
+        self.adapts = step.options.tune and engine.proposal.adapt is not no_adaptation
 
     def from_state(self, point: PointType, rng: np.random.Generator) -> tuple[Vector, float, Vector] | None:
         """Propose a move from the state in `point`; None if no move that needs the data is proposed.
@@ -236,28 +232,23 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
             f"probe looks at accept-or-reject decisions, and {name} makes none from subsamples of log "
             "ratios. Give it one step of AusterityMH, MHSubLhd, MinibatchBarker or MetropolisHastings."
         )
-    if step.options.elementwise:
-        raise TypeError(
-            f"This {name} moves one element at a time, each on rows of its own, and probe looks at moves "
-            "that all rows decide. Compare draws with those of the exact step: compare(model, steps)."
-        )
+    how = "moves one element at a time, each on" if step.options.elementwise else ""
     if step.field is not None:
+        how = f"sweeps over {step.field.prediction.n_effects:,} effects, each decided on"
+    if how:
         raise TypeError(
-            f"This {name} sweeps over {step.field.prediction.n_effects:,} effects, each decided on rows of "
-            "its own, and probe looks at moves that all rows decide. Compare draws with those of the exact "
-            "step: compare(model, steps)."
+            f"This {name} {how} rows of its own, and probe looks at moves that all rows decide. Compare "
+            "draws with those of the exact step: compare(model, steps)."
         )
     if step.model is not model:
         raise ValueError(f"The {name} was made for another model: give probe the model of the step.")
     require_whole(0, tune=tune)
     require_whole(1, n_pairs=n_pairs, draws=draws)
-    if idata is not None:
-        return
-    if draws < n_pairs:
+    if idata is None and draws < n_pairs:
         raise ValueError(f"draws must be at least n_pairs={n_pairs}, got {draws}.")
     moved = {v.name for v in step.vars}
     others = [model.values_to_rvs[v].name for v in model.value_vars if v.name not in moved]
-    if others:
+    if idata is None and others:
         raise ValueError(
             f"The {name} does not move {', '.join(map(str, others))}. Give probe a short run of all steps, "
             "from which it takes the states: probe(model, step, idata=pm.sample(step=[step, ...]))."

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Literal, get_args
 
@@ -55,28 +55,36 @@ def budget_of(given: Any, name: str = "budget") -> Budget:
     return Budget(kind, float(amount))
 
 
-class UserInterrupt(BaseException):
-    """The user stopped a chain. PyMC goes on with the next one after a `KeyboardInterrupt`."""
+@dataclass(frozen=True)
+class Settings:
+    """How all steps of a comparison are run."""
+
+    chains: int
+    tune: int
+    max_draws: int  # that a chain makes at most
+    initvals: Mapping[str, Any] | None  # where chains start; None for the starting points of PyMC
+    n_local: int | None  # N, the number of local terms; None if the model cannot be factorised
 
 
 # Later chains make as many draws as the first. They are stopped before if they take so many times as long.
 _PATIENCE = 3.0
+# R-hat and effective sample sizes need a few draws of each chain.
+_FEWEST_DRAWS = 20
 
 
 class Clock:
     """A callback for `pymc.sample` that measures chains which run one after the other.
 
     The first chain goes on until its share of the budget is spent, later ones for as many draws: chains of
-    different lengths would be cut to the shortest. A chain makes between `fewest` and `most` draws after
+    different lengths would be cut to the shortest. A chain makes between 20 and `most` draws after
     tuning. ``count(statistics of a draw)`` are the local terms that it evaluated, NaN if they are unknown.
     """
 
-    def __init__(
-        self, budget: Budget, *, chains: int, tune: int, fewest: int, most: int, count: Callable[..., float]
-    ) -> None:
-        self._kind, self._share = budget.kind, budget.amount / chains
-        self._tune, self._fewest, self._most = tune, fewest, most
-        self._count = count
+    def __init__(self, budget: Budget, settings: Settings, count: Callable[..., float]) -> None:
+        self._kind, self._share = budget.kind, budget.amount / settings.chains
+        self._tune, self._count = settings.tune, count
+        self.most = int(budget.amount) if budget.kind == "draws" else settings.max_draws
+        self._fewest = min(_FEWEST_DRAWS, self.most)
         self._chain = -1
         self._began = self._first = 0.0
         # Sums over all chains; terms are local ones evaluated after tuning.
@@ -88,8 +96,8 @@ class Clock:
         """Note a draw; raise `KeyboardInterrupt`, as PyMC asks for, where the chain has to stop."""
         now = time.perf_counter()
         if draw.chain != self._chain:
-            if self.ended < len(self.lengths):
-                raise UserInterrupt
+            if self.ended < len(self.lengths):  # PyMC goes on with the next chain
+                raise KeyboardInterrupt
             self._chain, self._first, self._began = draw.chain, now, now
             self.lengths.append(0)
             self._spent = self._before = 0.0
@@ -120,7 +128,7 @@ class Clock:
             raise KeyboardInterrupt
 
     def _is_over(self, made: int) -> bool:
-        if made >= self._most:
+        if made >= self.most:
             return True
         if made < self._fewest or self._kind == "draws":
             return False
@@ -159,8 +167,6 @@ Steps = Mapping[str, Any] | Sequence[Any]
 OF_REFERENCE = " (reference)"
 # Of the parameters that a step or its rule may have, those that tell one from another.
 _TELLING = ("epsilon", "delta", "batch_size", "chi", "step_size")
-# R-hat and effective sample sizes need a few draws of each chain.
-_FEWEST_DRAWS = 20
 _LOGGERS = ("pymc", "pymc_austerity")
 
 
@@ -256,17 +262,6 @@ def counter(blocks: Sequence[BlockedStep], n_local: int | None) -> Callable[...,
     return count
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How all steps of a comparison are run."""
-
-    chains: int
-    tune: int
-    max_draws: int  # that a chain makes at most
-    initvals: Mapping[str, Any] | None  # where chains start; None for the starting points of PyMC
-    n_local: int | None  # N, the number of local terms; None if the model cannot be factorised
-
-
 @dataclass(frozen=True, eq=False)
 class Run:
     """Run of a step for its budget: draws, costs and remarks."""
@@ -306,27 +301,12 @@ def run_step(
 
     What goes wrong is part of the result: nothing but an interrupt by the user is raised.
     """
-    most = int(budget.amount) if budget.kind == "draws" else settings.max_draws
-    clock = Clock(
-        budget,
-        chains=settings.chains,
-        tune=settings.tune,
-        fewest=min(_FEWEST_DRAWS, most),
-        most=most,
-        count=counter(blocks, settings.n_local),
-    )
-    about = Run(
-        name,
-        describe(blocks) if blocks else "pm.sample() of PyMC",
-        budget,
-        configuration=tuple(configuration(block) for block in blocks),
-        notes=tuple(notes),
-    )
+    clock = Clock(budget, settings, counter(blocks, settings.n_local))
     idata, error = None, ""
     with _listening() as messages, noting_interrupts() as interrupted:
         try:
             idata = pm.sample(
-                draws=most,
+                draws=clock.most,
                 tune=settings.tune,
                 chains=settings.chains,
                 cores=1,  # one after the other: times of chains that run side by side depend on each other
@@ -338,32 +318,37 @@ def run_step(
                 progressbar=False,
                 compute_convergence_checks=False,  # the report has its own
             )
-        except UserInterrupt:
-            raise KeyboardInterrupt from None
         except Exception as failure:  # whatever a step of the user raises is told in the report
             error = f"{type(failure).__name__}: {failure}"
     # PyMC keeps the draws of a chain that was interrupted. If there are none, that is an error of its own.
     if interrupted.is_set() or (idata is not None and clock.ended < settings.chains):
         raise KeyboardInterrupt
-    about = replace(about, messages=tuple(messages), error=error)
-    if idata is None:
-        return about
-    notes = list(notes)
-    try:
-        if blocks:
-            stamp(idata, *blocks)
-    except (TypeError, ValueError) as no_stamp:  # steps of the user may be unlike ours
-        notes.append(f"The draws have no stamp: {no_stamp}")
-    fractions = idata["sample_stats"].get("fraction_used")
-    return replace(
-        about,
-        idata=idata,
-        seconds=clock.seconds,
-        tuning_seconds=clock.tuning_seconds,
-        terms=clock.terms,
-        fraction=np.nan if fractions is None else float(fractions.mean(skipna=True)),
-        moves=max((getattr(block, "n_moves", 1) for block in blocks), default=1),
-        notes=(*notes, *_remarks(idata, clock, budget, settings, blocks)),
+    found: dict[str, Any] = {}
+    if idata is not None:
+        told = [*notes, *_remarks(idata, clock, budget, settings, blocks)]
+        try:
+            if blocks:
+                stamp(idata, *blocks)
+        except (TypeError, ValueError) as no_stamp:  # steps of the user may be unlike ours
+            told.append(f"The draws have no stamp: {no_stamp}")
+        fractions = idata["sample_stats"].get("fraction_used")
+        found = {
+            "idata": idata,
+            "seconds": clock.seconds,
+            "tuning_seconds": clock.tuning_seconds,
+            "terms": clock.terms,
+            "fraction": np.nan if fractions is None else float(fractions.mean(skipna=True)),
+            "moves": max((getattr(block, "n_moves", 1) for block in blocks), default=1),
+            "notes": tuple(told),
+        }
+    return Run(
+        name,
+        describe(blocks) if blocks else "pm.sample() of PyMC",
+        budget,
+        configuration=tuple(configuration(block) for block in blocks),
+        messages=tuple(messages),
+        error=error,
+        **({"notes": tuple(notes)} | found),
     )
 
 
@@ -371,17 +356,16 @@ def _remarks(
     idata: DataTree, clock: Clock, budget: Budget, settings: Settings, blocks: Sequence[BlockedStep]
 ) -> Iterator[str]:
     """Remarks on what differs from the budget and the settings that were asked for."""
-    longest, kept = max(clock.lengths), dict(idata["posterior"].sizes)
-    if budget.kind != "draws":
-        spent = clock.seconds if budget.kind == "seconds" else clock.terms
-        if longest >= settings.max_draws:
-            yield (
-                f"Stopped at max_draws = {settings.max_draws:,} draws of each chain, before the budget of "
-                f"{budget} was spent."
-            )
-        elif spent > 1.5 * budget.amount:
-            what = Budget(budget.kind, spent)
-            yield f"Spent {what} of a budget of {budget}: a chain makes at least {_FEWEST_DRAWS} draws."
+    longest, kept = max(clock.lengths), idata["posterior"].sizes
+    spent = clock.seconds if budget.kind == "seconds" else clock.terms
+    if budget.kind != "draws" and longest >= settings.max_draws:
+        yield (
+            f"Stopped at max_draws = {settings.max_draws:,} draws of each chain, before the budget of "
+            f"{budget} was spent."
+        )
+    elif budget.kind != "draws" and spent > 1.5 * budget.amount:
+        what = Budget(budget.kind, spent)
+        yield f"Spent {what} of a budget of {budget}: a chain makes at least {_FEWEST_DRAWS} draws."
     if min(clock.lengths) < longest:
         yield (
             f"Chains made between {min(clock.lengths):,} and {longest:,} draws; {kept['draw']:,} of "

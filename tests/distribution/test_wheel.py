@@ -103,7 +103,7 @@ def python(built, tmp_path_factory):
 def test_what_is_in_the_files(built):
     wheel, sdist = built
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"pymc_austerity/py.typed", "pymc_austerity/report/render/template.html"} <= set(names)
+    assert {"pymc_austerity/py.typed", "pymc_austerity/report/template.html"} <= set(names)
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "pymc_austerity").rglob("*.py")}
     assert modules <= set(names)
     assert all(name.startswith("pymc_austerity") for name in names)

@@ -6,9 +6,9 @@ import pytest
 
 from pymc_austerity import TunaMH, compare
 from pymc_austerity.model.factorisation import FEWEST_IF_SLOW
-from pymc_austerity.report.compare import exact_step, fewest_groups, field_in, start_of_field
-from pymc_austerity.report.render.words import safety_of
-from pymc_austerity.report.results import Judgement
+from pymc_austerity.report.compare import exact_step, fewest_groups, start_of_field
+from pymc_austerity.report.comparison import safety_of
+from pymc_austerity.report.judgement import Judgement
 from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe
 
 N, GROUPS, TAU = 4000, 200, 0.1
@@ -47,8 +47,7 @@ def of_field():
 @pytest.mark.parametrize("is_centered", [True, False])
 def test_chains_start_at_the_mode_of_what_groups_share(is_centered):
     model = visits(is_centered=is_centered)
-    field = field_in(model, list(model.continuous_value_vars), 30)
-    start = start_of_field(model, field)
+    start = start_of_field(model, 30)
     assert 0.5 * TAU < start["tau"] < 1.5 * TAU
     assert abs(start["level"] - 1.0) < 0.1
     effects = start["u"] - start["level"] if is_centered else start["tau"] * start["z"]

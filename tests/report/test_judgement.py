@@ -7,7 +7,7 @@ from xarray import Dataset, DataTree
 
 from pymc_austerity.exceptions import SubsamplingWarning
 from pymc_austerity.report.compare import judged
-from pymc_austerity.report.results import LEVEL, convergence, judge
+from pymc_austerity.report.judgement import LEVEL, convergence, judge
 from pymc_austerity.report.run import Run
 
 TOLERANCE = 0.2

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from pymc_austerity.plots.style import looks
-from pymc_austerity.report.render import words
-from pymc_austerity.report.render.page import Album, most_different, plot_forest
-from pymc_austerity.report.results import ABSENT, number, with_error
+from pymc_austerity.report.comparison import number, safety_of
+from pymc_austerity.report.figures import Album, Plot, most_different, plot_forest
+from pymc_austerity.report.judgement import ABSENT, with_error
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 
@@ -108,43 +108,44 @@ def test_a_page_is_small(page):
     assert len(page.encode()) < 3e6
 
 
-def test_figures_are_left_out_of_a_full_page(comparison, monkeypatch):
-    monkeypatch.setattr("pymc_austerity.report.render.page._MOST", 10)
-    album = Album(comparison)
-    assert album.overview()[0]["data"]
-    assert album.costs()[0]["caption"].startswith("Left out to keep the page small")
+def line():
+    """A figure, outside of any page."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots()
+    axes.plot([1, 2])
+    return figure
+
+
+def test_figures_are_left_out_of_a_full_page(monkeypatch):
+    monkeypatch.setattr("pymc_austerity.report.figures._MOST", 10)
+    album = Album()
+    assert album.drawn(Plot(line, "A line.", "One."))["data"]
+    assert album.drawn(Plot(line, "A line.", "Two.")) == {"caption": "Left out to keep the page small: Two."}
 
 
 def test_a_figure_that_fails_is_told(comparison, monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("planted")
 
-    monkeypatch.setattr("pymc_austerity.report.render.page.plot_risk", fail)
-    (figure,) = Album(comparison).costs()
-    assert figure["caption"] == "This figure could not be drawn (RuntimeError: planted)."
+    monkeypatch.setattr("pymc_austerity.report.figures.plot_risk", fail)
+    assert "This figure could not be drawn (RuntimeError: planted)." in Reader(comparison.to_html()).text
 
 
-def test_no_figure_stays_open(comparison):
-    import matplotlib.pyplot as plt
-
-    before = plt.get_fignums()
-    Album(comparison).overview()
-    assert plt.get_fignums() == before
-
-
-def test_figures_do_not_take_over_the_style_of_the_user(comparison):
+def test_figures_do_not_take_over_the_style_of_the_user():
+    """Nor stay open."""
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
     own, _ = plt.subplots()
     try:
-        (light,) = Album(comparison).overview()
+        light = Album().drawn(Plot(line, "", ""))
         with plt.style.context("dark_background"):
             before = dict(mpl.rcParams)
-            (dark,) = Album(comparison).overview()
+            dark = Album().drawn(Plot(line, "", ""))
             assert dict(mpl.rcParams) == before
         assert dark["data"] == light["data"]
-        assert plt.gcf() is own
+        assert plt.get_fignums() == [own.number]
     finally:
         plt.close(own)
 
@@ -203,7 +204,7 @@ def test_seven_steps_can_be_told_apart_and_have_fewer_rows():
 
 
 def test_writing_a_file(comparison, tmp_path, monkeypatch):
-    monkeypatch.setattr("pymc_austerity.report.render.page._MOST", -1)  # without figures it is fast
+    monkeypatch.setattr("pymc_austerity.report.figures._MOST", -1)  # without figures it is fast
     path = tmp_path / "new" / "page.html"
     for _ in range(2):  # a file that exists is overwritten
         assert comparison.to_html(path).encode() == path.read_bytes()
@@ -246,11 +247,11 @@ def test_safe_is_said_beside_narrow_limits_only(comparison, reader):
     assert "safe here" not in reader.text  # with so few draws nothing is shown of the right step either
     _, judgement, _ = comparison.results[0]
     assert judgement.verdict == "agrees"
-    assert words.safety_of(judgement).startswith("As far as these draws tell, yes: an sd may be off by")
+    assert safety_of(judgement).startswith("As far as these draws tell, yes: an sd may be off by")
     precise = replace(judgement, largest_ratio=1.04, largest_shift=0.04)
-    assert words.safety_of(precise).startswith("Beside the reference the step is safe here: no sd is further")
+    assert safety_of(precise).startswith("Beside the reference the step is safe here: no sd is further")
     for wrong in ({"largest_ratio": 1.06}, {"largest_shift": 0.06}, {"largest_ratio": np.nan}):
-        assert "is safe" not in words.safety_of(replace(precise, **wrong))
+        assert "is safe" not in safety_of(replace(precise, **wrong))
 
 
 def test_in_a_notebook(comparison):
