@@ -95,17 +95,13 @@ def test_terms_that_are_not_counted(time):
     assert np.isnan(clock.terms)
 
 
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        (10, "10 seconds"),
-        (1, "1 second"),
-        (0.5, "0.5 seconds"),
-        ({"seconds": 3600}, "3,600 seconds"),
-        ({"terms": 1e8}, "100,000,000 local terms"),
-        ({"draws": 2000}, "2,000 draws of each chain"),
-    ],
-    ids=str,
-)
-def test_budgets_in_words(given, text):
-    assert str(budget_of(given)) == text
+def test_budgets_in_words():
+    given = [10, 1, 0.5, {"seconds": 3600}, {"terms": 1e8}, {"draws": 2000}]
+    assert [str(budget_of(each)) for each in given] == [
+        "10 seconds",
+        "1 second",
+        "0.5 seconds",
+        "3,600 seconds",
+        "100,000,000 local terms",
+        "2,000 draws of each chain",
+    ]
