@@ -319,11 +319,9 @@ def decisions_table(idata: DataTree) -> pd.DataFrame | None:
     return None if table.empty else table
 
 
-def number(value: Any, digits: int = 3) -> str:
-    """A few digits; thousands grouped; words as they are."""
-    if isinstance(value, str):
-        return value
-    if value is None or not np.isfinite(value):
+def number(value: float, digits: int = 3) -> str:
+    """A few digits; thousands grouped."""
+    if not np.isfinite(value):
         return ABSENT
     size = abs(float(value))
     if size >= 1e7:
