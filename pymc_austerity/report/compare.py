@@ -13,15 +13,28 @@ from xarray import DataTree
 
 from pymc_austerity.diagnostics.agreement import NotComparableError
 from pymc_austerity.diagnostics.result import posterior_of
-from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning, UnsuitableError
+from pymc_austerity.exceptions import (
+    FactorisationError,
+    NoNormalApproximationError,
+    SubsamplingWarning,
+    UnsuitableError,
+)
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.find_mode import constrained, find_mode
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, FEWEST_IF_SLOW, point_of
 from pymc_austerity.model.factorise import model_of
 from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.starting_point import initial_point, require_finite
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage, watched
-from pymc_austerity.recommendation.choice import first_sentence, gather, plan_of_all_rows, why_not_normal
+from pymc_austerity.proposals.laplace import Laplace
+from pymc_austerity.recommendation.choice import (
+    Evidence,
+    first_sentence,
+    gather,
+    plan_of_all_rows,
+    why_not_normal,
+)
 from pymc_austerity.report.comparison import Comparison
 from pymc_austerity.report.judgement import Judgement, convergence, judge
 from pymc_austerity.report.probe import probed
@@ -29,7 +42,7 @@ from pymc_austerity.report.run import Budget, Run, Settings, Steps, budget_of, n
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.field_plan import field_of
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
-from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, checked_options
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, checked_options, proposal_for
 from pymc_austerity.step_methods.metropolis.plan import factorised
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 from pymc_austerity.validation import is_real, require_whole
@@ -290,6 +303,29 @@ def exact_step(model: pm.Model, fewest: int = FEWEST_GROUPS) -> tuple[BlockedSte
         if why is None:
             plan = evidence.field or plan_of_all_rows(evidence)[0]
             return MetropolisHastings.from_plan(plan, point), []
+        step = _without_polynomial(evidence)
+        if step is not None:
+            return step, []
     why = first_sentence(why)
     note = f"The reference proposes by a random walk, for no normal distribution fits the posterior: {why}."
     return MetropolisHastings(model.continuous_value_vars, model=model), [note]
+
+
+def _without_polynomial(evidence: Evidence) -> MetropolisHastings | None:
+    """A step with a normal proposal, where only a Taylor polynomial was refused.
+
+    Without one there may be many dimensions, and rows may depend on variables of other steps.
+    """
+    fact, refusal = evidence.factorisation, evidence.unsuitable
+    if fact is None or refusal is None or isinstance(refusal, NoNormalApproximationError):
+        return None
+    try:
+        proposal = proposal_for(None, TAYLOR, TermStructure(fact))
+        if not isinstance(proposal, Laplace):
+            return None
+        step = MetropolisHastings(
+            list(evidence.options.vars), proposal=proposal, model=evidence.options.model
+        )
+    except UnsuitableError:
+        return None
+    return None if step.mode_fit is None or step.mode_fit.n_modes > 1 else step

@@ -13,8 +13,8 @@ import pymc as pm
 import pytest
 from xarray import Dataset, DataTree
 
-from pymc_austerity import AusterityMH, MetropolisHastings
-from pymc_austerity.exceptions import UnsuitableError, warn
+from pymc_austerity import AdaptiveRandomWalk, AusterityMH, Laplace, MetropolisHastings
+from pymc_austerity.exceptions import SubsamplingWarning, UnsuitableError, warn
 from pymc_austerity.report import compare
 from pymc_austerity.report.run import named
 from tests.report.conftest import N
@@ -237,6 +237,29 @@ def test_a_reference_that_fails_is_told(of_hot, steps, monkeypatch):
     assert "the reference failed (UnsuitableError: planted." in row_of(result, "hot")["reason"]
     assert "**The reference failed**" in result.to_markdown()
     assert "The reference failed." in result.to_html()
+
+
+def test_a_reference_is_a_walk_where_no_normal_distribution_fits():
+    """Three positives in 3,000 rows for 15 coefficients: that was not noticed."""
+    rng = np.random.default_rng(1)
+    x = np.column_stack([np.ones(3000), rng.normal(size=(3000, 14))])
+    y = np.isin(np.arange(3000), rng.choice(3000, 3, replace=False)).astype(float)
+    with pm.Model() as rare:
+        pm.Bernoulli("y", logit_p=pm.math.dot(x, pm.Normal("beta", 0, 2, shape=15)), observed=y)
+    with pytest.warns(SubsamplingWarning, match="far from the normal distribution"):
+        step, (note,) = compare_module.exact_step(rare)
+    assert isinstance(step.recipe.proposal, AdaptiveRandomWalk)
+    assert "independent draws would be accepted at a rate of about 0.0" in note
+
+
+def test_a_reference_beside_a_step_for_discrete_variables(normal_model):
+    """Its proposal is fitted all the same, without a polynomial."""
+    with pm.Model() as mixed:
+        pm.Normal("y", pm.Normal("a") + pm.Bernoulli("kind", 0.5), observed=np.linspace(-1.0, 1.0, N))
+    for model in (normal_model, mixed):
+        step, notes = compare_module.exact_step(model)
+        assert isinstance(step.recipe.proposal, Laplace)
+        assert notes == []
 
 
 def test_what_runs_is_told(of_hot, caplog):
