@@ -129,11 +129,11 @@ def fresh(step: Any, tune: int = _N_STEPS, seed: int = _SEED) -> Any:
 
 def learnt(step: Any, carried: Sequence[str] = ()) -> Any:
     """Part of the sampling state that adaptation changes: `proposal_state`, or all but what is carried."""
-    state = step.sampling_state
-    if hasattr(state, "proposal_state"):
-        # `accepted` is a note of what the last move did.
-        return {name: x for name, x in state.proposal_state._asdict().items() if name != "accepted"}
-    return {name: value for name, value in vars(state).items() if name not in ("rng", "tune", *carried)}
+    state = vars(step.sampling_state)
+    if "proposal_state" in state:
+        state = state["proposal_state"]._asdict()
+    # `accepted` is a note of what the last move did.
+    return {name: x for name, x in state.items() if name not in ("rng", "tune", "accepted", *carried)}
 
 
 def require_same_path(what: str, one: Any, other: Any, meaning: str) -> None:
