@@ -12,6 +12,7 @@ import pytest
 
 from pymc_austerity import AusterityMH
 from pymc_austerity.model.compile import backend
+from pymc_austerity.step_methods.metropolis import field_pilot
 from tests.sampling import sampled
 
 N = 2000
@@ -40,6 +41,13 @@ def line():
     return line_model()
 
 
+def fresh(step, tune=0, seed=1):
+    """A copy of a step at the start of a chain."""
+    copy = deepcopy(step)
+    copy.setup_chain(np.random.default_rng(seed), tune, 0)
+    return copy
+
+
 @pytest.fixture(scope="session")
 def built(line):
     """A step for all variables of `line`, interpreted; not to be moved."""
@@ -50,8 +58,7 @@ def built(line):
 @pytest.fixture
 def step(built):
     """A copy of a step for all variables of `line`, as if it were fresh."""
-    copy = deepcopy(built)
-    copy.setup_chain(np.random.default_rng(1), 0, 0)
+    copy = fresh(built)
     copy.tune = True
     return copy
 
@@ -69,6 +76,14 @@ def near_mode(line):
 @pytest.fixture
 def near(line):
     return near_mode(line)
+
+
+@pytest.fixture
+def short_pilots(monkeypatch):
+    """Few sweeps of a field's pilot, where its findings do not matter: interpreted ones take long."""
+    for name, n in {"SETTLE": 3, "COUNTED": 6}.items():
+        monkeypatch.setattr(field_pilot, f"_{name}", n)
+        monkeypatch.setattr(field_pilot, f"_TRIAL_{name}", n)
 
 
 @pytest.fixture(scope="session")

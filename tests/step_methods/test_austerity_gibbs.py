@@ -8,10 +8,10 @@ from scipy.special import softmax
 
 from pymc_austerity import AusterityGibbs, FactorisationError
 from pymc_austerity.testing.compare import error_of_mean
+from tests.sampling import sampled
 from tests.statistical.fields import all_states, field, log_density, table_of, triples
 
 D = 6
-QUIET = {"progressbar": False, "compute_convergence_checks": False, "quiet": True}
 
 
 @pytest.mark.slow("builds and compiles several steps")
@@ -43,7 +43,7 @@ def test_an_impossible_value_is_never_taken():
         X = pm.Bernoulli("X", np.array([0.5, 1.0, 0.5, 0.0, 0.5]), shape=5, initval=[0, 1, 0, 0, 0])
         pm.Potential("not both", pt.switch(X[left] * X[right] > 0, -np.inf, 0.0))
         step = AusterityGibbs(epsilon=0)
-        idata = pm.sample(50, tune=0, chains=1, cores=1, step=step, random_seed=1, **QUIET)
+        idata = sampled(50, step, tune=0, chains=1, random_seed=1)
     x = idata.posterior["X"].to_numpy()[0]
     assert x[:, 1].min() == 1
     assert x[:, [0, 2, 3]].max() == 0
@@ -93,26 +93,12 @@ def test_refused_variables(define, error, message):
         AusterityGibbs(["X"], model=model)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epsilon": 0.6}, r"epsilon must be in \[0, 0.5\], got 0.6"),
-        ({"batch_size": 1}, "batch_size must be an integer of at least 2, got 1"),
-        ({"min_terms": -1}, "min_terms must be an integer of at least 0, got -1"),
-        ({"subsample": "all"}, "subsample must be"),
-    ],
-)
-def test_refused_options(options, message):
-    with pytest.raises(ValueError, match=message):
-        AusterityGibbs(["X"], model=field(D, 0.5, 3), **options)
-
-
 def test_sites_in_no_term_are_drawn_from_the_prior():
     with pm.Model():
         X = pm.Bernoulli("X", 0.8, shape=30)
         pm.Potential("p", 3.0 * X[[0, 1]])
         step = AusterityGibbs(batch_size=2, epsilon=0.1)
-        idata = pm.sample(400, tune=0, chains=1, cores=1, step=step, random_seed=1, **QUIET)
+        idata = sampled(400, step, tune=0, chains=1, random_seed=1)
     x = idata.posterior["X"].to_numpy()[0]
     assert abs(x[:, 2:].mean() - 0.8) < 4 * np.sqrt(0.16 / x[:, 2:].size)
     assert x[:, :2].mean() > 0.95
@@ -131,7 +117,7 @@ def test_observed_sites_stay():
         cell = 4 * X[i] + 2 * X[j] + X[k]
         pm.Potential("psi", pm.math.constant(table_of(D, 0.5, 3))[np.arange(len(i)), cell])
         step = AusterityGibbs(["X_unobserved"], epsilon=0)
-        idata = pm.sample(8000, tune=50, chains=1, cores=1, step=step, random_seed=1, **QUIET)
+        idata = sampled(8000, step, tune=50, chains=1, random_seed=1)
     states = all_states(D)
     states = states[(states[:, 1] == 1) & (states[:, 4] == 0)]
     weights = softmax(log_density(states, table_of(D, 0.5, 3)))

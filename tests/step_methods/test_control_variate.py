@@ -1,7 +1,6 @@
-"""Steps with `control_variate=`: the step contract, exact chains, defaults and refusals."""
+"""Steps with `control_variate=` and `temperature=`: exact chains, defaults and refusals."""
 
 import math
-from copy import deepcopy
 
 import numpy as np
 import pymc as pm
@@ -14,12 +13,13 @@ from pymc_austerity.bounds.remainder import RemainderCertificate, remainder_rang
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.kernels.log_ratio_range import certified_range, exact_range
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.proposals import Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.testing.steps import move
 from tests.models import as_model
 from tests.step_methods.chains import plain_chain
+
+from .conftest import fresh
 
 # Whether a chain has settled after so few draws is not the question here.
 pytestmark = [pytest.mark.filterwarnings("ignore:Tuning ended"), pytest.mark.usefixtures("interpreted")]
@@ -66,9 +66,7 @@ def built(model):
 @pytest.fixture
 def step(built):
     """A copy of `built`, as if it were fresh."""
-    copy = deepcopy(built)
-    copy.setup_chain(np.random.default_rng(1), 0, 0)
-    return copy
+    return fresh(built)
 
 
 @pytest.fixture
@@ -217,47 +215,8 @@ def test_without_a_certificate_it_says_what_to_do():
 # Refusals ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", ["taylor", True, Taylor, {"order": 2}])
-def test_a_control_variate_is_an_object(model, given):
-    with pytest.raises(TypeError, match=r"control_variate must be None or Taylor\(\), got"):
-        AusterityMH(model=model, control_variate=given)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            {"proposal": Surrogate()},
-            r"Surrogate moves on the second-order.*control_variate=Taylor\(order=2\)",
-        ),
-        ({"subsample": "blocks"}, 'subsample must be "gather", "block" or None, got \'blocks\''),
-        (
-            {"control_variate": Taylor(exact_rows=N - 1)},
-            "exact_rows=2999 leaves too few of the 3000 local terms",
-        ),
-        ({"control_variate": Taylor(exact_rows=N + 5)}, "exact_rows=3005 leaves too few"),
-        ({"control_variate": Taylor(center={"b": np.zeros(2)})}, "center has no value for beta"),
-        (
-            {"control_variate": Taylor(center={"beta": np.zeros(3)})},
-            r"center\['beta'\] must have shape \(2,\), got \(3,\)",
-        ),
-        ({"control_variate": Taylor(center={"beta": 0.0})}, r"must have shape \(2,\), got \(\)"),
-        (
-            {"control_variate": Taylor(center={"beta": np.full(2, math.nan)})},
-            "not finite at the given center",
-        ),
-    ],
-)
-@pytest.mark.covering(3)
-def test_wrong_options_are_refused(model, options, said):
-    with pytest.raises(ValueError, match=said):
-        AusterityMH(model=model, **options)
-
-
 @pytest.mark.parametrize("taylor", [None, TAYLOR], ids=["plain", "taylor"])
-def test_blocks_are_refused_where_single_rows_are_promised_and_for_two_vectors_of_terms(model, taylor):
-    with pytest.raises(ValueError, match="guarantee of the decision rule holds for single rows"):
-        MHSubLhd(model=model, subsample="block", control_variate=taylor)
+def test_blocks_are_refused_for_two_vectors_of_terms(taylor):
     with pm.Model():
         beta = pm.Normal("beta", 0, 1, shape=2)
         pm.Bernoulli("y", logit_p=pm.math.dot(X, beta), observed=Y)
@@ -323,3 +282,49 @@ def test_the_name_of_a_term_does_not_choose_the_kernel():
     assert MetropolisHastings(model=named)._engine.full
     expanded = MetropolisHastings(model=named, control_variate=Taylor(exact_rows=0))
     assert not expanded._engine.full
+
+
+# A temperature divides the likelihood, and nothing else --------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+@as_model
+def tempered():
+    """A long likelihood, a short one, a potential, a latent vector that is long, and priors."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=1500)
+    y = 0.3 + 0.7 * x + 0.5 * rng.normal(size=1500)
+    slope = pm.Normal("slope", 0, 2, shape=2)
+    sigma = pm.HalfNormal("sigma", 1)
+    latent = pm.Normal("latent", slope[0], 1, shape=1200)
+    pm.Normal("y", slope[0] + slope[1] * x, sigma, observed=y)
+    pm.Normal("few", slope[1], 1, observed=[0.2, 0.9, 0.5])
+    pm.Potential("fence", -((latent - slope[0]) ** 4))
+
+
+# Other variables of this model are not updated at all.
+@pytest.mark.filterwarnings("ignore:temperature applies:pymc_austerity.SubsamplingWarning")
+@pytest.mark.slow("an interpreted chain that reads all rows")
+def test_an_exact_chain_is_a_plain_chain_on_the_tempered_density(tempered):
+    start = tempered.initial_point() | {
+        "slope": np.array([0.3, 0.7]),
+        "sigma_log__": np.array(math.log(0.5)),
+        "latent": np.random.default_rng(2).normal(0.3, 0.3, 1200),
+    }
+    scale = 0.02 * math.sqrt(40.0)
+    options = {"proposal": RandomWalk(scale), "temperature": 40.0, "rng": np.random.default_rng(3)}
+    step = MetropolisHastings(["slope", "sigma"], model=tempered, **options)
+    points, stats = move(step, start, 300)
+    ours = [np.r_[point["slope"], point["sigma_log__"]] for point in points]
+    variables = [v for v in tempered.value_vars if v.name != "latent"]
+    theirs = plain_chain(tempered, variables, 40.0, 300, scale, start, seed=3)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    assert 20 < sum(one["accepted"] for one in stats) < 280
+
+
+def test_steps_without_the_temperature_are_named(tempered):
+    with (
+        tempered,
+        pytest.warns(SubsamplingWarning, match=r"temperature applies to this step only.*sigma_log__"),
+    ):
+        MetropolisHastings([tempered["slope"]], temperature=2.0)

@@ -18,6 +18,7 @@ from pymc_austerity.step_methods.metropolis.field_plan import field_of
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
+from tests.models import as_model
 
 N, G, H = 800, 60, 40
 RNG = np.random.default_rng(81)
@@ -127,12 +128,11 @@ TURNS = {
 }  # fmt: skip
 
 
+@as_model
 def model_of(effects):
     """A model with these in the predictor."""
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0.0, 2.0, shape=2)
-        pm.Bernoulli("y", logit_p=X @ beta + effects(), observed=Y)
-    return model
+    beta = pm.Normal("beta", 0.0, 2.0, shape=2)
+    pm.Bernoulli("y", logit_p=X @ beta + effects(), observed=Y)
 
 
 def found(model, rule=EXACT):

@@ -6,15 +6,16 @@ import pytest
 
 import pymc_austerity as pma
 from pymc_austerity.diagnostics import data_usage_summary, effective_cost, stamp
-from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.testing.models import Solved
+from pymc_austerity.testing.steps import move
+from tests.models import as_model
+from tests.sampling import sampled
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 SIZES = np.array([1, 3, 8, 20, 60, 250, 900])
 GROUP = np.repeat(np.arange(len(SIZES)), SIZES)
 N, G = len(GROUP), len(SIZES)
 SCORE = np.random.default_rng(4).normal(0.5 * np.sin(GROUP), 1.0)
-QUIET = {"progressbar": False, "compute_convergence_checks": False, "quiet": True}
 
 
 def groups():
@@ -30,11 +31,8 @@ def groups():
 def steps_of(model, n=5, **options):
     with model:
         step = pma.MetropolisHastings(elementwise=True, rng=1, **options)
-    point, stats = model.initial_point(), []
-    for _ in range(n):
-        point, (found,) = step.step(point)
-        stats.append(found)
-    return step, point, stats
+    points, stats = move(step, model.initial_point(), n)
+    return step, points[-1], stats
 
 
 @pytest.mark.slow("builds and compiles several steps")
@@ -59,9 +57,7 @@ def test_small_groups_read_all_and_large_ones_do_not():
     model = groups().model
     with model:
         step = pma.AusterityMH(epsilon=0.4, batch_size=50, elementwise=True, rng=1, subsample="gather")
-    point = model.initial_point()
-    for _ in range(20):
-        point, (stats,) = step.step(point)
+    *_, stats = move(step, model.initial_point(), 20)[1]
     assert step.engine.n_tested == 2  # of 250 and 900 rows; 60 are fewer than two batches
     least = (SIZES[:5].sum() + 2 * 50) / N
     assert least <= stats["fraction_used"] < 1.0
@@ -69,10 +65,8 @@ def test_small_groups_read_all_and_large_ones_do_not():
 
 def test_every_element_has_a_scale_of_its_own():
     solved = groups()
-    idata = pm.sample(
-        10, tune=800, chains=1, cores=1, random_seed=3, model=solved.model, **QUIET,
-        step=(step := pma.MetropolisHastings(elementwise=True, model=solved.model)),
-    )  # fmt: skip
+    step = pma.MetropolisHastings(elementwise=True, model=solved.model)
+    idata = sampled(10, step, tune=800, chains=1, random_seed=3, model=solved.model)
     assert idata.sample_stats.sizes["draw"] == 10
     ratio = step.proposal_state.scale / solved.sd["v"]
     assert np.all((ratio > 1.2) & (ratio < 5.0))  # 2.4 sds are best
@@ -88,42 +82,11 @@ def test_a_given_scale():
 # Bad input ---------------------------------------------------------------------------------------------
 
 
+@as_model
 def with_a_number():
-    with pm.Model() as model:
-        mu = pm.Normal("mu")
-        v = pm.Normal("v", mu, 1.0, shape=G)
-        pm.Normal("y", v[GROUP], 1.0, observed=SCORE)
-    return model
-
-
-REFUSED = [
-    (
-        pma.MetropolisHastings,
-        {"control_variate": pma.Taylor()},
-        ValueError,
-        "moved faster by TunaMH, as a field",
-    ),
-    (
-        pma.MetropolisHastings,
-        {"proposal": pma.Laplace()},
-        ValueError,
-        r"AdaptiveRandomWalk\(\) or RandomWalk\(scale\)",
-    ),
-    (pma.MetropolisHastings, {"proposal": pma.RandomWalk([0.1, 0.2])}, ValueError, "each of the 7 elements"),
-    (pma.MetropolisHastings, {"proposal": pma.RandomWalk(cov=np.eye(G))}, ValueError, r"RandomWalk\(scale\)"),
-    (pma.MHSubLhd, {}, UnboundedError, 'range_bound="exact"'),
-    (pma.MHSubLhd, {"range_bound": lambda q, q_new: 9.0, "subsample": "block"}, ValueError, "gather"),
-    (pma.AusterityMH, {"threshold": 5}, ValueError, "threshold=5 has no meaning"),
-    (pma.AusterityMH, {"elementwise": "yes"}, ValueError, "elementwise must be True or False, got 'yes'"),
-    (pma.AusterityMH, {"steps_per_draw": 0}, ValueError, "steps_per_draw must be a positive integer, got 0"),
-]
-
-
-@pytest.mark.parametrize(("kind", "options", "error", "message"), REFUSED)
-@pytest.mark.covering(5)
-def test_options_without_a_meaning(kind, options, error, message):
-    with pytest.raises(error, match=message):
-        kind(["v"], model=groups().model, **{"elementwise": True, **options})
+    mu = pm.Normal("mu")
+    v = pm.Normal("v", mu, 1.0, shape=G)
+    pm.Normal("y", v[GROUP], 1.0, observed=SCORE)
 
 
 def test_elements_that_are_too_small_for_a_test():
@@ -175,27 +138,13 @@ def test_rows_of_an_element_follow_what_another_step_moves():
         assert stats["n_used"] in (n, 300 - n)
 
 
-@pytest.mark.slow("builds a step several times")
-def test_other_data_and_groups():
-    with pm.Model():
-        group, y = pm.Data("group", GROUP), pm.Data("score", SCORE)
-        v = pm.Normal("v", 0.0, 2.0, shape=G)
-        pm.Normal("y", v[group], 1.0, observed=y)
-        step = pma.MetropolisHastings(elementwise=True)
-        pm.sample(5, tune=5, chains=1, cores=1, step=step, **QUIET)
-        half = np.arange(0, N, 2)
-        pm.set_data({"group": GROUP[half], "score": SCORE[half]})
-        idata = pm.sample(5, tune=5, chains=1, cores=1, step=step, **QUIET)
-    np.testing.assert_allclose(idata.sample_stats["n_used"] * G, len(half))
-
-
 # What is told of a run -------------------------------------------------------------------------------------
 
 
 def test_cost_of_a_run():
     solved = groups()
     step = pma.MetropolisHastings(elementwise=True, model=solved.model)
-    idata = pm.sample(20, tune=5, chains=1, cores=1, step=step, model=solved.model, random_seed=1, **QUIET)
+    idata = sampled(20, step, tune=5, chains=1, model=solved.model, random_seed=1)
     stamp(idata, step)
     cost = effective_cost(idata)
     sweeps = cost["passes_per_effective_draw"] * cost["ess"]

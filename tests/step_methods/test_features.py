@@ -1,7 +1,6 @@
 """Steps on models whose coefficients are short functions of their variables: few rows, bounds that hold."""
 
 import math
-from copy import deepcopy
 
 import numpy as np
 import pymc as pm
@@ -19,7 +18,6 @@ from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.step_methods.metropolis import field_pilot
 from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
 from pymc_austerity.testing.steps import check_points, check_state, move
 from tests.model.features import (
@@ -31,6 +29,8 @@ from tests.model.features import (
     simplex,
     simplex_with_scale,
 )
+
+from .conftest import fresh
 
 # Whether a chain has settled after so few draws is not the question here, nor how normal its posterior is.
 pytestmark = [
@@ -51,12 +51,6 @@ def built(model):
     """Not to be moved."""
     with interpreted():
         return TunaMH(model=model, rng=1)
-
-
-def fresh(step, tune=0, seed=1):
-    copy = deepcopy(step)
-    copy.setup_chain(np.random.default_rng(seed), tune, 0)
-    return copy
 
 
 def mean(stats, name):
@@ -197,11 +191,8 @@ def test_a_scale_besides():
     assert mean(stats, "mean_tree_accept") > 0.1
 
 
-def test_many_rows_are_told(monkeypatch):
+def test_many_rows_are_told(short_pilots):
     """Few rows for each of the groups."""
-    for name, n in {"SETTLE": 5, "COUNTED": 12}.items():
-        monkeypatch.setattr(field_pilot, f"_{name}", n)
-        monkeypatch.setattr(field_pilot, f"_TRIAL_{name}", n)
     model = model_of(non_centred, 1100)
     with pytest.warns(SubsamplingWarning, match="TunaMH would draw"):
         TunaMH(model=model, switch_above=1e-6)

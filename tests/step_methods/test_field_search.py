@@ -17,6 +17,8 @@ from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe, field
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
+from pymc_austerity.testing.steps import move
+from tests.models import as_model
 
 N, G = 1200, 32
 RNG = np.random.default_rng(31)
@@ -29,11 +31,10 @@ COUNTS = RNG.poisson(np.exp(ETA))
 REALS = ETA + RNG.normal(size=N)
 
 
+@as_model
 def built(define: Callable[[], Any]) -> pm.Model:
     """The model that a function defines."""
-    with pm.Model() as model:
-        define()
-    return model
+    define()
 
 
 def found(define: Callable[[], Any], names: list[str] | None = None) -> Any:
@@ -246,20 +247,19 @@ def test_indicators_of_two_groups_are_no_look_up():
     assert found(define).n_nodes == 1
 
 
+def drawn(model, name, vars=None):
+    """An interpreted step, and its draws of a variable."""
+    with interpreted():
+        step = TunaMH(vars, model=model, switch_above=np.inf, progressbar=False)
+        step.setup_chain(np.random.default_rng(4), 5, 25)
+        points, _ = move(step, model.initial_point(), 10)
+    return step, np.array([point[name] for point in points])
+
+
 @pytest.mark.slow("pilots of two steps, interpreted")
 def test_one_spelling_draws_as_another():
     """Effects of cells in a matrix, and in a vector."""
-    paths = []
-    for define in SPELLINGS["two indices"]:
-        model = built(define)
-        with interpreted():
-            step = TunaMH(model=model, switch_above=np.inf, progressbar=False)
-            step.setup_chain(np.random.default_rng(4), 5, 25)
-            point, drawn = model.initial_point(), []
-            for _ in range(10):
-                point, _ = step.step(point)
-                drawn.append(point["beta"])
-        paths.append(np.array(drawn))
+    paths = [drawn(built(define), "beta")[1] for define in SPELLINGS["two indices"]]
     np.testing.assert_allclose(*paths, rtol=1e-9)
     assert np.ptp(paths[0]) > 0.0
 
@@ -415,18 +415,11 @@ def test_others_are_numbers(names, effects, n_theta):
 
 @pytest.mark.slow("interpreted pilots")
 @pytest.mark.parametrize("names", [["beta", "mu", "u"], ["mu", "u"]])
-def test_a_step_that_moves_no_number(names, monkeypatch):
+def test_a_step_that_moves_no_number(names):
     """Its root has no theta, or nothing at all."""
-    model = built(around_mu)
-    with interpreted():
-        step = TunaMH([model[name] for name in names], model=model, switch_above=np.inf, progressbar=False)
-        step.setup_chain(np.random.default_rng(4), 5, 25)
-        point, drawn = model.initial_point(), []
-        for _ in range(10):
-            point, _ = step.step(point)
-            drawn.append(point["u"])
+    step, draws = drawn(built(around_mu), "u", names)
     assert isinstance(step.recipe, FieldRecipe)
-    assert np.ptp(drawn, axis=0).min() > 0.0
+    assert np.ptp(draws, axis=0).min() > 0.0
 
 
 def test_effects_whose_prior_is_fixed_are_coefficients():

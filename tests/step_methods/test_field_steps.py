@@ -1,10 +1,7 @@
 """`TunaMH` on models of groups: odd groups and priors, PyMC's contract, other data, other steps."""
 
 import json
-from copy import deepcopy
-from functools import partial
 
-import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
@@ -24,8 +21,9 @@ from pymc_austerity.step_methods.metropolis import field_pilot
 from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe
 from pymc_austerity.step_methods.metropolis.mixing_pilot import draws_of_pilot
 from pymc_austerity.testing.steps import require_same_path
+from tests.models import as_model
 
-from .test_every_step import check_that_it_goes_on, path
+from .test_contract import path
 
 N, G = 1500, 32
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -73,14 +71,6 @@ def built():
         return TunaMH(model=model_of(), rng=1)
 
 
-@pytest.fixture
-def short_pilots(monkeypatch):
-    """Few sweeps of a pilot, where its findings do not matter: interpreted ones take long."""
-    for name, n in {"SETTLE": 3, "COUNTED": 6}.items():
-        monkeypatch.setattr(field_pilot, f"_{name}", n)
-        monkeypatch.setattr(field_pilot, f"_TRIAL_{name}", n)
-
-
 # Odd groups --------------------------------------------------------------------------------------
 
 
@@ -125,11 +115,16 @@ def test_fewer_than_thirty_groups_are_coefficients():
 
 
 @pytest.mark.parametrize("group", [G, -G - 1])
-def test_index_out_of_range(group):
-    groups = GROUPS.copy()
+def test_index_out_of_range(short_pilots, group):
+    """Also in data that come later."""
+    model, groups = model_of(), GROUPS.copy()
+    step = TunaMH(model=model)
     groups[7] = group
-    with pytest.raises(IndexError, match=str(group)):
-        TunaMH(model=model_of(groups=groups))
+    with model:
+        pm.set_data({"groups": groups})
+    for raises in (lambda: TunaMH(model=model), lambda: drawn(step, model)):
+        with pytest.raises(IndexError, match=str(group)):
+            raises()
 
 
 def test_few_rows():
@@ -177,38 +172,10 @@ def test_a_posterior_without_a_mode_is_a_named_error():
 # What is reported --------------------------------------------------------------------------------
 
 
-@pytest.mark.slow("builds and compiles several steps")
-def test_statistics(built):
-    step = deepcopy(built)
-    points, found = drawn(step, built._model, n=20)
-    assert len(points) == 20
-    names = step.stats_dtypes_shapes
-    assert step.stats_dtypes == [{name: kind for name, (kind, _) in names.items()}]
-    for one in found:
-        own = {name.removesuffix(" of step 0"): value for name, value in one.items()}
-        assert set(own) == set(names)
-        assert all(np.asarray(own[name]).dtype == kind for name, (kind, _) in names.items())
-        assert own["n_used"] == own["shared_n_used"] + own["effects_n_used"]
-        assert 0.0 <= own["effects_acceptance"] <= 1.0
-        assert own["bound_violations"] == own["exhausted"] == 0.0
-    assert "effects_acceptance" not in TunaMH.stats_dtypes_shapes
-
-
 def test_a_pilot_counts_what_groups_cost():
     """Else the pilot of a field of 10,000 groups takes longer than the chain."""
     assert draws_of_pilot(8.0 * 1000, 10, 1, is_surrogate=False) >= 100
     assert draws_of_pilot(8.0 * 10_000, 10, 1, is_surrogate=False) == 0
-
-
-@pytest.mark.slow("builds and compiles several steps")
-def test_several_sweeps_for_a_draw(short_pilots):
-    model = model_of()
-    one, three = (TunaMH(model=model, rng=1, steps_per_draw=k) for k in (1, 3))
-    expected, single = drawn(one, model, n=9)
-    points, found = drawn(three, model, n=3)
-    for k, point in enumerate(points):
-        np.testing.assert_allclose(point["u"], expected[3 * k + 2]["u"], rtol=0, atol=1e-9)
-    assert mean(found, "n_used") == pytest.approx(mean(single, "n_used"))
 
 
 def test_configuration(built):
@@ -221,19 +188,6 @@ def test_configuration(built):
 
 
 # Pickles and copies ------------------------------------------------------------------------------
-
-
-def test_pickles_have_no_rows(built):
-    """But for the model's own data; the state of a chain is small."""
-    model = len(cloudpickle.dumps(built._model))
-    assert len(cloudpickle.dumps(built)) < model + 16 * N
-    assert len(cloudpickle.dumps(built.sampling_state)) < 4000
-    recipe = cloudpickle.dumps(built.recipe)
-    assert len(recipe) < 16_000
-
-
-def test_a_chain_goes_on_from_its_state(built):
-    check_that_it_goes_on(built._model, deepcopy(built), deepcopy(built))
 
 
 @pytest.mark.slow("interpreted pilots over many groups")
@@ -257,20 +211,19 @@ COVARIATE = X[:, 1]
 ODD_ROW = np.flatnonzero(GROUPS % 2)[0]
 
 
+@as_model
 def slopes(groups=GROUPS, x=COVARIATE, y=Y, *, correlated=False):
     """A logistic model whose data may be changed."""
-    with pm.Model() as model:
-        groups, x, beta = pm.Data("groups", groups), pm.Data("x", x), pm.Normal("beta", 0.0, 2.0, shape=2)
-        if correlated:
-            scales = pm.HalfNormal.dist(1.0, shape=2)
-            chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=scales)
-            u = pm.MvNormal("u", np.zeros(2), chol=chol, shape=(G, 2))
-            eta = u[groups, 0] + u[groups, 1] * x
-        else:
-            a, b = (pm.Normal(name, 0.0, pm.HalfNormal(f"tau_{name}"), shape=G) for name in "ab")
-            eta = a[groups] + b[groups] * x
-        pm.Bernoulli("y", logit_p=X @ beta + eta, observed=pm.Data("outcome", y), shape=N)
-    return model
+    groups, x, beta = pm.Data("groups", groups), pm.Data("x", x), pm.Normal("beta", 0.0, 2.0, shape=2)
+    if correlated:
+        scales = pm.HalfNormal.dist(1.0, shape=2)
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=scales)
+        u = pm.MvNormal("u", np.zeros(2), chol=chol, shape=(G, 2))
+        eta = u[groups, 0] + u[groups, 1] * x
+    else:
+        a, b = (pm.Normal(name, 0.0, pm.HalfNormal(f"tau_{name}"), shape=G) for name in "ab")
+        eta = a[groups] + b[groups] * x
+    pm.Bernoulli("y", logit_p=X @ beta + eta, observed=pm.Data("outcome", y), shape=N)
 
 
 @pytest.mark.parametrize(
@@ -357,41 +310,6 @@ def test_a_rule_that_needs_the_range_moves_the_block():
     assert step.recipe.mode_fit is not None
 
 
-# Other data ---------------------------------------------------------------------------------------
-
-OTHER = dict(zip(("x", "groups", "outcome"), rows(1800, seed=54), strict=True))
-OF_SLOPES = {"groups": (7 * GROUPS) % G, "x": X[::-1, 1].copy(), "outcome": 1 - Y}
-
-
-@pytest.mark.parametrize(
-    ("define", "make", "new"),
-    [
-        pytest.param(model_of, partial(AusterityMH, control_variate=Taylor()), OTHER, id="all"),
-        pytest.param(partial(slopes, correlated=True), TunaMH, OF_SLOPES, id="correlated slopes"),
-    ],
-)
-@pytest.mark.slow("fits interpreted fields three times")
-def test_other_data(short_pilots, define, make, new):
-    """A step that has run draws what a fresh step draws, also in another process.
-
-    For data that change within a chain see `test_every_step.py`.
-    """
-    model = define()
-    step = make(model=model, rng=1)
-    other = cloudpickle.loads(cloudpickle.dumps(step))
-    before = drawn(step, model)
-    require_same_path("A pickled step", drawn(other, model), before, "It has lost something.")
-    with model:
-        pm.set_data(new)
-    after, fresh = drawn(step, model), drawn(make(model=model, rng=1), model)
-    require_same_path("A rebuilt step", after, fresh, "It has kept something of the old data.")
-    assert any((a[u] != b[u]).any() for a, b in zip(before[0], after[0], strict=True) for u in a)
-    with model:
-        pm.set_data({"groups": new["groups"] + 1})
-    with pytest.raises(IndexError if define is model_of else ValueError, match=str(G)):
-        drawn(step, model)
-
-
 # Processes ---------------------------------------------------------------------------------------
 
 
@@ -406,52 +324,6 @@ def test_a_part_of_the_trace(draw):
     assert {"effects_acceptance", "shared_n_used", "effects_n_used"} <= set(found.sample_stats.data_vars)
 
 
-# Other steps -------------------------------------------------------------------------------------
-
-
-def hierarchical(sampled):
-    """Effects with a scale that has a prior with a scale; some outcomes in each group."""
-    x, groups, y = rows(1000)
-    with pm.Model() as model:
-        s = pm.LogNormal("s", 0.0, 0.5)
-        tau = pm.HalfNormal("tau", s)
-        u = pm.Normal("u", 0.0, tau, shape=G)
-        beta = pm.Normal("beta", 0.0, 2.0, shape=2)
-        pm.Bernoulli("y", logit_p=x @ beta + u[groups], observed=y)
-    return model, [model[name] for name in sampled]
-
-
-@pytest.mark.compiled
-@pytest.mark.slow("samples twice, for some seconds")
-@pytest.mark.filterwarnings("ignore:The number of samples")
-@pytest.mark.parametrize("other", ["s", "beta"])
-def test_another_step_moves_a_part_of_theta(other):
-    """As one step that moves all: the means of theta and of its squares agree."""
-    model, own = hierarchical([name for name in ("s", "tau", "u", "beta") if name != other])
-    with model:
-        options = {"draws": 1600, "tune": 200, "chains": 2, "cores": 1, "progressbar": False}
-        names = {"var_names": ["beta", "tau", "s"], "compute_convergence_checks": False}
-        step = TunaMH(own, rng=1)
-        assert isinstance(step.recipe, FieldRecipe)
-        both = pm.sample(step=[step, pm.Slice([model[other]])], random_seed=55, **options, **names)
-        alone = pm.sample(step=TunaMH(), random_seed=56, **options, **names)
-    for name in ("tau", "s", "beta"):
-        for power in (1, 2):
-            one, other = (np.log(i.posterior[name].values) if name != "beta" else i.posterior[name].values
-                          for i in (both, alone))  # fmt: skip
-            assert abs(score(one**power, other**power)) < 4.0
-
-
-def score(one, other):
-    """Standardised difference of means, by the means of batches."""
-    found = []
-    for values in (one, other):
-        batches = values.reshape(-1, 200, *values.shape[2:]).mean(axis=1)
-        found.append((batches.mean(axis=0), batches.std(axis=0, ddof=1) / np.sqrt(len(batches))))
-    (a, s), (b, t) = found
-    return np.max(np.abs((a - b) / np.hypot(s, t)))
-
-
 @pytest.mark.compiled
 @pytest.mark.slow("samples in processes, which build the step again")
 def test_draws_are_equal_in_other_processes(draw, same):
@@ -460,7 +332,7 @@ def test_draws_are_equal_in_other_processes(draw, same):
     one = draw(model, step, chains=2, cores=1)
     assert same(draw(model, step, chains=2, cores=2, mp_ctx="forkserver"), one)
     with model:
-        pm.set_data(OTHER)
+        pm.set_data(dict(zip(("x", "groups", "outcome"), rows(1800, seed=54), strict=True)))
     other = draw(model, step, chains=2, cores=1)
     assert not same(other, one)
     assert same(draw(model, step, chains=2, cores=2, mp_ctx="fork"), other)

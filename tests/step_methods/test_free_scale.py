@@ -6,6 +6,7 @@ import pytest
 from scipy.special import gammaln
 
 from pymc_austerity import TunaMH
+from tests.models import as_model
 from tests.sampling import sampled
 from tests.statistical.errors import LIMIT, z_of_mean, z_of_sd
 
@@ -15,11 +16,10 @@ X = np.c_[np.ones(N), RNG.normal(size=(N, D - 1))]
 Y = X @ [1.0, -2.0, 0.5] + 1.7 * RNG.standard_t(6, size=N)
 
 
+@as_model
 def regression():
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 1000, shape=D)
-        pm.Normal("y", X @ b, pm.HalfNormal("sigma", 1000), observed=Y)
-    return model
+    b = pm.Normal("b", 0, 1000, shape=D)
+    pm.Normal("y", X @ b, pm.HalfNormal("sigma", 1000), observed=Y)
 
 
 def closed_form():

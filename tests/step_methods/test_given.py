@@ -8,25 +8,26 @@ import pytest
 from pymc_austerity import AusterityMH, FactorisationError, SubsamplingWarning, factorise
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.factorisation import vector_of
+from tests.models import as_model
+from tests.sampling import sampled
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 N = 1200
 
 
 @pytest.fixture(scope="module")
+@as_model
 def model():
     """Neighbours in a chain, with a prior that couples all, and their standardised values as effects."""
     rng = np.random.default_rng(5)
     number = np.arange(N - 1)
     neighbours = np.zeros((N, N))
     neighbours[number, number + 1] = neighbours[number + 1, number] = 1
-    with pm.Model() as model:
-        size = pm.HalfNormal("size", 1)
-        slope = pm.Normal("slope", 0, 1)
-        phi = pm.ICAR("phi", W=neighbours, initval=rng.normal(size=N))
-        standard = (phi - phi.mean()) / phi.std()
-        pm.Normal("y", slope * rng.normal(size=N) + size * standard, 1, observed=rng.normal(size=N))
-    return model
+    size = pm.HalfNormal("size", 1)
+    slope = pm.Normal("slope", 0, 1)
+    phi = pm.ICAR("phi", W=neighbours, initval=rng.normal(size=N))
+    standard = (phi - phi.mean()) / phi.std()
+    pm.Normal("y", slope * rng.normal(size=N) + size * standard, 1, observed=rng.normal(size=N))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,6 @@ def test_product_with_a_vector_of_another_step():
 def test_sampling(model, step):
     with model:
         others = pm.NUTS([model["phi"]], max_treedepth=3)
-        settings = {"progressbar": False, "compute_convergence_checks": False}
-        idata = pm.sample(draws=30, tune=30, chains=1, step=[step, others], random_seed=7, **settings)
+        idata = sampled(30, [step, others], tune=30, chains=1, random_seed=7)
     assert np.isfinite(idata.posterior["size"]).all()
     assert idata.posterior["slope"].std() > 0

@@ -14,6 +14,7 @@ from pymc_austerity.acceptance import TTest
 from pymc_austerity.model.compile.backend import NUMBA, PYTHON, interpreted
 from pymc_austerity.testing.steps import fresh, move
 from tests.model.features import model_of, simplex
+from tests.models import as_model
 
 N = 1500
 N_DRAWS = 20
@@ -21,24 +22,22 @@ WALK = pma.RandomWalk(0.05)
 
 
 @cache
+@as_model
 def logistic():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(N, 2))
     y = (rng.random(N) < expit(x @ [0.5, -1.0])).astype(float)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 2, shape=2)
-        pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=y)
-    return model
+    beta = pm.Normal("beta", 0, 2, shape=2)
+    pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=y)
 
 
 @cache
+@as_model
 def selection():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(N, 3))
-    with pm.Model() as model:
-        gamma, beta = pm.Bernoulli("gamma", 0.5, shape=3), pm.StudentT("beta", nu=4, mu=0, sigma=1, shape=3)
-        pm.Normal("y", x @ (gamma * beta), 1, observed=0.05 * x.sum(axis=1) + rng.normal(size=N))
-    return model
+    gamma, beta = pm.Bernoulli("gamma", 0.5, shape=3), pm.StudentT("beta", nu=4, mu=0, sigma=1, shape=3)
+    pm.Normal("y", x @ (gamma * beta), 1, observed=0.05 * x.sum(axis=1) + rng.normal(size=N))
 
 
 @cache

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import traceback
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numba.core.serialize
@@ -17,33 +17,12 @@ import pytest
 import pymc_austerity as pma
 from pymc_austerity.model.compile import native
 from tests.models import as_model
+from tests.sampling import sampled
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
 
 N = 1000
-SAMPLING = {
-    "tune": 5,
-    "chains": 1,
-    "cores": 1,
-    "random_seed": 7,
-    "progressbar": False,
-    "compute_convergence_checks": False,
-}
-# Enough transitions for a draw that most of the time is spent in machine code.
-METROPOLIS = {
-    "AusterityMH": lambda model: pma.AusterityMH(epsilon=0.05, steps_per_draw=50, model=model),
-    "MHSubLhd": lambda model: pma.MHSubLhd(steps_per_draw=50, model=model),
-    "MinibatchBarker": lambda model: pma.MinibatchBarker(steps_per_draw=50, model=model),
-    "MetropolisHastings": lambda model: pma.MetropolisHastings(steps_per_draw=50, model=model),
-    "TunaMH": lambda model: pma.TunaMH(steps_per_draw=500, model=model),
-}
-SIMPLEX = {
-    "SCIR": lambda model: pma.SCIR([model["w"]], steps_per_draw=20, model=model),
-    "SCIR of minibatches": lambda model: pma.SCIR(
-        [model["w"]], batch_size=100, step_size=0.001, steps_per_draw=20, model=model
-    ),
-}
-STEPS = [*METROPOLIS, *SIMPLEX, "MinibatchCategoricalGibbs"]
+TUNE = 5
 
 
 @cache
@@ -73,18 +52,31 @@ def mixture():
     pm.Normal("y", mean, 1, observed=rng.normal(centers[rng.integers(3, size=N)]))
 
 
+# Enough transitions for a draw that most of the time is spent in machine code.
+STEPS = {
+    "AusterityMH": (logistic, partial(pma.AusterityMH, epsilon=0.05, steps_per_draw=50)),
+    "MHSubLhd": (logistic, partial(pma.MHSubLhd, steps_per_draw=50)),
+    "MinibatchBarker": (logistic, partial(pma.MinibatchBarker, steps_per_draw=50)),
+    "MetropolisHastings": (logistic, partial(pma.MetropolisHastings, steps_per_draw=50)),
+    "TunaMH": (logistic, partial(pma.TunaMH, steps_per_draw=500)),
+    "SCIR": (choices, partial(pma.SCIR, steps_per_draw=20)),
+    "SCIR of minibatches": (
+        choices,
+        partial(pma.SCIR, batch_size=100, step_size=0.001, steps_per_draw=20),
+    ),
+    "MinibatchCategoricalGibbs": (mixture, partial(pma.MinibatchCategoricalGibbs, steps_per_draw=5)),
+}
+
+
 @cache
 def built(name):
-    if name in METROPOLIS:
-        return logistic(), METROPOLIS[name](logistic())
-    if name in SIMPLEX:
-        return choices(), SIMPLEX[name](choices())
-    return mixture(), pma.MinibatchCategoricalGibbs(steps_per_draw=5, model=mixture())
+    build, make = STEPS[name]
+    return build(), make(model=build())
 
 
 def sample(name, draws, callback=None):
     model, step = built(name)
-    return pm.sample(draws=draws, step=step, model=model, callback=callback, **SAMPLING)
+    return sampled(draws, step, tune=TUNE, chains=1, random_seed=7, model=model, callback=callback)
 
 
 @pytest.fixture
@@ -115,7 +107,7 @@ def interrupted(name, way, delay, number):
     """Sample until interrupted, at draw `number` or some time after it."""
 
     def callback(trace, draw):
-        if draw.draw_idx == SAMPLING["tune"] + number:
+        if draw.draw_idx == TUNE + number:
             way(delay)
 
     while True:

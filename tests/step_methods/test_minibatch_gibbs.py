@@ -1,7 +1,6 @@
 """`MinibatchCategoricalGibbs`: PyMC's contract, draws against enumeration, counts, bad input."""
 
 import itertools
-from copy import deepcopy
 
 import cloudpickle
 import numpy as np
@@ -13,12 +12,16 @@ from pymc.util import get_random_generator
 from scipy import stats
 from scipy.special import gammaln
 
-from pymc_austerity import FactorisationError, SubsamplingWarning, restricted_nuts
+from pymc_austerity import FactorisationError, restricted_nuts
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.conjugacy.allocations import Allocations
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
+from tests.models import as_model
+from tests.sampling import sampled
 from tests.statistical.errors import LIMIT, error_of_mean
+
+from .conftest import fresh
 
 pytestmark = INTERPRETED = pytest.mark.usefixtures("interpreted")
 
@@ -26,18 +29,14 @@ N, K = 60, 3
 CENTRES = np.array([-2.0, 0.0, 2.5])
 TRUTH = np.random.default_rng(1).choice(K, p=[0.5, 0.2, 0.3], size=N)
 Y = CENTRES[TRUTH] + np.random.default_rng(2).normal(size=N)
-QUIET = {
-    "progressbar": False, "quiet": True, "compute_convergence_checks": False, "nuts_sampler": "pymc"
-}  # fmt: skip
 
 
+@as_model
 def mixture_model(y=Y):
-    with pm.Model() as model:
-        w = pm.Dirichlet("w", np.ones(K))
-        mu = pm.Normal("mu", 0, 3, shape=K, initval=CENTRES)
-        z = pm.Categorical("z", p=w, shape=len(y))
-        pm.Normal("y", mu[z], 1, observed=y)
-    return model
+    w = pm.Dirichlet("w", np.ones(K))
+    mu = pm.Normal("mu", 0, 3, shape=K, initval=CENTRES)
+    z = pm.Categorical("z", p=w, shape=len(y))
+    pm.Normal("y", mu[z], 1, observed=y)
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +53,7 @@ def built(mixture):
 
 @pytest.fixture
 def step(built):
-    copy = deepcopy(built)
-    copy.setup_chain(np.random.default_rng(1), 0, 0)
-    return copy
+    return fresh(built)
 
 
 @pytest.fixture
@@ -109,9 +106,7 @@ class TestLaw:
         with model:
             allocate = MinibatchCategoricalGibbs([model["z"]], batch_size=batch_size)
             weights = ExactWeights([model["w"]], allocations=allocate, alpha=self.ALPHA)
-            idata = pm.sample(
-                draws, tune=20, chains=2, cores=1, step=[allocate, weights], random_seed=5, **QUIET
-            )
+            idata = sampled(draws, [allocate, weights], tune=20, chains=2, random_seed=5)
         z = idata["posterior"]["z"].values
         state = z @ (self.N_CATEGORIES ** np.arange(self.N_ROWS)[::-1])
         seen = [state == s for s in range(self.N_CATEGORIES**self.N_ROWS)]
@@ -143,7 +138,7 @@ def test_statistics_beside_other_steps(mixture):
         allocate = MinibatchCategoricalGibbs(["z"], batch_size=0.5, steps_per_draw=2)
         weights = ExactWeights([mixture["w"]], allocations=allocate)
         steps = [allocate, weights, restricted_nuts(["mu"])]
-        idata = pm.sample(15, tune=10, chains=2, cores=1, random_seed=3, step=steps, **QUIET)
+        idata = sampled(15, steps, tune=10, chains=2, random_seed=3)
     stats = idata["sample_stats"]
     assert (stats["n_used"] == 30).all()
     assert (stats["fraction_used"] == 0.5).all()
@@ -224,21 +219,9 @@ class TestStep:
             pm.Normal("y", pm.Normal("mu", 0, 1, shape=(2, K))[u, z], 1, observed=Y)
             step = MinibatchCategoricalGibbs([u, z], blocked=False)
             assert isinstance(step, CompoundStep)
-            idata = pm.sample(5, tune=5, chains=1, step=step, random_seed=1, **QUIET)
+            idata = sampled(5, step, tune=5, chains=1, random_seed=1)
         assert set(np.unique(idata["posterior"]["u"])) == {0, 1}
         assert idata["sample_stats"]["n_used"].shape == (1, 5, 2)
-
-    def test_new_data(self):
-        """`pm.set_data` between two runs: another N, the same share of it."""
-        with pm.Model():
-            data = pm.Data("data", Y)
-            z = pm.Categorical("z", p=np.ones(K) / K, shape=data.shape[0])
-            pm.Normal("y", pt.as_tensor(CENTRES)[z], 1, observed=data)
-            step = MinibatchCategoricalGibbs([z], batch_size=0.5)
-            pm.set_data({"data": np.full(100, CENTRES[2])})
-            idata = pm.sample(20, tune=0, chains=1, step=step, random_seed=1, **QUIET)
-        assert (idata["sample_stats"]["n_used"] == 50).all()
-        assert (idata["posterior"]["z"][0, 10:] == 2).mean() > 0.8
 
 
 class TestManyRows:
@@ -265,36 +248,14 @@ class TestManyRows:
         assert not big[1]._allocations.given
 
 
-SHARE = "batch_size must be None, a positive integer, or a share"
-TIMES = "steps_per_draw must be a positive integer"
-
-
 @INTERPRETED
 class TestBadInput:
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            *(({"batch_size": n}, SHARE) for n in (0, -1, 0.0, 1.0, 1.5, -0.1, np.nan, "all", True)),
-            *(({"steps_per_draw": n}, TIMES) for n in (0, 1.5, None, True)),
-            ({"batch_size": N + 1}, "batch_size must be at most 60, .* got 61"),
-            ({"vars": None}, "One step draws one vector .* w_simplex__, mu, z"),
-            ({"vars": ["mu"]}, "'mu' is a NormalRV, and must be a pm.Categorical"),
-        ],
-    )
-    def test_options(self, mixture, options, message):
-        with pytest.raises(ValueError, match=message):
-            MinibatchCategoricalGibbs(**{"vars": ["z"], "model": mixture, **options})
-
     def test_coupled_allocations(self):
         with pm.Model() as model:
             z = pm.Categorical("z", p=np.ones(K) / K, shape=N)
             pm.Potential("total", -((z.sum() - 10.0) ** 2))
         with pytest.raises(FactorisationError, match="'z' cannot be drawn row by row.*'total'"):
             MinibatchCategoricalGibbs([z], model=model)
-
-    def test_compile_kwargs(self, mixture):
-        with pytest.warns(SubsamplingWarning, match="compiles with numba"):
-            MinibatchCategoricalGibbs([mixture["z"]], model=mixture, compile_kwargs={"mode": "JAX"})
 
     @pytest.mark.parametrize("wrong", [-1, K])
     def test_values_that_are_no_categories(self, step, point, wrong):

@@ -11,20 +11,20 @@ import pytest
 
 from pymc_austerity import SubsamplingWarning, TunaMH, recommend
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, mixing_of
+from tests.models import as_model
 from tests.sampling import sampled
 from tests.step_methods.chains import autoregression
 
 
 @cache
+@as_model
 def nine_groups(spread):
     """Counts of nine groups, which do not differ if `spread` is 0; written centred."""
     rng = np.random.default_rng(1)
     group, effects = rng.integers(9, size=5000), spread * rng.normal(size=9)
-    with pm.Model() as model:
-        a, tau = pm.Normal("a", 0, 2), pm.HalfNormal("tau", 1)
-        u = pm.Normal("u", 0, tau, shape=9)
-        pm.Poisson("y", pm.math.exp(a + u[group]), observed=rng.poisson(np.exp(0.5 + effects[group])))
-    return model
+    a, tau = pm.Normal("a", 0, 2), pm.HalfNormal("tau", 1)
+    u = pm.Normal("u", 0, tau, shape=9)
+    pm.Poisson("y", pm.math.exp(a + u[group]), observed=rng.poisson(np.exp(0.5 + effects[group])))
 
 
 class TestPilot:

@@ -23,19 +23,19 @@ from pymc_austerity.step_methods.metropolis.tuna_plan import (
     checked_tuna_options,
     plan_tuna,
 )
+from tests.models import as_model
 
 N = 2000
 
 
+@as_model
 def logistic(n=N):
     """A logistic regression whose responses are shared data."""
     rng = np.random.default_rng(7)
     x = rng.normal(size=n)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 1, shape=2)
-        y = pm.Data("y_data", (rng.random(n) < 1.0 / (1.0 + np.exp(-0.5 * x))).astype(np.int64))
-        pm.Bernoulli("y", logit_p=b[0] + b[1] * x, observed=y)
-    return model
+    b = pm.Normal("b", 0, 1, shape=2)
+    y = pm.Data("y_data", (rng.random(n) < 1.0 / (1.0 + np.exp(-0.5 * x))).astype(np.int64))
+    pm.Bernoulli("y", logit_p=b[0] + b[1] * x, observed=y)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import pytest
 
 from pymc_austerity import TunaMH, recommend
 from pymc_austerity.exceptions import UnsuitableError
-from pymc_austerity.step_methods.metropolis import field_pilot
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -104,11 +103,8 @@ LONG = (one_of_its_own_beside_groups, rates_of_users)
     [pytest.param(f, marks=TRIED_OUT) if f in LONG else f for f in CASES],
     ids=lambda make: make.__name__,
 )
-def test_a_step_and_a_reason(make, monkeypatch):
+def test_a_step_and_a_reason(make, short_pilots):
     """Pilot runs are cut short: what they choose may not be the best."""
-    for name, n in {"SETTLE": 5, "COUNTED": 12}.items():
-        monkeypatch.setattr(field_pilot, f"_{name}", n)
-        monkeypatch.setattr(field_pilot, f"_TRIAL_{name}", n)
     with pm.Model():
         make()
         step = recommend(verbose=False)

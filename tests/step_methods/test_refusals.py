@@ -10,6 +10,7 @@ import pytest
 
 from pymc_austerity import AusterityMH, FactorisationError, RandomWalk
 from pymc_austerity.model.compile.backend import interpreted
+from tests.models import as_model
 
 from .conftest import N
 
@@ -52,12 +53,11 @@ def shorter(a):
     pm.Normal("shorter", a, 1.0, observed=DATA[:20])
 
 
+@as_model
 def model_with(*faults):
-    with pm.Model() as model:
-        a = pm.Normal("a")
-        for fault in faults:
-            fault(a)
-    return model
+    a = pm.Normal("a")
+    for fault in faults:
+        fault(a)
 
 
 class TestFirstVariables:
@@ -206,14 +206,13 @@ def test_parameters_come_before_the_model():
 
 
 @pytest.fixture(scope="module")
+@as_model
 def bounded():
     """Rows of y have a density only below theta; theta itself only from 1 to 10."""
     y = np.random.default_rng(103).uniform(0.0, 3.0, N)
     y[[7, 1300]] = 3.9, 3.8
-    with pm.Model() as model:
-        theta = pm.Uniform("theta", 1.0, 10.0, default_transform=None)
-        pm.Uniform("y", 0.0, theta, observed=y)
-    return model
+    theta = pm.Uniform("theta", 1.0, 10.0, default_transform=None)
+    pm.Uniform("y", 0.0, theta, observed=y)
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 import warnings
 from copy import deepcopy
+from functools import cache
 
-import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -90,16 +90,9 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="session")
-def models():
-    built = {}
-
-    def get(name):
-        if name not in built:
-            built[name] = MODELS[name]()
-        return built[name]
-
-    return get
+@cache
+def models(name):
+    return MODELS[name]()
 
 
 def near(model, seed=3):
@@ -142,7 +135,7 @@ def same_draws(one, two, point):
 @INTERPRETED
 @pytest.mark.parametrize(("name", "vars", "others"), CASES)
 @pytest.mark.covering(1)
-def test_density_and_gradient(models, name, vars, others):
+def test_density_and_gradient(name, vars, others):
     """Equal to those of the model up to a constant; nothing else is an input."""
     model = models(name)
     rvs = [model[v] for v in vars]
@@ -166,7 +159,7 @@ def test_density_and_gradient(models, name, vars, others):
 @pytest.mark.parametrize(
     ("restricted", "full"), [(restricted_nuts, pm.NUTS), (restricted_slice, pm.Slice)], ids=["nuts", "slice"]
 )
-def test_same_draws(models, restricted, full):
+def test_same_draws(restricted, full):
     """Of other models, density and gradient are compared."""
     model = models("groups")
     rvs = [model["mu"], model["tau"]]
@@ -178,7 +171,7 @@ def test_same_draws(models, restricted, full):
 
 
 @INTERPRETED
-def test_a_missing_term_is_noticed(models, monkeypatch):
+def test_a_missing_term_is_noticed(monkeypatch):
     """Planted fault: without its prior, the draws of tau are others."""
     model = models("groups")
     options = {"model": model, "rng": 1}
@@ -196,7 +189,7 @@ def test_a_missing_term_is_noticed(models, monkeypatch):
 @INTERPRETED
 class TestCost:
     @pytest.mark.parametrize("make", [restricted_nuts, restricted_slice])
-    def test_data_are_not_in_the_function(self, models, make):
+    def test_data_are_not_in_the_function(self, make):
         model = models("groups")
         step = make([model["tau"]], model=model)
         function = step.logp if make is restricted_slice else step._logp_dlogp_func._pytensor_function
@@ -205,7 +198,7 @@ class TestCost:
         assert max(sizes) == 20
 
     @pytest.mark.parametrize("make", [restricted_nuts, restricted_slice])
-    def test_nothing_else_in_the_point_is_copied(self, models, make):
+    def test_nothing_else_in_the_point_is_copied(self, make):
         model = models("groups")
         step = make([model["alone"]], model=model)
         point = near(model)
@@ -213,7 +206,7 @@ class TestCost:
         assert list(new) == list(point)
         assert all(new[k] is point[k] for k in point if k != "alone_logodds__")
 
-    def test_only_parts_of_a_sum(self, models):
+    def test_only_parts_of_a_sum(self):
         model = models("summed")
         step = restricted_nuts([model["tau"]], model=model)
         nodes = step._logp_dlogp_func._pytensor_function.maker.fgraph.variables
@@ -239,7 +232,7 @@ class TestBlocks:
     @pytest.mark.parametrize(
         ("make", "full", "blocked"), [(restricted_slice, pm.Slice, None), (restricted_nuts, pm.NUTS, False)]
     )
-    def test_unblocked(self, models, make, full, blocked):
+    def test_unblocked(self, make, full, blocked):
         """Each sees its own terms only."""
         model = models("groups")
         rvs = [model["tau"], model["alone"]]
@@ -249,7 +242,7 @@ class TestBlocks:
         for left, right in zip(one.methods, two.methods, strict=True):
             assert same_draws(left, right, near(model))
 
-    def test_model_of_the_context_and_value_variables(self, models):
+    def test_model_of_the_context_and_value_variables(self):
         model = models("groups")
         with model:
             assert restricted_nuts(model["tau"])._model is model
@@ -264,7 +257,7 @@ class TestBlocks:
             assert list(make([a], model=model).shared) in ([], ["ones"])
             assert np.isfinite(path(make([flat], model=model), model.initial_point(), 3)).all()
 
-    def test_frozen_model(self, models):
+    def test_frozen_model(self):
         from pymc.model.transform.optimization import freeze_model
 
         model = models("groups")
@@ -287,7 +280,7 @@ class TestBlocks:
     ids=lambda options: next(iter(options)),
 )
 @pytest.mark.slow("rewrites the gradient of each model")
-def test_options_of_nuts(models, options):
+def test_options_of_nuts(options):
     model = models("groups")
     point = near(model)
     options = {k: point if isinstance(v, str) else v for k, v in options.items()}
@@ -297,26 +290,17 @@ def test_options_of_nuts(models, options):
 
 
 @INTERPRETED
-def test_options_of_slice(models):
+def test_options_of_slice():
     model = models("groups")
     options = {"model": model, "rng": 2, "w": 0.3, "max_steps": 5, "tune": False}
     one, two = restricted_slice([model["tau"]], **options), pm.Slice([model["tau"]], **options)
     assert same_draws(one, two, near(model))
 
 
-@INTERPRETED
-def test_a_pickle_holds_the_model_and_little_else(models):
-    """Copies go on from their state: see `test_every_step.py`."""
-    model = models("groups")
-    step = restricted_nuts([model["effect"]], model=model)
-    step.step(near(model))
-    assert len(cloudpickle.dumps(step)) - len(cloudpickle.dumps(model)) < 5000
-
-
 class TestSample:
     @pytest.mark.slow("compiles NUTS, and samples in two processes")
     @pytest.mark.filterwarnings("ignore:Tuning ended")
-    def test_beside_a_subsampled_step(self, models, draw):
+    def test_beside_a_subsampled_step(self, draw):
         """One seed gives the same draws, bit by bit, in sequence and in parallel."""
         model = models("groups")
         start = {"effect": np.random.default_rng(1).normal(size=20)}
@@ -356,7 +340,7 @@ class TestSample:
 @INTERPRETED
 class TestErrors:
     @pytest.mark.parametrize("make", [restricted_nuts, restricted_slice])
-    def test_variables(self, models, make):
+    def test_variables(self, make):
         model = models("groups")
         for wrong, message in [
             ("taus", r"none of that name.*Did you mean .tau."),
@@ -376,14 +360,14 @@ class TestErrors:
         with pytest.raises(TypeError, match="model must be"):
             make([model["tau"]], model=3)
 
-    def test_arguments(self, models):
+    def test_arguments(self):
         model = models("groups")
         with pytest.raises(TypeError, match="leave it out"):
             restricted_nuts([model["tau"]], model=model, logp_dlogp_func=lambda q: 0.0)
         with pytest.raises(TypeError, match="target_accept"):
             restricted_slice([model["tau"]], model=model, target_accept=0.9)
 
-    def test_a_bad_start_is_pymcs_error(self, models):
+    def test_a_bad_start_is_pymcs_error(self):
         model = models("groups")
         step = restricted_nuts([model["tau"]], model=model)
         with pytest.raises(SamplingError, match="Bad initial energy"):

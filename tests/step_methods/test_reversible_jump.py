@@ -4,12 +4,13 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import RandomWalk, ReversibleJump, Surrogate
+from pymc_austerity import RandomWalk, ReversibleJump
 from pymc_austerity.acceptance import Concentration, TTest
 from pymc_austerity.bounds.remainder import remainder_range
 from pymc_austerity.diagnostics import inclusion
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.testing.steps import fresh, move
+from tests.sampling import sampled
 from tests.statistical.selection import (
     correlated_rows,
     logistic_model,
@@ -17,7 +18,6 @@ from tests.statistical.selection import (
     normal_rows,
 )
 
-QUIET = {"progressbar": False, "compute_convergence_checks": False, "quiet": True}
 KINDS = ("births", "deaths", "swaps", "others")
 
 
@@ -109,20 +109,6 @@ def test_coefficients_and_indicators_in_any_order(model, interpreted):
         assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
-def test_new_data(interpreted):
-    rows = normal_rows(150, 2)
-    with pm.Model() as model:
-        X, y = pm.Data("X", rows.X), pm.Data("given", rows.y)
-        gamma, beta = pm.Bernoulli("gamma", 0.5, shape=2), pm.Normal("beta", 0, 1, shape=2)
-        pm.Normal("y", X @ (gamma * beta), 1, observed=y)
-        step = ReversibleJump(progressbar=False)
-        pm.set_data({"X": rows.X[:120], "given": 5.0 * rows.X[:120, 0]})
-        idata = pm.sample(50, tune=20, chains=1, cores=1, step=step, random_seed=1, **QUIET)
-    assert step.factorisation.n_local == 120
-    assert idata["posterior"]["gamma"].to_numpy()[0, -10:, 0].all()
-    assert model.name == ""
-
-
 def test_the_range_for_concentration_bounds(interpreted):
     """From certificates, for the coefficients as they enter the likelihood: there are no dummies in it."""
     rows = correlated_rows()
@@ -154,7 +140,7 @@ def test_the_range_for_concentration_bounds(interpreted):
 def test_inclusion_of_a_run(model, interpreted):
     with model:
         step = ReversibleJump(progressbar=False)
-        idata = pm.sample(60, tune=0, chains=2, cores=1, step=step, random_seed=1, **QUIET)
+        idata = sampled(60, step, tune=0, chains=2, random_seed=1)
     found = inclusion(idata)
     assert found.jumps["proposed"].sum() == 120
     assert found.jumps.loc["others", "used"] == 150.0
@@ -186,28 +172,6 @@ def test_a_user_function(build, model):
 
 
 # Bad input --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"jump": 0.0}, ValueError, r"jump must be in \(0, 1\], got 0.0"),
-        ({"jump": "often"}, ValueError, "jump must be in .*got 'often'"),
-        ({"swap": 1.5}, ValueError, r"swap must be in \[0, 1\], got 1.5"),
-        ({"redraw": "some"}, ValueError, 'redraw must be "all" or "one", got \'some\''),
-        ({"acceptance": TTest}, TypeError, "acceptance must be a decision rule"),
-        ({"proposal": Surrogate()}, ValueError, "Between jumps move by RandomWalk"),
-        ({"proposal": RandomWalk([1.0, 2.0])}, ValueError, "scale must have length 5"),
-        ({"threshold": 1000}, ValueError, "longest term .* is 'y' with 150 rows"),
-        ({"threshold": 4}, ValueError, "threshold=4 makes the prior of 4 coefficients"),
-        ({"control_variate": None}, TypeError, "ReversibleJump has no option 'control_variate'"),
-        ({"elementwise": True}, TypeError, "ReversibleJump has no option 'elementwise'"),
-        ({"steps_per_draw": 0}, ValueError, "steps_per_draw must be a positive integer, got 0"),
-    ],
-)
-def test_bad_options(build, options, error, message):
-    with pytest.raises(error, match=message):
-        build(**options)
 
 
 def test_one_coefficient(interpreted):

@@ -16,6 +16,7 @@ from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGi
 from pymc_austerity.step_methods.gamma.scir import SCIR
 from pymc_austerity.step_methods.step_size import DecreasingStepSize
 from pymc_austerity.testing.steps import fresh, move
+from tests.models import as_model
 
 # Small batches are told of; see `test_minibatches_that_widen_the_law_are_told_of`.
 pytestmark = [
@@ -29,18 +30,17 @@ X = _rng.gamma(2.0, 1.0, N)
 Y = _rng.poisson(0.7 * X)
 
 
+@as_model
 def build_model():
     """One variable of each kind, a likelihood with another free variable, and one that is not conjugate."""
-    with pm.Model() as model:
-        w = pm.Dirichlet("w", np.full(K, 0.05))
-        pm.Categorical("z", w, observed=Z)
-        mu = pm.Normal("mu")
-        v = pm.InverseGamma("v", 2.0, 2.0)
-        pm.Normal("x", mu, pt.sqrt(v), observed=X)
-        p = pm.Beta("p", 1.0, 1.0, shape=2)
-        pm.Bernoulli("b", p[Z % 2], observed=Y > 0)
-        pm.Poisson("y", pm.Gamma("rate", 2.0, 1.0) * X, observed=Y)
-    return model
+    w = pm.Dirichlet("w", np.full(K, 0.05))
+    pm.Categorical("z", w, observed=Z)
+    mu = pm.Normal("mu")
+    v = pm.InverseGamma("v", 2.0, 2.0)
+    pm.Normal("x", mu, pt.sqrt(v), observed=X)
+    p = pm.Beta("p", 1.0, 1.0, shape=2)
+    pm.Bernoulli("b", p[Z % 2], observed=Y > 0)
+    pm.Poisson("y", pm.Gamma("rate", 2.0, 1.0) * X, observed=Y)
 
 
 @pytest.fixture(scope="module")
@@ -164,10 +164,7 @@ def test_components_far_below_the_smallest_number(draw):
         step = SCIR([w], batch_size=20, step_size=2.0)
     found = draw(model, step, draws=200)
     value = model.rvs_to_values[w].name
-    points = [model.initial_point()]
-    for _ in range(200):
-        points.append(step.step(points[-1])[0])
-    values = np.array([point[value] for point in points])
+    values = np.array([point[value] for point in move(step, model.initial_point(), 200)[0]])
     assert np.all(np.isfinite(values))
     assert values[:, 0].min() < -750.0  # e^-750 is no floating-point number
     assert np.all(np.isfinite(found.posterior["w"]))
@@ -214,37 +211,6 @@ def test_counts_of_another_step():
 
 
 # Bad input --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"step_size": 0.0}, "step_size must be a positive number .* got 0.0"),
-        ({"step_size": -1}, "step_size must be a positive number"),
-        ({"step_size": np.inf}, "step_size must be a positive number"),
-        ({"step_size": lambda m: 0.1}, "step_size must be a positive number or DecreasingStepSize"),
-        ({"batch_size": N + 1}, f"batch_size must be at most {N}, .*'w' .*'z'.* got {N + 1}"),
-        ({"batch_size": 0}, "batch_size must be None, a positive integer, or a share"),
-        ({"batch_size": 1.5}, "batch_size must be None"),
-        ({"batch_size": True}, "batch_size must be None"),
-        ({"control_variate": "taylor", "batch_size": 10}, 'control_variate must be None or "anchor"'),
-        ({"control_variate": "anchor"}, "give a batch_size"),
-        ({"refresh": 0}, "refresh must be a positive integer"),
-        ({"shift": -1.0}, "shift must be None or"),
-        ({"minibatch_rate": 3}, "minibatch_rate must be True or False"),
-        ({"steps_per_draw": 0}, "steps_per_draw must be a positive integer"),
-        ({"threshold": 2}, "threshold must be None or"),
-    ],
-)
-def test_bad_options(model, options, message):
-    with model, pytest.raises(ValueError, match=message):
-        SCIR([model["w"]], **options)
-
-
-@pytest.mark.parametrize("kwargs", [{"h": 0.0}, {"h": 1.0, "tau": -1.0}, {"h": 1.0, "kappa": 2.0}])
-def test_bad_schedules(kwargs):
-    with pytest.raises(ValueError, match="of DecreasingStepSize must be"):
-        DecreasingStepSize(**kwargs)
 
 
 def test_no_gamma_type_prior(model):
@@ -414,11 +380,7 @@ def test_a_rate_that_is_estimated_must_not_move():
 def conditional(model, step, point, name, draws=1500):
     """Draws of a variable with all others held where they are."""
     step.setup_chain(np.random.default_rng(1), 0, draws)
-    found = []
-    for _ in range(draws):
-        point, _ = step.step(point)
-        found.append(np.exp(point[name]))
-    return np.array(found)
+    return np.exp([point[name] for point in move(step, point, draws)[0]])
 
 
 def test_statistics_follow_other_variables_that_jump():

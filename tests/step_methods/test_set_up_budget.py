@@ -101,13 +101,6 @@ def test_small_models_have_the_budget_of_a_thousand_gradients():
     assert not pma.TunaMH(model=logistic(), set_up_budget=1e-5).reads_all
 
 
-def test_a_budget_that_is_none():
-    with pytest.raises(ValueError, match="set_up_budget must be a positive number"):
-        pma.TunaMH(model=logistic(), set_up_budget=0)
-    with pytest.raises(ValueError, match="set_up_budget must be a positive number"):
-        pma.recommend(logistic(), set_up_budget="a minute")
-
-
 def test_it_is_recommended_what_is_cheaper(strict):
     step = pma.recommend(media(2000, 40), set_up_budget=1e-3)
     why = step.recommendation

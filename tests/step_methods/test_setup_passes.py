@@ -12,20 +12,20 @@ from pymc_austerity.mode import remainders
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure.row_functions import PredictorRows
+from tests.models import as_model
 
 N = 250_000
 
 
+@as_model
 def model_of(order=slice(None), n=N):
     rng = np.random.default_rng(4)
     x = rng.normal(size=n)
     y = rng.random(n) < 1 / (1 + np.exp(0.5 - x))
     if order == "positives last":
         order = np.argsort(y, kind="stable")
-    with pm.Model() as model:
-        a, b = pm.Normal("a", 0, 5), pm.Normal("b", 0, 5)
-        pm.Bernoulli("y", logit_p=a + b * x[order], observed=y[order])
-    return model
+    a, b = pm.Normal("a", 0, 5), pm.Normal("b", 0, 5)
+    pm.Bernoulli("y", logit_p=a + b * x[order], observed=y[order])
 
 
 class Reader:

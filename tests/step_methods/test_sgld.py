@@ -12,6 +12,7 @@ import pytest
 
 import pymc_austerity as pma
 from pymc_austerity.testing.steps import fresh, move
+from tests.sampling import sampled
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:SGLD accepts every move:pymc_austerity.SubsamplingWarning"),
@@ -45,20 +46,12 @@ def step(model):
         return pma.SGLD(["beta"], step_size=pma.DecreasingStepSize(2e-5, 10, 0.5), steps_per_draw=3)
 
 
-def sample(model, step, **options):
-    with model:
-        return pm.sample(
-            step=step, draws=15, tune=15, chains=2, random_seed=3, progressbar=False, quiet=True,
-            compute_convergence_checks=False, **options,
-        )  # fmt: skip
-
-
 @pytest.mark.compiled
 @pytest.mark.slow("compiles NUTS, too")
 def test_with_nuts_beside_it(model, step):
     with model:
         nuts = pma.restricted_nuts(["sigma"])
-    one = sample(model, [step, nuts], cores=1)
+    one = sampled(15, [step, nuts], tune=15, chains=2, random_seed=3, model=model)
     assert one.posterior["beta"].dims == ("chain", "draw", "term")
     sizes = one.sample_stats["step_size"].to_numpy()
     assert sizes.shape == (2, 15, 2)
@@ -102,52 +95,6 @@ def test_without_a_mode_there_is_no_prediction(caplog):
             step = pma.SGLD(step_size=1e-5)
         _, (stats,) = step.step({"mu": np.array(0.3)})
     assert math.isnan(stats["sd_inflation"])
-
-
-@pytest.mark.parametrize("size", [0, 0.0, -1e-3, math.inf, math.nan, "a", True, None])
-def test_bad_step_size(model, size):
-    with model, pytest.raises(ValueError, match="^step_size must be a positive number or DecreasingStepSize"):
-        pma.SGLD(["beta"], step_size=size)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"step_size": 1e-5, "batch_size": 5000}, ValueError, "batch_size must be at most 4000.*got 5000"),
-        ({"step_size": 1e-5, "batch_size": 0}, ValueError, "batch_size must be None, a positive integer"),
-        ({"step_size": 1e-5, "steps_per_draw": 0}, ValueError, "steps_per_draw must be a positive integer"),
-        ({"step_size": 1e-5, "preconditioner": "mode"}, ValueError, "preconditioner must be None or Laplace"),
-        (
-            {"step_size": 1e-5, "preconditioner": pma.Laplace("pcn")},
-            ValueError,
-            "its parameters are for proposals",
-        ),
-        ({"step_size": 1e-5, "control_variate": 2}, TypeError, "control_variate must be None or Taylor"),
-        (
-            {"step_size": 1e-5, "control_variate": pma.Taylor(exact_rows=5)},
-            ValueError,
-            "exact_rows=5 is for steps",
-        ),
-        ({"step_size": 1e-5, "epsilon": 0.1}, TypeError, "SGLD has no option 'epsilon'"),
-        ({}, TypeError, "step_size"),
-        (
-            {"step_size": 4.0, "preconditioner": pma.Laplace()},
-            ValueError,
-            r"The largest stable step size is 4\.",
-        ),
-        (
-            {"step_size": 1.0},
-            ValueError,
-            r"step_size=1 is unstable for beta: .* largest stable step size is 0.000",
-        ),
-        ({"step_size": pma.DecreasingStepSize(1.0)}, ValueError, "step_size=1 is unstable"),
-        ({"step_size": 1e-5, "threshold": 10**6}, ValueError, "nothing to subsample"),
-    ],
-)
-@pytest.mark.covering(8)
-def test_bad_options(model, options, error, message):
-    with model, pytest.raises(error, match=message):
-        pma.SGLD(["beta"], **options)
 
 
 def test_other_variables(model):

@@ -9,6 +9,7 @@ from pymc_austerity import AusterityMH, RandomWalk, TunaMH
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.model.compile import native
 from pymc_austerity.proposals import Laplace
+from tests.models import as_model
 
 from .conftest import N, line_data
 
@@ -17,13 +18,12 @@ X, Y = line_data(N)
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
+@as_model
 def regression():
-    with pm.Model() as model:
-        x = pm.Data("x", X)
-        outcome = pm.Data("outcome", Y)
-        beta = pm.Normal("beta", 0, 10, shape=2)
-        pm.Normal("y", beta[0] + beta[1] * x, 1.0, observed=outcome, shape=x.shape[0])
-    return model
+    x = pm.Data("x", X)
+    outcome = pm.Data("outcome", Y)
+    beta = pm.Normal("beta", 0, 10, shape=2)
+    pm.Normal("y", beta[0] + beta[1] * x, 1.0, observed=outcome, shape=x.shape[0])
 
 
 NEW = {
@@ -43,12 +43,6 @@ def check(draw, same, model, change, **kwargs):
     fresh = draw(model, AusterityMH(model=model, proposal=WALK))
     assert same(after, fresh)
     assert not same(before, after)
-
-
-@pytest.mark.parametrize("name", NEW)
-@pytest.mark.covering(1)
-def test_new_data(draw, same, name):
-    check(draw, same, regression(), lambda: pm.set_data(NEW[name]))
 
 
 @pytest.mark.slow("builds a step several times")
@@ -109,13 +103,12 @@ def test_lengths_given_by_dims(draw, same):
     check(draw, same, model, lambda: pm.set_data(new, coords={"row": np.arange(len(new["outcome"]))}))
 
 
+@as_model
 def latent():
-    with pm.Model() as model:
-        outcome = pm.Data("outcome", Y)
-        mu = pm.Normal("mu")
-        z = pm.Normal("z", mu, 1.0, shape=outcome.shape[0])
-        pm.Normal("y", z, 1.0, observed=outcome)
-    return model
+    outcome = pm.Data("outcome", Y)
+    mu = pm.Normal("mu")
+    z = pm.Normal("z", mu, 1.0, shape=outcome.shape[0])
+    pm.Normal("y", z, 1.0, observed=outcome)
 
 
 @pytest.mark.slow("builds a step several times")

@@ -10,6 +10,7 @@ import pytest
 from pymc_austerity import AusterityMH, MetropolisHastings, MinibatchBarker, RandomWalk
 from pymc_austerity.acceptance import Barker
 from pymc_austerity.model.compile.backend import interpreted
+from pymc_austerity.testing.steps import move
 
 from .conftest import MODE, N, line_data, near_mode
 
@@ -33,10 +34,7 @@ RENAMED_BY_PYMC = {"lp", "acceptance_rate", "tree_depth", "n_steps"}
 
 def run(step, point, n, seed=4, tune=0):
     step.setup_chain(np.random.default_rng(seed), tune, n)
-    stats = []
-    for _ in range(n):
-        point, (stat,) = step.step(point)
-        stats.append(stat)
+    _, stats = move(step, point, n)
     return {name: np.array([s[name] for s in stats]) for name in stats[0]}
 
 
@@ -131,45 +129,17 @@ class TestRanges:
         assert np.all(np.diff(scale) != 0)
 
 
-class TestStepsPerDraw:
-    """A draw of k transitions is k draws of one, with averaged statistics."""
-
-    K = 5
-
-    @pytest.fixture(scope="class")
-    @staticmethod
-    def both(line):
-        k, walk, near = TestStepsPerDraw.K, RandomWalk(scale=0.02), near_mode(line)
-        with interpreted():
-            one, many = (
-                AusterityMH([line["b"]], model=line, proposal=walk, steps_per_draw=n) for n in (1, k)
-            )
-        return run(one, near, 40 * k), run(many, near, 40)
-
-    def test_means_and_what_is_of_the_last(self, both):
-        one, many = both
-        means = {"n_used", "fraction_used", "n_stages", "exhausted", acceptance(many)}
-        for name in means:
-            expected = one["accepted" if name == acceptance(many) else name].reshape(-1, self.K).mean(axis=1)
-            np.testing.assert_allclose(many[name], expected, rtol=1e-12)
-            assert name == "exhausted" or len(set(expected)) > 2
-        for name in ("accepted", "log_ratio_mean", "log_ratio_se", "psi"):
-            np.testing.assert_array_equal(many[name], one[name][self.K - 1 :: self.K])
-
-    @pytest.mark.slow("builds and compiles several steps")
-    def test_adaptation_counts_transitions(self, line, near):
-        """The same transitions teach the same, however they are grouped into draws."""
-        ends = []
-        for k in (1, self.K):
-            step = AusterityMH([line["b"]], model=line, steps_per_draw=k)
-            step.setup_chain(np.random.default_rng(4), 1000, 1)
-            point = near
-            for _ in range(200 // k):
-                point, _ = step.step(point)
-            ends.append((point["b"], step.sampling_state.proposal_state))
-        assert ends[0][0] == ends[1][0]
-        for left, right in zip(ends[0][1], ends[1][1], strict=True):
-            np.testing.assert_array_equal(left, right)
+@pytest.mark.slow("builds and compiles several steps")
+def test_adaptation_counts_transitions(line, near):
+    """The same transitions teach the same, however they are grouped into draws; see test_contract.py, too."""
+    ends = []
+    for k in (1, 5):
+        step = AusterityMH([line["b"]], model=line, steps_per_draw=k)
+        stats = run(step, near, 200 // k, tune=1000)
+        ends.append((stats["log_ratio_mean"][-1], step.sampling_state.proposal_state))
+    assert ends[0][0] == ends[1][0]
+    for left, right in zip(ends[0][1], ends[1][1], strict=True):
+        np.testing.assert_array_equal(left, right)
 
 
 # pm.Metropolis exponentiates log ratios of any size.
@@ -299,8 +269,3 @@ def test_what_clipped_counts(pilot, line):
 def test_the_configuration_names_the_options_of_a_pilot(pilot):
     rule = pilot.configuration["rule"]
     assert (rule["pilot"], rule["skew_correction"]) == (True, False)
-
-
-def test_the_correction_needs_a_pilot(line):
-    with pytest.raises(ValueError, match="skew_correction=True needs pilot=True"):
-        MinibatchBarker(model=line, skew_correction=True)

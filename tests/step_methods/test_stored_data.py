@@ -13,6 +13,7 @@ import pymc_austerity as pma
 from pymc_austerity.diagnostics import stamp
 from pymc_austerity.exceptions import RowsOnDiskError
 from pymc_austerity.model.compile import backend
+from tests.models import as_model
 
 N = 5000
 RNG = np.random.default_rng(1)
@@ -30,11 +31,10 @@ def store(tmp_path_factory):
     return pma.RowStore.write(SOURCE, tmp_path_factory.mktemp("data") / "clicks.rows", chunk_rows=1000)
 
 
+@as_model
 def logistic(x, y, computed=pt.tanh):
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 1, shape=3)
-        pm.Bernoulli("clicked", logit_p=computed(x()) @ beta, observed=y())
-    return model
+    beta = pm.Normal("beta", 0, 1, shape=3)
+    pm.Bernoulli("clicked", logit_p=computed(x()) @ beta, observed=y())
 
 
 def on_disk(store, *computed):

@@ -16,6 +16,7 @@ from pymc_austerity.mode import row_tables
 from pymc_austerity.mode.fields import layout
 from pymc_austerity.model.field import find
 from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe
+from tests.models import as_model
 from tests.peak_memory import peak_of
 from tests.sampling import sampled
 
@@ -91,6 +92,7 @@ def turns(get):
     pm.Poisson("counts", pm.math.exp(eta), observed=get("v"))
 
 
+@as_model
 def model_of(spelling, get):
     known = {}
 
@@ -99,9 +101,7 @@ def model_of(spelling, get):
             known[name] = get(name)
         return known[name]
 
-    with pm.Model() as model:
-        spelling(once)
-    return model
+    spelling(once)
 
 
 def on_disk(spelling, store):

@@ -20,6 +20,7 @@ from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.recommendation import choice
 from pymc_austerity.step_methods.metropolis import tuna_plan
 from tests.data.full_disk import limited_file_size
+from tests.models import as_model
 from tests.peak_memory import peak_of
 from tests.statistical.errors import p_of_counts
 
@@ -33,11 +34,10 @@ BLOCK_OF_ROWS = slice(5000, 17_000)
 P_LIMIT = 1e-6
 
 
+@as_model
 def logistic(x, y):
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 1, shape=D)
-        pm.Bernoulli("clicked", logit_p=x() @ beta, observed=y())
-    return model
+    beta = pm.Normal("beta", 0, 1, shape=D)
+    pm.Bernoulli("clicked", logit_p=x() @ beta, observed=y())
 
 
 def on_disk(store):

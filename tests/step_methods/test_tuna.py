@@ -23,7 +23,7 @@ from pymc_austerity.bounds.remainder import plain_draws, plain_move
 from pymc_austerity.bounds.row_constants import BoundsByJets
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate
+from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.step_methods.messages import few_digits
@@ -35,6 +35,8 @@ from pymc_austerity.testing.steps import (
 )
 from tests.models import as_model
 from tests.statistical.errors import LIMIT, error_of_mean, z_of_mean
+
+from .conftest import fresh
 
 # Whether a chain has settled after so few draws is not the question here.
 pytestmark = [pytest.mark.filterwarnings("ignore:Tuning ended"), pytest.mark.usefixtures("interpreted")]
@@ -78,12 +80,6 @@ def built(model):
 def step(built):
     """A copy of `built`, as if it were fresh."""
     return fresh(built)
-
-
-def fresh(step, tune=0, seed=1):
-    copy = deepcopy(step)
-    copy.setup_chain(np.random.default_rng(seed), tune, 0)
-    return copy
 
 
 def mode_of(step):
@@ -141,46 +137,6 @@ def test_copies_count_on_their_own(built, near):
 
 
 # Parameters -------------------------------------------------------------------------------------------
-
-
-WRONG_VALUES = [
-    ("chi", ValueError, "a number >= 0", (-0.1, math.inf, math.nan, "0", True)),
-    ("switch_above", ValueError, "a positive share of the rows, or inf", (0.0, -1, math.nan, None)),
-    ("curvature", TypeError, "a dict from names of terms to functions", (3.0, {"y": 3.0}, np.ones_like)),
-    ("debug", ValueError, "True or False", ("yes", 1)),
-    ("control_variate", ValueError, r"a Taylor\(\), got None: TunaMH has", (None,)),
-    ("control_variate", TypeError, "", ("taylor", Taylor)),
-    ("proposal", TypeError, "", (3,)),
-    ("steps_per_draw", ValueError, "a positive integer", (0,)),
-]
-WRONG_OPTIONS = [
-    *(({k: one}, error, f"{k} must be {what}") for k, error, what, some in WRONG_VALUES for one in some),
-    ({"subsample": "gather"}, TypeError, "TunaMH has no option 'subsample'"),
-    ({"acceptance": Exact()}, TypeError, "acceptance"),
-    ({"control_variate": Taylor(exact_rows=7)}, ValueError, r"exact_rows=7 is not for TunaMH"),
-    ({"curvature": {"z": np.add}}, ValueError, r"given for 'z', but the local terms of the model are 'y'"),
-    ({"threshold": N + 1}, ValueError, r"nothing to subsample"),
-    ({"proposal": Surrogate(), "control_variate": Taylor(order=1)}, ValueError, "Surrogate moves on the"),
-]
-
-
-@pytest.mark.parametrize(("options", "error", "said"), WRONG_OPTIONS)
-@pytest.mark.covering(13)
-def test_wrong_options_are_refused(model, options, error, said):
-    with pytest.raises(error, match=said):
-        TunaMH(model=model, **options)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [lambda low, high, rows: 1.0, lambda low, high, rows: -np.ones(len(low))],
-    ids=["shape", "negative"],
-)
-def test_wrong_curvatures_are_refused(model, wrong):
-    with pytest.raises(
-        ValueError, match=r"curvature\['y'\] must return a number >= 0 .* each of the 3000 rows"
-    ):
-        TunaMH(model=model, curvature={"y": wrong})
 
 
 @pytest.mark.parametrize(
@@ -608,27 +564,6 @@ def hierarchy():
     tau = pm.HalfNormal("tau", 1.0)
     beta = pm.Normal("beta", 0.0, tau, shape=4)
     pm.Bernoulli("y", logit_p=x @ beta, observed=y)
-
-
-# Others are compared in `tests/statistical/test_tuna.py`.
-@pytest.mark.compiled
-@pytest.mark.slow("builds and compiles several steps")
-def test_adaptive_walks(model, built, near):
-    """Against the exact test on all data."""
-    exact = MetropolisHastings(model=model, acceptance=Exact(), proposal=Laplace(mix=0), rng=1)
-    truth = np.array([p["beta"] for p in move(fresh(exact), mode_of(built), 6000)[0]])
-    step = TunaMH(model=model, proposal=AdaptiveRandomWalk(), steps_per_draw=20, rng=1)
-    step = fresh(step, tune=100)
-    start = move(step, near, 100)[0][-1]
-    step.tune = False
-    points, stats_ = move(step, start, 1500)
-    assert total(stats_, "bound_violations") == 0.0
-    assert 0.0 < mean(stats_, "n_used") < 3.0
-    q = np.array([p["beta"] for p in points])
-    for d in range(3):
-        error = math.hypot(error_of_mean(q[:, d]), error_of_mean(truth[:, d]))
-        assert abs(q[:, d].mean() - truth[:, d].mean()) < LIMIT * error
-    np.testing.assert_allclose(q.std(axis=0), truth.std(axis=0), rtol=0.1)
 
 
 @pytest.mark.compiled

@@ -7,6 +7,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import TunaMH
+from tests.models import as_model
 from tests.sampling import sampled
 from tests.statistical.hierarchies.joint import p_of_means, p_of_variances
 
@@ -18,17 +19,16 @@ Y = (RNG.random(N) < 1 / (1 + np.exp(-ETA))).astype(int)
 NAMES = ("a", "b", "tau", "tau_v", "v", "u")
 
 
+@as_model
 def model_of(*, is_centered):
-    with pm.Model() as model:
-        a, b = pm.Normal("a", 0, 2), pm.Normal("b", 0, 2)
-        tau, tau_v = pm.HalfNormal("tau"), pm.HalfNormal("tau_v")
-        if is_centered:
-            u, v = pm.Normal("u", 0, tau, shape=G), pm.Normal("v", 0, tau_v, shape=H)
-        else:
-            u = pm.Deterministic("u", tau * pm.Normal("z", shape=G))
-            v = pm.Deterministic("v", tau_v * pm.Normal("z_v", shape=H))
-        pm.Bernoulli("y", logit_p=a + b * X + u[GROUPS] + v[LEVELS], observed=Y)
-    return model
+    a, b = pm.Normal("a", 0, 2), pm.Normal("b", 0, 2)
+    tau, tau_v = pm.HalfNormal("tau"), pm.HalfNormal("tau_v")
+    if is_centered:
+        u, v = pm.Normal("u", 0, tau, shape=G), pm.Normal("v", 0, tau_v, shape=H)
+    else:
+        u = pm.Deterministic("u", tau * pm.Normal("z", shape=G))
+        v = pm.Deterministic("v", tau_v * pm.Normal("z_v", shape=H))
+    pm.Bernoulli("y", logit_p=a + b * X + u[GROUPS] + v[LEVELS], observed=Y)
 
 
 @cache

@@ -14,6 +14,7 @@ from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.watch import DriftWatch, Expected, FitWatch, MixingWatch, look
+from pymc_austerity.testing.steps import move
 from tests.step_methods.chains import autoregression
 
 FAR = {"a": 1.0, "b": 4.0, "sigma": 1.0}  # some 90 posterior standard deviations in b
@@ -246,12 +247,10 @@ class TestChain:
         step = deepcopy(small)
         step.setup_chain(np.random.default_rng(1), 100, 10)
         point = {"a": np.array(1.0), "b": np.array(9.0), "sigma_log__": np.array(0.0)}
-        for _ in range(60):
-            point, _ = step.step(point)
+        *_, point = move(step, point, 60)[0]
         other = deepcopy(small)
         other.sampling_state = step.sampling_state
-        for _ in range(39):
-            point, _ = other.step(point)
+        *_, point = move(other, point, 39)[0]
         with pytest.warns(SubsamplingWarning, match="drifting"):
             other.step(point)
 
