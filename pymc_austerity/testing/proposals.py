@@ -14,13 +14,12 @@ from scipy import optimize
 
 from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.compilation import entry, jitable
-from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
-from pymc_austerity.kernels.subsample import Rows, rows_of
-from pymc_austerity.model.compile.protocol import constructor
+from pymc_austerity.kernels.metropolis import Rule, no_range
+from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.proposals.base import BoundProposal, ProposalKernel, bind, is_fitted
 from pymc_austerity.target import Index, QuadraticProxy, Target, Vector
 from pymc_austerity.testing.compare import require, require_close, require_same, require_same_state
-from pymc_austerity.testing.targets import NORMAL, Law
+from pymc_austerity.testing.targets import NORMAL, Law, Run, runs
 
 # Transitions in which an adaptive proposal learns, past its first window, before it is frozen.
 _N_TUNE = 200
@@ -272,8 +271,7 @@ class Walks(NamedTuple):
     """Functions of a proposal that its checks run."""
 
     propose: Callable[..., Any]  # ``(state, q, rng) -> (q_new, log_hastings)``
-    # ``(starts, n, tune, rng, rows, state, schedule) -> (ends, n_accepted)``
-    run: Callable[..., tuple[np.ndarray, int]]
+    run: Run
     compiled: bool
 
     def chains(
@@ -281,12 +279,13 @@ class Walks(NamedTuple):
     ) -> tuple[np.ndarray, int]:
         """Run `n` transitions from each of `starts`; return where they end, and how many were accepted."""
         schedule = Exact().bind(1)
-        return self.run(starts, n, tune, rng, rows_of(schedule), state, schedule)
+        trace = self.run(starts, n, tune, rng, (), rows_of(schedule), state, schedule, 0)
+        return trace.q[n - 1 :: n], int(trace.accepted.sum())
 
 
 def interpreted(bound: BoundProposal, law: Law) -> Walks:
     """Walks of a proposal in plain Python."""
-    return Walks(bound.propose, _walk(bound.kernel(...), law.log_density), False)
+    return Walks(bound.propose, _exact_runs(bound.kernel(...), law.log_density), False)
 
 
 def _interpreted_and_compiled(bound: BoundProposal, law: Law, starts: np.ndarray) -> Iterator[Walks]:
@@ -313,35 +312,11 @@ def _dispatchers(proposal: ProposalKernel, log_density: Callable[[Vector], float
         moved: tuple[Vector, float] = propose(state, q, rng)
         return moved
 
-    return Walks(entry(one, cache=False), entry(_walk(proposal, log_density), cache=False), True)
+    return Walks(entry(one, cache=False), entry(_exact_runs(proposal, log_density), cache=False), True)
 
 
-def _walk(
-    proposal: ProposalKernel, log_density: Callable[[Vector], float]
-) -> Callable[..., tuple[np.ndarray, int]]:
-    make_target, make_proposal = constructor(_target_of(log_density)), constructor(proposal)
-    make_rule = constructor(Rule(..., 0, *Exact().functions, no_range))
-
-    def walk(
-        starts: np.ndarray,
-        n: int,
-        tune: bool,
-        rng: np.random.Generator,
-        rows: Rows,
-        state: Any,
-        schedule: Any,
-    ) -> tuple[np.ndarray, int]:
-        ends, n_accepted = np.empty_like(starts), 0
-        for c in range(starts.shape[0]):
-            out = transitions(
-                n, tune, rng, starts[c].copy(), (), rows, make_rule(schedule), make_proposal(state),
-                make_target(),
-            )  # fmt: skip
-            ends[c] = out.q
-            n_accepted += out.n_accepted
-        return ends, n_accepted
-
-    return walk
+def _exact_runs(proposal: ProposalKernel, log_density: Callable[[Vector], float]) -> Run:
+    return runs(_target_of(log_density), proposal, Rule(..., ..., *Exact().functions, no_range))
 
 
 @lru_cache(maxsize=32)

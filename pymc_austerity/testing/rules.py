@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
 from typing import Any, NamedTuple
@@ -23,9 +22,8 @@ from pymc_austerity.acceptance.base import (
     nothing_read,
 )
 from pymc_austerity.compilation import entry, jitable
-from pymc_austerity.kernels.metropolis import Rule, full_transitions, merge, transitions, unknown_sum
+from pymc_austerity.kernels.metropolis import Rule, full_transitions, merge, unknown_sum
 from pymc_austerity.kernels.subsample import Rows, population_of, rows_of
-from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.target import Target, Vector
 from pymc_austerity.testing.compare import (
@@ -35,7 +33,7 @@ from pymc_austerity.testing.compare import (
     require_same,
     require_same_state,
 )
-from pymc_austerity.testing.targets import CHAIN, Chain, normal_chain, two_point_chain
+from pymc_austerity.testing.targets import CHAIN, Chain, Run, Trace, normal_chain, runs, two_point_chain
 
 # Jumps of `normal_chain` whose acceptance probabilities are estimated: little and much noise, up and down.
 _PAIRS = ((0, 1), (1, 0), (1, 2), (3, 0))
@@ -229,8 +227,8 @@ def check_compiled(rule: AcceptanceRule, *, n_transitions: int = 100, seed: int 
     results = []
     for run in (compiled(rule.functions), interpreted(rule.functions), compiled(rule.functions)):
         rng = np.random.default_rng(seed)
-        start, jumps = np.zeros(1), jumps_of(chain)
-        trace = run(n_transitions, False, rng, start, chain.args, rows, jumps, schedule, ranges)
+        start, jumps = np.zeros((1, 1)), jumps_of(chain)
+        trace = run(start, n_transitions, False, rng, chain.args, rows, jumps, schedule, ranges)
         results.append((trace, rng.random()))
         require_same(
             "Population",
@@ -241,7 +239,7 @@ def check_compiled(rule: AcceptanceRule, *, n_transitions: int = 100, seed: int 
         require_same_state("Schedule", schedule, kept, "The rule changes its schedule while it decides.")
     (one, after), (other, other_after), (again, _) = results
     meaning = "The compiled rule does not do what its Python source does."
-    for name in ("accepted", "state", "n_used", "n_stages"):
+    for name in ("accepted", "q", "n_used", "n_stages"):
         require_same(f"Compiled and interpreted, {name}", getattr(one, name), getattr(other, name), meaning)
         require_same(
             f"First and second run, {name}",
@@ -308,10 +306,10 @@ def check_law(
     chain = normal_chain()
     schedule, n_local = rule.bind(chain.terms.shape[1]), chain.terms.shape[1]
     trace = compiled(rule.functions)(
-        n_draws, False, np.random.default_rng(seed), np.zeros(1), chain.args, rows_of(schedule),
+        np.zeros((1, 1)), n_draws, False, np.random.default_rng(seed), chain.args, rows_of(schedule),
         jumps_of(chain), schedule, chain.ranges,
     )  # fmt: skip
-    visits = trace.state[:, None] == np.arange(len(chain.law))
+    visits = trace.q == np.arange(len(chain.law))
     matrix = chain.jumps * exact_probability(exact, chain.log_ratios)
     np.fill_diagonal(matrix, 0.0)
     np.fill_diagonal(matrix, 1.0 - matrix.sum(axis=1))
@@ -346,23 +344,12 @@ def decisions(
     schedule, n_states = rule.bind(chain.terms.shape[1]), len(chain.prior)
     always_j = jumps_of(chain)._replace(probabilities=np.eye(n_states)[np.full(n_states, j)])
     return compiled(rule.functions)(
-        n, True, np.random.default_rng(seed), np.array([float(i)]), chain.args, rows_of(schedule),
+        np.full((n, 1), float(i)), 1, False, np.random.default_rng(seed), chain.args, rows_of(schedule),
         always_j, schedule, ranges,
     )  # fmt: skip
 
 
-# A rule in the kernels, on a chain of a few states, with all that happens recorded --------------------------
-
-
-class Trace(NamedTuple):
-    """Result of each transition of a run."""
-
-    state: np.ndarray  # of int: where it ended
-    accepted: np.ndarray  # of bool
-    n_used: np.ndarray
-    n_stages: np.ndarray
-    mean: np.ndarray  # of the log ratios that were read
-    psi: np.ndarray  # what the mean was compared with
+# A rule in the kernels, on a chain of a few states ----------------------------------------------------------
 
 
 class Jumps(NamedTuple):
@@ -396,43 +383,10 @@ def tabulated_range(
     return bound[int(q[0]), int(q_new[0])]  # type: ignore[no-any-return]
 
 
-Run = Callable[..., Trace]
-
-
 def interpreted(rule: RuleFunctions) -> Run:
-    """``(n, stay, rng, start, args, rows, jumps, schedule, ranges) -> Trace``.
-
-    With `stay` each transition begins at `start`, and not where the one before ended.
-    """
-    make_rule, make_target = constructor(Rule(..., ..., *rule, tabulated_range)), constructor(CHAIN)
-    make_proposal = constructor(BoundProposal(None, jump, no_adaptation).kernel(...))
-
-    def run(
-        n: int,
-        stay: bool,
-        rng: np.random.Generator,
-        start: Vector,
-        args: Any,
-        rows: Rows,
-        jumps: Any,
-        schedule: Any,
-        ranges: Any,
-    ) -> Trace:
-        state, accepted = np.empty(n, np.int64), np.empty(n, np.bool_)
-        n_used, n_stages = np.empty(n, np.int64), np.empty(n, np.int64)
-        mean, psi = np.empty(n), np.empty(n)
-        q = start
-        for t in range(n):
-            out = transitions(
-                1, False, rng, q, args, rows, make_rule(schedule, ranges), make_proposal(jumps), make_target()
-            )  # fmt: skip
-            state[t], accepted[t], n_used[t], n_stages[t] = out.q[0], out.accepted, out.n_used, out.n_stages
-            mean[t], psi[t] = out.log_ratio_mean, out.psi
-            if not stay:
-                q = out.q
-        return Trace(state, accepted, n_used, n_stages, mean, psi)
-
-    return run
+    """Runs of a rule on a `Chain`, with its `Jumps` as the state of the proposal and its `ranges` as the bound."""
+    proposal = BoundProposal(None, jump, no_adaptation).kernel(...)
+    return runs(CHAIN, proposal, Rule(..., ..., *rule, tabulated_range))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Targets with a known distribution, as functions that run interpreted and compiled.
+"""Targets with a known distribution, as functions that run interpreted and compiled, and runs on them.
 
 * A chain of a few states with N local terms for each: its transition probabilities can be written down.
 * Distributions with independent coordinates, for proposals.
@@ -11,6 +11,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from pymc_austerity.compilation import jitable
+from pymc_austerity.kernels.metropolis import Rule, transitions
+from pymc_austerity.kernels.subsample import Rows
+from pymc_austerity.model.compile.protocol import constructor
+from pymc_austerity.proposals.base import ProposalKernel
 from pymc_austerity.target import Index, Target, Vector
 
 # An enumerated chain --------------------------------------------------------------------------------
@@ -144,3 +148,58 @@ def _log_of_log_normal_density(q: Vector) -> float:
 NORMAL = Law(_log_normal_density, lambda z: z + 1.5, lambda q: q - 1.5)
 # For proposals of positive numbers.
 LOG_NORMAL = Law(_log_of_log_normal_density, lambda z: np.exp(0.7 * z), lambda q: np.log(q) / 0.7)
+
+
+# Runs on either of them, with all that happens recorded ---------------------------------------------------
+
+
+class Trace(NamedTuple):
+    """Result of each transition of a run, chain by chain: vectors of a length of C n."""
+
+    q: np.ndarray  # (C n, D): where it ended
+    accepted: np.ndarray  # of bool
+    n_used: np.ndarray
+    n_stages: np.ndarray
+    mean: np.ndarray  # of the log ratios that were read
+    psi: np.ndarray  # what the mean was compared with
+
+
+Run = Callable[..., Trace]
+
+
+def runs(target: Target, proposal: ProposalKernel, rule: Rule) -> Run:
+    """``(starts, n, tune, rng, args, rows, state, schedule, bound) -> Trace``, interpreted.
+
+    Of n transitions from each of C starts, of shape (C, D). The state of the proposal, and the schedule and
+    the bound of the rule, are open: ellipses.
+    """
+    make_target, make_proposal, make_rule = constructor(target), constructor(proposal), constructor(rule)
+
+    def run(
+        starts: np.ndarray,
+        n: int,
+        tune: bool,
+        rng: np.random.Generator,
+        args: Any,
+        rows: Rows,
+        state: Any,
+        schedule: Any,
+        bound: Any,
+    ) -> Trace:
+        length = starts.shape[0] * n
+        q, accepted = np.empty((length, starts.shape[1])), np.empty(length, np.bool_)
+        n_used, n_stages = np.empty(length, np.int64), np.empty(length, np.int64)
+        mean, psi = np.empty(length), np.empty(length)
+        for c in range(starts.shape[0]):
+            here = starts[c].copy()
+            for t in range(c * n, (c + 1) * n):
+                out = transitions(
+                    1, tune, rng, here, args, rows, make_rule(schedule, bound), make_proposal(state),
+                    make_target(),
+                )  # fmt: skip
+                here = out.q
+                q[t], accepted[t], n_used[t], n_stages[t] = here, out.accepted, out.n_used, out.n_stages
+                mean[t], psi[t] = out.log_ratio_mean, out.psi
+        return Trace(q, accepted, n_used, n_stages, mean, psi)
+
+    return run
