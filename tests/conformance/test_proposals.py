@@ -59,22 +59,17 @@ RIGHT = {
     "pcn": (Laplace("pcn", mix=0.0), 2),
     "pcn with walks": (Laplace("pcn", rho=0.8), 3),
     "pcn, one dimension": (Laplace("pcn", rho=0.3), 1),
+    # Of positive numbers, and where the law is not the fitted one.
+    "scaled, positive": (scaled, 1, LOG_NORMAL),
+    "independence, not normal": (Laplace(), 2, LOG_NORMAL),
+    "pcn, not normal": (Laplace("pcn"), 2, LOG_NORMAL),
 }
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_proposals(name):
-    proposal, n_dim = RIGHT[name]
-    check_proposal(proposal, n_dim)
-
-
-def test_a_proposal_of_positive_numbers():
-    check_proposal(scaled, 1, law=LOG_NORMAL)
-
-
-@pytest.mark.parametrize("proposal", [Laplace(), Laplace("pcn")], ids=["independence", "pcn"])
-def test_a_fitted_proposal_where_the_law_is_not_normal(proposal):
-    check_proposal(proposal, 2, law=LOG_NORMAL)
+    proposal, n_dim, law = (*RIGHT[name], NORMAL)[:3]
+    check_proposal(proposal, n_dim, law=law)
 
 
 def test_the_parts_bind_a_fitted_proposal_to_the_law():

@@ -1,98 +1,190 @@
 """Every step keeps PyMC's contract and samples known posteriors, and planted faults do not pass."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytest
 from pymc.step_methods.compound import Competence
+from scipy.special import digamma, polygamma, softmax
 
+import pymc_austerity as pma
 from pymc_austerity import AusterityMH, MetropolisHastings, MHSubLhd, MinibatchBarker, RandomWalk
 from pymc_austerity.acceptance import Barker, ExactBarker, TTest
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.proposals import Surrogate
+from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
 from pymc_austerity.testing import check_posterior, check_step
-from pymc_austerity.testing.models import normal_mean, two_blocks
+from pymc_austerity.testing.models import Solved, allocations, normal_mean, rates, shares, two_blocks
 from pymc_austerity.testing.steps import (
     check_chains,
     check_interface,
     check_points,
     check_state,
 )
+from tests.statistical.fields import all_states, field, log_density, table_of
+from tests.statistical.selection import normal_rows, normal_solved
+from tests.step_methods.test_elementwise import groups as of_groups
+from tests.step_methods.test_particle_gibbs import linear_gaussian
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:range_bound=:pymc_austerity.SubsamplingWarning"),
     # Whether a chain has settled after so few draws is not the question here.
     pytest.mark.filterwarnings("ignore:Tuning ended"),
+    pytest.mark.filterwarnings("ignore:SGLD accepts every move:pymc_austerity.SubsamplingWarning"),
+    # Sharper rules than the t-test read all rows where remainders are large.
+    pytest.mark.filterwarnings(
+        "ignore:The posterior is not as its expansion:pymc_austerity.SubsamplingWarning"
+    ),
 ]
 
 
-def maker(kind, **kwargs):
-    def make_step(vars=None, **options):
-        return kind(vars, steps_per_draw=10, **kwargs, **options)
-
-    return make_step
+def ten(kind, **options):
+    return partial(kind, steps_per_draw=10, **options)
 
 
-# A step for each, and how many posterior standard deviations it may be off.
-STEPS = {
-    "AusterityMH": (maker(AusterityMH), 0.2),
-    "MHSubLhd": (maker(MHSubLhd, range_bound="exact"), 0.05),
-    "MinibatchBarker": (maker(MinibatchBarker), 0.1),
-    "MetropolisHastings": (maker(MetropolisHastings), 0.0),
-}
-# Besides those by which the steps above decide: their defaults.
-RULES = {
-    "ExactBarker": (maker(MetropolisHastings, acceptance=ExactBarker()), 0.0),
-    "Barker, pilot": (maker(MetropolisHastings, acceptance=Barker(pilot=True, skew_correction=True)), 0.1),
-}
+# What SCIR keeps of a simplex: the total of its gamma variables, and whether others have moved it.
+CARRIED = ("n_transitions", "processes")
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_steps(name):
-    make_step, tolerance = STEPS[name]
-    check_step(make_step, tolerance=tolerance)
+# With statistics of all rows every step size is exact.
+EXACT = {"step_size": 3.0}
+SCIR = partial(pma.SCIR, **EXACT)
+# Two of the five rows at a time.
+TWO_ROWS = {"batch_size": 2, "steps_per_draw": 5}
+ALLOCATED = {"vars": ["z"], "partner": SCIR, "draws": 2000}
 
 
-@pytest.mark.slow("each rule passes check_rule, and four others check_step in a step of their own")
-@pytest.mark.parametrize("name", RULES)
-def test_metropolis_hastings_with_other_rules(name):
-    make_step, tolerance = RULES[name]
-    check_step(make_step, tolerance=tolerance, draws=1500, partner=pm.Slice)
+def langevin(vars=None, *, is_fitted=False, **options):
+    """Steps of a hundredth of a posterior variance widen it by little, if gradients are not noisy."""
+    if is_fitted and not vars:  # a part of the predictor has no expansion
+        fitted = {"control_variate": pma.Taylor(), "preconditioner": pma.Laplace(), "batch_size": 100}
+        return pma.SGLD(vars, step_size=0.2, steps_per_draw=50, **fitted, **options)
+    return pma.SGLD(vars, step_size=6e-6, batch_size=None, steps_per_draw=50, **options)
 
 
-# Control variates ---------------------------------------------------------------------------------
+def binary_field():
+    """All states of six sites."""
+    states = all_states(6)
+    weights = softmax(log_density(states, table_of(6, 0.5, 3)))
+    mean = weights @ states
+    start = states[np.argmax(weights)]
+    return Solved(field(6, 0.5, 3), {"X": mean}, {"X": np.sqrt(mean * (1 - mean))}, {"X": start})
+
+
+def log_rates():
+    """`rates` as a linear model of eta = log lam, whose posterior is skewed where events are few."""
+    solved = rates()
+    shape, rate = (solved.mean["lam"] / solved.sd["lam"]) ** 2, solved.mean["lam"] / solved.sd["lam"] ** 2
+    y = solved.model.rvs_to_values[solved.model["y"]].data
+    with pm.Model() as model:
+        eta = pm.Flat("eta", shape=len(rate))
+        pm.Potential("prior", 2.0 * eta - pm.math.exp(eta))
+        pm.Poisson("y", pm.math.exp(eta[np.arange(len(y)) % len(rate)]), observed=y)
+    return Solved(model, {"eta": digamma(shape) - np.log(rate)}, {"eta": np.sqrt(polygamma(1, shape))})
+
 
 # Of first order: what a polynomial of second order leaves of a normal likelihood is zero.
 FIRST = Taylor(order=1)
-WITH_TAYLOR = {
-    "AusterityMH": (maker(AusterityMH, control_variate=FIRST), 0.2),
-    "AusterityMH, second order": (maker(AusterityMH, control_variate=Taylor()), 0.0),
+SHORT = {"draws": 1500, "partner": pm.Slice}
+# A step, a posterior that is known (if not two regressions), and what else `check_step` is given: of steps
+# that are not exact, how many posterior standard deviations they may be off.
+CASES = {
+    "AusterityMH": (ten(AusterityMH), None, {"tolerance": 0.2}),
+    "MHSubLhd": (ten(MHSubLhd, range_bound="exact"), None, {"tolerance": 0.05}),
+    "MinibatchBarker": (ten(MinibatchBarker), None, {"tolerance": 0.1}),
+    "MetropolisHastings": (ten(MetropolisHastings), None, {}),
+    # Besides those by which the steps above decide: their defaults.
+    "ExactBarker": (ten(MetropolisHastings, acceptance=ExactBarker()), None, SHORT),
+    "Barker, pilot": (
+        ten(MetropolisHastings, acceptance=Barker(pilot=True, skew_correction=True)),
+        None,
+        {"tolerance": 0.1, **SHORT},
+    ),
+    # All variables in one block: local terms of remainders must not depend on others'.
+    "AusterityMH, Taylor": (ten(AusterityMH, control_variate=FIRST), two_blocks, {"tolerance": 0.2}),
+    "AusterityMH, second order": (ten(AusterityMH, control_variate=Taylor()), two_blocks, {}),
     # The law of its inner moves is that of a polynomial of second order.
-    "AusterityMH, Surrogate": (maker(AusterityMH, control_variate=Taylor(), proposal=Surrogate(1)), 0.0),
-    "MHSubLhd": (maker(MHSubLhd, control_variate=FIRST), 0.05),
-    "MinibatchBarker": (maker(MinibatchBarker, control_variate=FIRST), 0.1),
-    "MetropolisHastings": (maker(MetropolisHastings, control_variate=FIRST), 0.0),
+    "AusterityMH, Surrogate": (
+        ten(AusterityMH, control_variate=Taylor(), proposal=Surrogate(1)),
+        two_blocks,
+        {},
+    ),
+    "MHSubLhd, Taylor": (ten(MHSubLhd, control_variate=FIRST), two_blocks, {"tolerance": 0.05}),
+    "MinibatchBarker, Taylor": (ten(MinibatchBarker, control_variate=FIRST), two_blocks, {"tolerance": 0.1}),
+    "MetropolisHastings, Taylor": (ten(MetropolisHastings, control_variate=FIRST), two_blocks, {}),
+    "TunaMH": (ten(pma.TunaMH), log_rates, {"draws": 4000}),
+    "TunaMH, adaptive walk": (
+        partial(pma.TunaMH, proposal=pma.AdaptiveRandomWalk(), steps_per_draw=20),
+        log_rates,
+        {"draws": 4000},
+    ),
+    "SCIR, gamma": (SCIR, rates, {"carried": CARRIED}),
+    "SCIR, dirichlet": (SCIR, shares, {"carried": CARRIED}),
+    "allocations": (partial(pma.MinibatchCategoricalGibbs, **TWO_ROWS), allocations, ALLOCATED),
+    "field": (partial(pma.AusterityGibbs, epsilon=0, steps_per_draw=5), binary_field, {}),
+    "jumps": (
+        partial(pma.ReversibleJump, steps_per_draw=3),
+        lambda: normal_solved(normal_rows()),
+        {"draws": 3000, "tune": 100},
+    ),
+    "jumps, a proposal that learns": (
+        partial(pma.ReversibleJump, steps_per_draw=5, proposal=pma.AdaptiveRandomWalk()),
+        lambda: normal_solved(normal_rows()),
+        {"draws": 4000},
+    ),
+    "elements": (partial(pma.MetropolisHastings, elementwise=True, steps_per_draw=70), of_groups, {}),
+    "elements, t-test": (
+        partial(pma.AusterityMH, elementwise=True, batch_size=50, steps_per_draw=70),
+        of_groups,
+        {"tolerance": 0.2},
+    ),
+    "states": (partial(pma.ParticleGibbs, steps_per_draw=2), lambda: linear_gaussian(n=12), {"draws": 2000}),
+    "SGLD": (langevin, None, {"tolerance": 0.05}),
+    "SGLD, fitted": (partial(langevin, is_fitted=True), None, {"tolerance": 0.05}),
 }
 
 
-# Sharper rules than the t-test read all rows, since these remainders are large.
-@pytest.mark.slow("the same steps as above, on remainders")
-@pytest.mark.filterwarnings("ignore:The posterior is not as its expansion:pymc_austerity.SubsamplingWarning")
-@pytest.mark.parametrize("name", WITH_TAYLOR)
-def test_steps_with_a_control_variate(name):
-    """All variables in one block: local terms must not depend on others'."""
-    make_step, tolerance = WITH_TAYLOR[name]
-    both = two_blocks()
-    with both.model:
-        step = make_step(rng=np.random.default_rng(0))
-    for check in (check_interface, check_points, check_state, check_chains):
-        check(step, both.draw(np.random.default_rng(0)))
-    check_posterior(both, step, tolerance=tolerance)
+@pytest.mark.parametrize("name", CASES)
+def test_steps(name):
+    make_step, solved, options = CASES[name]
+    check_step(make_step, solved=solved and solved(), **options)
 
 
 def test_a_part_of_the_predictor_is_refused():
-    make_step, _ = WITH_TAYLOR["AusterityMH"]
+    make_step, *_ = CASES["AusterityMH, Taylor"]
     with pytest.raises(ValueError, match=r"term 'y'.* but a would be moved by another step"):
         check_step(make_step)
+
+
+# What is recommended ------------------------------------------------------------------------------
+
+
+# The search for a bound divides by the rate, which may be zero.
+@pytest.mark.filterwarnings("ignore:invalid value encountered in multiply:RuntimeWarning")
+@pytest.mark.parametrize(
+    ("kind", "solved"),
+    [(pma.TunaMH, log_rates()), (pma.MetropolisHastings, rates(default_transform=None))],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_recommended(kind, solved):
+    def make_step(vars=None, rng=None):
+        step = pma.recommend(vars=vars)
+        assert type(step) is kind
+        return step
+
+    check_step(make_step, solved=solved)
+
+
+def test_nuts_is_recommended():
+    """PyMC's own step, which may be assigned automatically: what it returns is checked, and its draws."""
+    solved = two_blocks()
+    with solved.model as model:
+        step = pma.recommend(vars=[model["b"]])
+        assert isinstance(step, pm.NUTS)
+        steps = [step, pm.Slice([model["a"]])]
+    check_points(step, solved.draw(np.random.default_rng(0)))
+    check_posterior(solved, steps)
 
 
 # Planted faults -------------------------------------------------------------------------------------
@@ -218,7 +310,58 @@ def test_a_wrong_step_fails(kind, both):
 
 def test_a_wrong_step_fails_as_a_whole():
     with pytest.raises(AssertionError, match="changed b in the point"):
-        check_step(maker(Mutating))
+        check_step(ten(Mutating))
+
+
+class HalfOfTheRows(pma.TunaMH):
+    """Draws half as many rows as their bounds ask for: remainders count half."""
+
+    def _compile(self, plan, point):
+        super()._compile(plan, point)
+        engine = self.engine
+        state = engine.rows.state
+        engine.rows = engine.rows._replace(state=state._replace(totals=0.5 * state.totals))
+        engine.restart()
+
+
+class OfThePrior(VariableChain):
+    """The shape of the prior in the place of that of the posterior."""
+
+    def _conditional(self, prior, *args):
+        _, rate = super()._conditional(prior, *args)
+        return prior[0], rate
+
+
+class WithoutCounts(pma.SCIR):
+    """Prior and posterior are the same."""
+
+    def _build(self, point):
+        super()._build(point)
+        self._chains = [OfThePrior(**vars(each)) for each in self._chains]
+
+
+class OfTheNeighbour(pma.MinibatchCategoricalGibbs):
+    """Each category is drawn with the weight of the next one."""
+
+    def step(self, point):
+        w = np.append(point["w_simplex__"], -point["w_simplex__"].sum())
+        new, stats = super().step({**point, "w_simplex__": np.roll(w, 1)[:-1]})
+        return {**new, "w_simplex__": point["w_simplex__"]}, stats
+
+
+# Steps of another posterior, and how the fault shows.
+BIASED = {
+    "half of the rows": (ten(HalfOfTheRows), log_rates, {"draws": 4000}, "eta"),
+    "without counts": (partial(WithoutCounts, **EXACT), shares, {"carried": CARRIED}, "w"),
+    "weights of the neighbour": (partial(OfTheNeighbour, **TWO_ROWS), allocations, ALLOCATED, "w"),
+}
+
+
+@pytest.mark.parametrize("name", BIASED)
+def test_a_wrong_posterior_is_seen(name):
+    make_step, solved, options, variable = BIASED[name]
+    with pytest.raises(AssertionError, match=rf"posterior mean of {variable}\[0\]"):
+        check_step(make_step, solved=solved(), **options)
 
 
 def test_a_shift_of_a_quarter_of_a_standard_deviation_is_seen():

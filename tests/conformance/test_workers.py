@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_austerity as pma
+from tests.models import as_model
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:SGLD accepts every move:pymc_austerity.SubsamplingWarning"),
@@ -23,31 +24,30 @@ METROPOLIS = {
 
 
 @pytest.fixture(scope="module")
+@as_model
 def model():
     """A part for each step: they are built, sent to workers and built again together."""
     rng = np.random.default_rng(1)
-    with pm.Model() as model:
-        for kind in METROPOLIS:
-            mu = pm.Normal(kind.__name__, 0.0, 2.0)
-            pm.Normal(f"y_{kind.__name__}", mu, 1.0, observed=rng.normal(0.7, 1.0, N))
-        eta = pm.Normal("eta", -3.0, 1.0, shape=2)
-        pm.Poisson("count", pt.exp(eta[np.arange(N) % 2]), observed=rng.poisson(0.05, N))
-        w = pm.Dirichlet("w", np.ones(3))
-        z = pm.Categorical("z", w, shape=300)
-        level = pm.Normal("level", 0.0, 2.0, shape=3, initval=[-1.0, 0.3, 1.5])
-        pm.Normal("y", level[z], 1.0, observed=rng.normal([-1.0, 0.3, 1.5] * 100))
-        gamma, beta = pm.Bernoulli("gamma", 0.5, shape=3), pm.Normal("beta", shape=3)
-        pm.Normal("y_jumps", 0.01 * rng.normal(size=(N, 3)) @ (gamma * beta), observed=rng.normal(size=N))
-        X = pm.Bernoulli("X", 0.5, shape=8)
-        pm.Potential("pairs", 0.5 * X[np.arange(7)] * X[np.arange(1, 8)])
-        phi, sigma = pm.Beta("phi", 5, 1), pm.HalfNormal("sigma", 1)
-        h = pm.AR("h", rho=[phi], sigma=sigma, init_dist=pm.Normal.dist(0, sigma), shape=(20, 60))
-        pm.Normal("y_states", h, 1.0, observed=rng.normal(size=(20, 60)))
-        for name in ("langevin", "dynamics"):
-            pm.Normal(f"y_{name}", pm.Normal(name), 1.0, observed=rng.normal(0.7, 1.0, N))
-        W = pma.UniformStiefel("W", 2)
-        pm.Potential("x", pm.logp(pm.Logistic.dist(0, 1), rng.laplace(size=(N, 2)) @ W.T).sum(1))
-    return model
+    for kind in METROPOLIS:
+        mu = pm.Normal(kind.__name__, 0.0, 2.0)
+        pm.Normal(f"y_{kind.__name__}", mu, 1.0, observed=rng.normal(0.7, 1.0, N))
+    eta = pm.Normal("eta", -3.0, 1.0, shape=2)
+    pm.Poisson("count", pt.exp(eta[np.arange(N) % 2]), observed=rng.poisson(0.05, N))
+    w = pm.Dirichlet("w", np.ones(3))
+    z = pm.Categorical("z", w, shape=300)
+    level = pm.Normal("level", 0.0, 2.0, shape=3, initval=[-1.0, 0.3, 1.5])
+    pm.Normal("y", level[z], 1.0, observed=rng.normal([-1.0, 0.3, 1.5] * 100))
+    gamma, beta = pm.Bernoulli("gamma", 0.5, shape=3), pm.Normal("beta", shape=3)
+    pm.Normal("y_jumps", 0.01 * rng.normal(size=(N, 3)) @ (gamma * beta), observed=rng.normal(size=N))
+    X = pm.Bernoulli("X", 0.5, shape=8)
+    pm.Potential("pairs", 0.5 * X[np.arange(7)] * X[np.arange(1, 8)])
+    phi, sigma = pm.Beta("phi", 5, 1), pm.HalfNormal("sigma", 1)
+    h = pm.AR("h", rho=[phi], sigma=sigma, init_dist=pm.Normal.dist(0, sigma), shape=(20, 60))
+    pm.Normal("y_states", h, 1.0, observed=rng.normal(size=(20, 60)))
+    for name in ("langevin", "dynamics"):
+        pm.Normal(f"y_{name}", pm.Normal(name), 1.0, observed=rng.normal(0.7, 1.0, N))
+    W = pma.UniformStiefel("W", 2)
+    pm.Potential("x", pm.logp(pm.Logistic.dist(0, 1), rng.laplace(size=(N, 2)) @ W.T).sum(1))
 
 
 @pytest.fixture(scope="module")
