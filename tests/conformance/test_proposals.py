@@ -98,10 +98,6 @@ def test_a_surrogate_needs_a_slope():
 # Planted faults -------------------------------------------------------------------------------------
 
 
-def without_log_hastings(q, rng):
-    return scaled(q, rng)[0], 0.0
-
-
 def of_one_coordinate(q, rng):
     """As if one coordinate had been scaled and not two."""
     factor = np.exp(0.5 * rng.standard_normal())
@@ -113,31 +109,15 @@ def the_wrong_way_round(q, rng):
     return q * factor, -len(q) * np.log(factor)
 
 
-def pulled(q, rng):
-    return 0.8 * q + 0.6 * rng.standard_normal(len(q)), 0.0
-
-
-def too_short(q, rng):
-    return np.zeros(1), 0.0
-
-
-def not_finite(q, rng):
-    return q + np.inf, 0.0
-
-
-def out_of_reach(q, rng):
-    return q + 1e6 * rng.standard_normal(len(q)), 0.0
-
-
 # Where a mean stays, a square or a product changes, and the other way round.
 WRONG = {
-    "without log_hastings": (without_log_hastings, "log_hastings"),
+    "without log_hastings": (lambda q, rng: (scaled(q, rng)[0], 0.0), "log_hastings"),
     "of one coordinate": (of_one_coordinate, "log_hastings"),
     "the wrong way round": (the_wrong_way_round, "log_hastings"),
-    "pulled": (pulled, "log_hastings"),
-    "too short": (too_short, "length 2"),
-    "not finite": (not_finite, "goes to"),
-    "out of reach": (out_of_reach, "nothing can be seen"),
+    "pulled": (lambda q, rng: (0.8 * q + 0.6 * rng.standard_normal(len(q)), 0.0), "log_hastings"),
+    "too short": (lambda q, rng: (np.zeros(1), 0.0), "length 2"),
+    "not finite": (lambda q, rng: (q + np.inf, 0.0), "goes to"),
+    "out of reach": (lambda q, rng: (q + 1e6 * rng.standard_normal(len(q)), 0.0), "nothing can be seen"),
 }
 
 

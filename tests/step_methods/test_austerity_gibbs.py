@@ -59,34 +59,31 @@ def dense():
     pm.Potential("energy", X @ np.ones((4, 4)) @ X)
 
 
-def counts():
-    pm.Poisson("X", 3.0, shape=4)
+REFUSED = {
+    "dense": (dense, FactorisationError, r"'X' cannot be moved element by element.*'energy'.*v\[idx\]"),
+    "counts": (
+        lambda: pm.Poisson("X", 3.0, shape=4),
+        ValueError,
+        "'X' is a PoissonRV, and must be a pm.Bernoulli or a pm.Categorical",
+    ),
+    "one category": (
+        lambda: pm.Categorical("X", np.ones(1), shape=4),
+        ValueError,
+        "'X' has 1 category: there is nothing to draw",
+    ),
+    "lattice": (
+        lambda: pm.Bernoulli("X", 0.5, shape=(3, 3)),
+        ValueError,
+        r"must be a vector of sites, got shape \(3, 3\)",
+    ),
+    "one site": (lambda: pm.Bernoulli("X", 0.5), ValueError, "'X' is one number and has no elements"),
+}
 
 
-def one_category():
-    pm.Categorical("X", np.ones(1), shape=4)
-
-
-def lattice():
-    pm.Bernoulli("X", 0.5, shape=(3, 3))
-
-
-def one_site():
-    pm.Bernoulli("X", 0.5)
-
-
-@pytest.mark.parametrize(
-    ("define", "error", "message"),
-    [
-        (dense, FactorisationError, r"'X' cannot be moved element by element.*'energy'.*v\[idx\]"),
-        (counts, ValueError, "'X' is a PoissonRV, and must be a pm.Bernoulli or a pm.Categorical"),
-        (one_category, ValueError, "'X' has 1 category: there is nothing to draw"),
-        (lattice, ValueError, r"must be a vector of sites, got shape \(3, 3\)"),
-        (one_site, ValueError, "'X' is one number and has no elements"),
-    ],
-)
+@pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.covering(2)
-def test_refused_variables(define, error, message):
+def test_refused_variables(name):
+    define, error, message = REFUSED[name]
     with pm.Model() as model:
         define()
     with pytest.raises(error, match=message):

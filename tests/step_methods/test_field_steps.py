@@ -107,13 +107,6 @@ def test_equal_groups_of_other_labels_have_equal_chains(short_pilots):
     require_same_path("Of negative bytes", found[1], found[0], "Indices mean the same.")
 
 
-def test_fewer_than_thirty_groups_are_coefficients():
-    with pm.Model() as model:
-        u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=12)
-        pm.Bernoulli("y", logit_p=X @ pm.Normal("beta", shape=2) + u[GROUPS % 12], observed=Y)
-    assert not isinstance(TunaMH(model=model, rng=1).recipe, FieldRecipe)
-
-
 @pytest.mark.parametrize("group", [G, -G - 1])
 def test_index_out_of_range(short_pilots, group):
     """Also in data that come later."""
@@ -137,22 +130,17 @@ def test_few_rows():
 # Priors ------------------------------------------------------------------------------------------
 
 
-def improper():
-    return pm.HalfFlat("tau")
+PRIORS = {
+    "improper": lambda: pm.HalfFlat("tau"),
+    "within an interval": lambda: pm.Uniform("tau", 0.0, 5.0),
+    "inverse gamma": lambda: pm.InverseGamma("tau", 2.0, 1.0),
+}
 
 
-def within_an_interval():
-    return pm.Uniform("tau", 0.0, 5.0)
-
-
-def inverse_gamma():
-    return pm.InverseGamma("tau", 2.0, 1.0)
-
-
-@pytest.mark.parametrize("tau", [improper, within_an_interval, inverse_gamma], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", PRIORS)
 @pytest.mark.covering(1)
-def test_priors_of_the_scale(short_pilots, tau):
-    model = model_of(tau=tau)
+def test_priors_of_the_scale(short_pilots, name):
+    model = model_of(tau=PRIORS[name])
     step = TunaMH(model=model, rng=1)
     _, found = drawn(step, model)
     assert isinstance(step.recipe, FieldRecipe)

@@ -351,13 +351,6 @@ def test_a_number_that_few_rows_have_differs_by_row():
     assert _found(model).layouts[0].columns.n_predictors == 2
 
 
-def test_recommendation_of_a_field(model):
-    with model:
-        step = pma.recommend()
-    assert isinstance(step, pma.TunaMH)
-    assert "are a field of" in step.recommendation.reason
-
-
 def test_improper_directions_are_refused():
     """Two intercepts without priors, of which rows know the sum; and a number that no row knows."""
     rng, g = np.random.default_rng(1), np.arange(600) % 60
