@@ -384,7 +384,7 @@ def tabulated_range(
 
 
 def interpreted(rule: RuleFunctions) -> Run:
-    """Runs of a rule on a `Chain`, with its `Jumps` as the state of the proposal and its `ranges` as the bound."""
+    """Runs of a rule on a `Chain`: its `Jumps` are the state of the proposal, its `ranges` the bound."""
     proposal = BoundProposal(None, jump, no_adaptation).kernel(...)
     return runs(CHAIN, proposal, Rule(..., ..., *rule, tabulated_range))
 
