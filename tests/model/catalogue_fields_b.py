@@ -3,28 +3,46 @@
 Importing this module adds them to `catalogue.MODELS`.
 """
 
+# ruff: noqa: B008 - defaults say what a model is given
+
 import numpy as np
 import pandas as pd
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
-from .catalogue import BETA, EXPON, HALF, NARROW, NORMAL, coords, optional, required
+from .catalogue import (
+    BETA,
+    BITS,
+    COUNTS,
+    DIRICHLET,
+    EXPON,
+    GAMMA,
+    HALF,
+    INTEGERS,
+    NARROW,
+    NOISE,
+    NORMAL,
+    UNIFORM,
+    ZERO_SUM,
+    Data,
+    coords,
+    optional,
+    required,
+)
 from .catalogue_fields_a import with_gaps
 
 # Econometrics
 
 
 @required("y", ask=["s"], columns=(1202, 1, 2002))
-def three_quantiles_at_once(rng, X):
-    y = rng.normal(size=1202)
+def three_quantiles_at_once(X, y):
     q = np.array([0.1, 0.5, 0.9])
     coords({"q": q})
     a = pm.Normal("a", 0, 1, dims="q")
     b = pm.Normal("b", 0, 1, dims="q")
     s = pm.HalfNormal("s", 1, dims="q")
-    mu = a + X * b
-    pm.AsymmetricLaplace("y", b=s, q=q, mu=mu, observed=np.tile(y[:, None], (1, 3)))
+    pm.AsymmetricLaplace("y", b=s, q=q, mu=a + X * b, observed=np.tile(y[:, None], (1, 3)))
 
 
 @required("claims", ask=["alpha"], columns=(1207, 1, 2007))
@@ -34,10 +52,9 @@ def truncated_counts(rng, X, alpha=EXPON, b=NARROW[2]):
 
 
 @required("outcome", "selected", ask=["rho"], columns=(1208, 2, 2008))
-def heckman_selection(rng, X, sigma, g=NORMAL[2], b=NORMAL[2]):
+def heckman_selection(rng, X, sigma, g=NORMAL[2], b=NORMAL[2], rho=UNIFORM(-0.9, 0.9)):
     y, selected = rng.normal(size=1208), rng.integers(2, size=1208)
     normal = pm.Normal.dist(0, 1)
-    rho = pm.Uniform("rho", -0.9, 0.9)
     z, r = X @ g, (y - X @ b) / sigma
     inside = pm.logcdf(normal, (z + rho * r) / pt.sqrt(1 - rho**2))
     outside = pm.logcdf(normal, -z)
@@ -45,25 +62,23 @@ def heckman_selection(rng, X, sigma, g=NORMAL[2], b=NORMAL[2]):
     pm.Potential("selected", pt.switch(selected, inside, outside).sum())
 
 
-@required("panel", ask=["delta", "tau"], seed=2009)
-def panel_with_unit_and_time_effects(rng, tau, sigma, delta=NORMAL):
+@required("panel", ask=["delta", "tau"], rows=(1200, 2009))
+def panel_with_unit_and_time_effects(y, tau, sigma, delta=NORMAL):
     unit, year = np.repeat(np.arange(150), 8), np.tile(np.arange(8), 150)
     treated = (unit < 60) & (year >= 5)
     coords({"unit": np.arange(150), "year": np.arange(8)})
     unit_effect = pm.Normal("unit_effect", 0, tau, dims="unit")
     year_effect = pm.ZeroSumNormal("year_effect", 1, dims="year")
-    mu = unit_effect[unit] + year_effect[year] + delta * treated
-    pm.Normal("panel", mu, sigma, observed=rng.normal(size=1200))
+    pm.Normal("panel", unit_effect[unit] + year_effect[year] + delta * treated, sigma, observed=y)
 
 
-@required("votes", ask=["slopes"], seed=2011)
-def regression_discontinuity(rng, jump=NORMAL, slopes=NORMAL[2, 2]):
-    margin = rng.uniform(-1, 1, size=1211)
+@required("votes", ask=["slopes"], rows=(1211, 2011))
+def regression_discontinuity(y, margin=Data("uniform", -1, 1), jump=NORMAL, slopes=NORMAL[2, 2]):
     x = pm.Data("margin", margin)
     side = pt.ge(x, 0)
     design = pt.stack([x, x**2]).T
     mu = jump * side + pt.where(side[:, None], design * slopes[0], design * slopes[1]).sum(axis=1)
-    pm.StudentT("votes", nu=4, mu=mu, sigma=1, observed=rng.normal(size=1211))
+    pm.StudentT("votes", nu=4, mu=mu, sigma=1, observed=y)
 
 
 @required("cost", ask=["noise"], columns=(1212, 2, 2012))
@@ -75,33 +90,30 @@ def stochastic_frontier(rng, X, beta, noise=HALF, slack=HALF):
 
 
 @required("y", ask=["beta"], columns=(1213, 3, 2013))
-def probit(rng, X, beta=NARROW[3]):
-    pm.Bernoulli("y", p=pm.math.invprobit(X @ beta), observed=rng.integers(2, size=1213))
+def probit(X, y=BITS, beta=NARROW[3]):
+    pm.Bernoulli("y", p=pm.math.invprobit(X @ beta), observed=y)
 
 
-@required("choice", ask=["asc"], seed=2014)
-def travel_mode_by_tensor(rng, asc=NORMAL[3]):
-    X = rng.normal(size=(1214, 4, 2))
+@required("choice", ask=["asc"], rows=(1214, 2014))
+def travel_mode_by_tensor(X=NOISE[4, 2], y=INTEGERS(4), asc=NORMAL[3]):
     coords({"trip": range(1214), "mode": list("abcd"), "attribute": ["cost", "time"]})
     X = pm.Data("X", X, dims=("trip", "mode", "attribute"))
     beta = pm.Normal("beta", 0, 1, dims="attribute")
     u = pm.Deterministic("u", pt.concatenate([[0.0], asc]) + X @ beta, dims=("trip", "mode"))
     p = pm.Deterministic("p", pm.math.softmax(u, axis=1), dims=("trip", "mode"))
-    pm.Categorical("choice", p=p, observed=rng.integers(4, size=1214), dims="trip")
+    pm.Categorical("choice", p=p, observed=y, dims="trip")
 
 
-@required("chosen", seed=2015)
-def conditional_logit_by_tensordot(rng, beta=NORMAL[2]):
-    X = rng.normal(size=(1215, 3, 2))
+@required("chosen", rows=(1215, 2015))
+def conditional_logit_by_tensordot(rng, X=NOISE[3, 2], beta=NORMAL[2]):
     chosen = np.eye(3)[rng.integers(3, size=1215)]
     u = pt.tensordot(X, beta, axes=[[2], [0]])
     log_p = u - pt.logsumexp(u, axis=1, keepdims=True)
     pm.Potential("chosen", (chosen * log_p).sum())
 
 
-@required("bank", ask=["mu"], seed=2016)
-def mixed_logit_of_panellists(rng, mu=NORMAL[2], sd=HALF[2], z=NORMAL[80, 2]):
-    X = rng.normal(size=(1216, 3, 2))
+@required("bank", ask=["mu"], rows=(1216, 2016))
+def mixed_logit_of_panellists(rng, X=NOISE[3, 2], mu=NORMAL[2], sd=HALF[2], z=NORMAL[80, 2]):
     person = rng.integers(80, size=1216)
     beta = pm.Deterministic("beta", mu + z * sd)
     u = (X * beta[person][:, None, :]).sum(axis=-1)
@@ -122,9 +134,8 @@ def normalised_survey_weights(rng, X, beta, sigma):
     pm.Potential("likelihood", pt.sum(w / w.mean() * lp))
 
 
-@required("vote", ask=["s"], seed=2020)
-def poststratified_poll(rng, b0=NORMAL, s=HALF[4]):
-    sex, age, state = rng.integers(2, size=1220), rng.integers(4, size=1220), rng.integers(50, size=1220)
+@required("vote", ask=["s"], rows=(1220, 2020))
+def poststratified_poll(rng, sex=BITS, age=INTEGERS(4), state=INTEGERS(50), b0=NORMAL, s=HALF[4]):
     n = rng.integers(1, 40, size=1220)
     region = rng.integers(5, size=50)
     coords({"sex": ["m", "f"], "age": range(4), "state": range(50), "region": range(5)})
@@ -140,8 +151,8 @@ def poststratified_poll(rng, b0=NORMAL, s=HALF[4]):
 # Mixtures and robust models
 
 
-@required("y", ask=["alpha", "beta"], seed=2032)
-def stick_breaking_mixture(rng):
+@required("y", ask=["alpha", "beta"], rows=(1232, 2032))
+def stick_breaking_mixture(y, alpha=GAMMA(1, 1)):
     K = 12
 
     def stick_breaking(beta):
@@ -149,12 +160,11 @@ def stick_breaking_mixture(rng):
         return pt.concatenate([beta, [1]]) * remaining
 
     coords({"stick": np.arange(K - 1), "component": np.arange(K), "obs_id": np.arange(1232)})
-    alpha = pm.Gamma("alpha", 1.0, 1.0)
     beta = pm.Beta("beta", 1.0, alpha, dims="stick")
     w = pm.Deterministic("w", stick_breaking(beta), dims="component")
     tau = pm.Gamma("tau", 1.0, 1.0, dims="component")
     mu = pm.Normal("mu", 0, tau=tau, dims="component")
-    pm.NormalMixture("y", w, mu, tau=tau, observed=rng.normal(size=1232), dims="obs_id")
+    pm.NormalMixture("y", w, mu, tau=tau, observed=y, dims="obs_id")
 
 
 @required("y", ask=["gamma"], columns=(1233, 1, 2033))
@@ -171,30 +181,24 @@ def dependent_density_regression(rng, X):
 
 
 @required("is_outlier", "y", ask=["beta", "frac"], columns=(1235, 1, 2035))
-def hogg_outliers(rng, X, y_out=NORMAL):
-    y = rng.normal(size=1235)
+def hogg_outliers(X, y, y_out=NORMAL, beta=NORMAL(0, 10)[2], sd_out=HALF(10), frac=UNIFORM(0, 0.5)):
     coords({"datapoint": np.arange(1235)})
     x = pm.Data("x", X[:, 0], dims="datapoint")
-    beta = pm.Normal("beta", 0, 10, shape=2)
-    sd_out = pm.HalfNormal("sd_out", 10)
-    frac = pm.Uniform("frac", 0, 0.5)
     is_outlier = pm.Bernoulli("is_outlier", p=frac, dims="datapoint")
     inlier_p = (1 - is_outlier) * pm.logp(pm.Normal.dist(beta[0] + beta[1] * x, 1), y)
     outlier_p = is_outlier * pm.logp(pm.Normal.dist(y_out, 1 + sd_out), y)
     pm.Potential("y", inlier_p.sum() + outlier_p.sum())
 
 
-@required("z", "y", ask=["mu", "p"], seed=2036)
-def discrete_classes_with_switch(rng, p=BETA):
-    mu = pm.Normal("mu", [-1, 1], 1)
+@required("z", "y", ask=["mu", "p"], rows=(1236, 2036))
+def discrete_classes_with_switch(y, p=BETA, mu=NORMAL([-1, 1], 1)):
     z = pm.Bernoulli("z", p, shape=1236)
-    pm.Normal("y", pm.math.switch(z, mu[1], mu[0]), 1, observed=rng.normal(size=1236))
+    pm.Normal("y", pm.math.switch(z, mu[1], mu[0]), 1, observed=y)
 
 
 @required("likelihood", ask=["mu"], seed=2038)
-def truncated_mixture_by_hand(rng, w=BETA):
+def truncated_mixture_by_hand(rng, w=BETA, mu=NORMAL(1, 1)[2]):
     y = rng.gamma(2, 1, size=1238) + 0.5
-    mu = pm.Normal("mu", 1, 1, shape=2)
     first, second = pm.Normal.dist(mu[0], 1), pm.Normal.dist(mu[1], 2)
     logs = pt.stack([pt.log(w), pt.log1p(-w)])
     density = pt.logsumexp(pt.stack([pm.logp(first, y), pm.logp(second, y)], axis=1) + logs, axis=1)
@@ -219,53 +223,45 @@ def hurdle_poisson(rng, X, b=NARROW[2, 2]):
 
 
 @required("y", ask=["d"], columns=(1242, 2, 2042))
-def dispersion_regression(rng, X, b=NARROW[2], d=NARROW[2]):
-    exposure = rng.uniform(1, 9, size=1242)
+def dispersion_regression(X, exposure=Data("uniform", 1, 9), y=COUNTS(4), b=NARROW[2], d=NARROW[2]):
     mu = exposure * pt.exp(X @ b)
     alpha = pt.exp(X @ d)
-    pm.NegativeBinomial("y", n=alpha, p=alpha / (mu + alpha), observed=rng.poisson(4, size=1242))
+    pm.NegativeBinomial("y", n=alpha, p=alpha / (mu + alpha), observed=y)
 
 
 @required("y", ask=["slope"], columns=(1243, 1, 2043))
-def location_scale_groups(rng, X, loc=NORMAL[25]):
-    g = rng.integers(25, size=1243)
-    log_scale = pm.Normal("log_scale", 0, 0.3, shape=25)
+def location_scale_groups(X, y, g=INTEGERS(25), loc=NORMAL[25], log_scale=NORMAL(0, 0.3)[25]):
     slope = pm.Normal("slope", 0, 0.3)
     sigma = pm.math.exp(log_scale[g] + slope * X[:, 0])
-    pm.Normal("y", loc[g], sigma, observed=rng.normal(size=1243))
+    pm.Normal("y", loc[g], sigma, observed=y)
 
 
 @required("y", ask=["tau", "z"], columns=(1244, 20, 2044))
-def horseshoe(rng, X, z=NORMAL[20]):
+def horseshoe(X, y, z=NORMAL[20]):
     tau = pm.HalfCauchy("tau", 0.1)
     lam = pm.HalfCauchy("lam", 1, shape=20)
     c2 = pm.InverseGamma("c2", 2, 2)
     lam_ = lam * pt.sqrt(c2 / (c2 + tau**2 * lam**2))
     beta = pm.Deterministic("beta", z * tau * lam_)
-    pm.Normal("y", pm.math.dot(X, beta), 1, observed=rng.normal(size=1244))
+    pm.Normal("y", pm.math.dot(X, beta), 1, observed=y)
 
 
 @required("y", ask=["xi"], columns=(1245, 4, 2045))
-def spike_and_slab(rng, X, beta):
+def spike_and_slab(X, y, beta):
     xi = pm.Bernoulli("xi", 0.5, shape=4)
-    pm.Normal("y", pt.dot(X, xi * beta), 1, observed=rng.normal(size=1245))
+    pm.Normal("y", pt.dot(X, xi * beta), 1, observed=y)
 
 
 @required("likelihood", ask=["lam"], columns=(1246, 4, 2046))
-def soft_thresholding(rng, X):
-    y = rng.normal(size=1246)
+def soft_thresholding(X, y, lam=HALF(0.5)):
     beta = pm.Normal("beta", 0, 1, shape=4, initval=[1, -1, 0.5, 2])
-    lam = pm.HalfNormal("lam", 0.5)
     eta = X @ beta
     shrunk = pt.sign(eta) * pt.maximum(pt.abs(eta) - lam, 0)
     pm.Potential("likelihood", -0.5 * pt.sum(pt.sqr(y - shrunk)))
 
 
-@required("u", "v", "copula", ask=["rho"], seed=2047)
-def gaussian_copula(rng, mu):
-    x, y = rng.gamma(2, 1, size=1247), rng.normal(size=1247)
-    rate = pm.Gamma("rate", 4, 4)
-    rho = pm.Uniform("rho", -0.9, 0.9)
+@required("u", "v", "copula", ask=["rho"], rows=(1247, 2047))
+def gaussian_copula(y, mu, x=Data("gamma", 2, 1), rate=GAMMA(4, 4), rho=UNIFORM(-0.9, 0.9)):
     pm.Exponential("u", rate, observed=x)
     pm.Normal("v", mu, 1, observed=y)
     a = pm.math.probit(-pt.expm1(-rate * x))
@@ -278,7 +274,7 @@ def gaussian_copula(rng, mu):
 
 
 @required("sales", ask=["beta"], columns=(1250, 2, 2050))
-def geometric_adstock(rng, X):
+def geometric_adstock(X, y):
     spend = np.abs(X)
 
     def adstock(x, alpha, l_max=6):
@@ -294,34 +290,29 @@ def geometric_adstock(rng, X):
     x = pt.stack([adstock(spend[:, c], alpha[c]) for c in range(2)], axis=-1)
     saturated = (1 - pt.exp(-lam * x)) / (1 + pt.exp(-lam * x))
     mu = pm.Deterministic("mu", (saturated * beta).sum(axis=-1), dims="date")
-    pm.Normal("sales", mu, 1, observed=rng.normal(size=1250), dims="date")
+    pm.Normal("sales", mu, 1, observed=y, dims="date")
 
 
 @optional(ask=["alpha"], columns=(1251, 2, 2051))
-def adstock_by_batched_convolution(rng, X, alpha=BETA[2]):
+def adstock_by_batched_convolution(X, y, alpha=BETA[2]):
     l_max = 5
     x = pm.Data("x", np.abs(X))
     w = pt.power(alpha[:, None], pt.arange(l_max))
     padded = pt.zeros((1251 + l_max - 1, 2))
     padded = pt.set_subtensor(padded[l_max - 1 :], x)
     lags = pt.stack([padded[l_max - 1 - i : l_max - 1 - i + 1251] for i in range(l_max)], axis=-1)
-    pm.Normal("y", (lags * w[None]).sum(axis=(1, 2)), 1, observed=rng.normal(size=1251))
+    pm.Normal("y", (lags * w[None]).sum(axis=(1, 2)), 1, observed=y)
 
 
 @required("y", ask=["kappa"], columns=(1252, 2, 2052))
-def hill_saturation(rng, X, beta=HALF[2]):
+def hill_saturation(X, y, beta=HALF[2], slope=GAMMA(4, 2)[2], kappa=GAMMA(4, 4)[2]):
     x = np.abs(X) + 0.05
-    slope = pm.Gamma("slope", 4, 2, shape=2)
-    kappa = pm.Gamma("kappa", 4, 4, shape=2)
     response = 1 - kappa**slope / (kappa**slope + x**slope)
-    pm.Normal("y", response @ beta, 1, observed=rng.normal(size=1252))
+    pm.Normal("y", response @ beta, 1, observed=y)
 
 
-@required("p0", "conversions", ask=["lift"], seed=2054)
-def a_b_tests_with_shared_prior(rng):
-    n = rng.integers(50, 500, size=(1254, 2))
-    base = pm.Beta("base", 2, 20)
-    kappa = pm.Gamma("kappa", 5, 0.1)
+@required("p0", "conversions", ask=["lift"], rows=(1254, 2054))
+def a_b_tests_with_shared_prior(rng, n=INTEGERS(50, 500)[2], base=BETA(2, 20), kappa=GAMMA(5, 0.1)):
     lift = pm.Normal("lift", 0, 0.1)
     p0 = pm.Beta("p0", base * kappa, (1 - base) * kappa, shape=1254)
     p = pt.stack([p0, pm.math.invlogit(pm.math.logit(p0) + lift)], axis=1)
@@ -329,16 +320,14 @@ def a_b_tests_with_shared_prior(rng):
 
 
 @required("demand", ask=["chol", "fourier"], seed=2055)
-def price_elasticities_of_products(rng, z=NORMAL[40, 2]):
+def price_elasticities_of_products(rng, z=NORMAL[40, 2], mu=NORMAL([1, -1], 1), fourier=NORMAL(0, 0.3)[6]):
     product, store, week = (rng.integers(k, size=1255) for k in (40, 15, 52))
     log_price = rng.normal(size=1255)
     t = np.arange(52) / 52
     F = np.column_stack([f(2 * np.pi * k * t) for k in (1, 2, 3) for f in (np.sin, np.cos)])
-    mu = pm.Normal("mu", [1, -1], 1)
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=2))
     ab = mu + z @ chol.T
     store_effect = pm.Normal("store_effect", 0, 0.3, shape=15)
-    fourier = pm.Normal("fourier", 0, 0.3, shape=6)
     season = pm.Deterministic("season", pt.dot(F, fourier))
     log_mu = ab[product, 0] + ab[product, 1] * log_price + store_effect[store] + season[week]
     pm.Poisson("demand", pt.exp(log_mu), observed=rng.poisson(3, size=1255))
@@ -347,44 +336,37 @@ def price_elasticities_of_products(rng, z=NORMAL[40, 2]):
 # Series
 
 
-@required("h", "r", ask=["step", "nu"], seed=2060)
-def stochastic_volatility_as_walk(rng):
+@required("h", "r", ask=["step", "nu"], rows=(1260, 2060))
+def stochastic_volatility_as_walk(y, step=EXPON(10), nu=EXPON(0.1)):
     coords({"time": pd.date_range("2000-01-01", periods=1260)})
-    step = pm.Exponential("step", 10)
     h = pm.GaussianRandomWalk("h", sigma=step, init_dist=pm.Normal.dist(0, 1), dims="time")
-    nu = pm.Exponential("nu", 0.1)
     volatility = pm.Deterministic("volatility", pm.math.exp(h / 2), dims="time")
-    pm.StudentT("r", nu=nu + 2, lam=1 / volatility**2, observed=rng.normal(size=1260), dims="time")
+    pm.StudentT("r", nu=nu + 2, lam=1 / volatility**2, observed=y, dims="time")
 
 
-@required("h", "r", ask=["phi"], seed=2061)
-def stochastic_volatility_as_autoregression(rng, mu, s=HALF):
-    phi = pm.Uniform("phi", -1, 1)
+@required("h", "r", ask=["phi"], rows=(1261, 2061))
+def stochastic_volatility_as_autoregression(y, mu, s=HALF, phi=UNIFORM(-1, 1)):
     start = pm.Normal.dist(0, 1)
     h = pm.AR("h", rho=[mu * (1 - phi), phi], sigma=s, constant=True, init_dist=start, shape=1261)
-    pm.Normal("r", 0, pt.exp(h / 2), observed=rng.normal(size=1261))
+    pm.Normal("r", 0, pt.exp(h / 2), observed=y)
 
 
-@required("h", "transitions", "r", ask=["phi", "s"], seed=2062)
-def stochastic_volatility_by_hand(rng, mu, s=HALF):
-    phi = pm.Uniform("phi", -1, 1)
-    h = pm.Normal("h", 0, 100, shape=1262)
+@required("h", "transitions", "r", ask=["phi", "s"], rows=(1262, 2062))
+def stochastic_volatility_by_hand(y, mu, s=HALF, phi=UNIFORM(-1, 1), h=NORMAL(0, 100)[1262]):
     step = pm.Normal.dist(mu + phi * (h[:-1] - mu), s)
     pm.Potential("transitions", pm.logp(step, h[1:]).sum())
     pm.Potential("start", pm.logp(pm.Normal.dist(mu, s / pt.sqrt(1 - phi**2)), h[0]))
-    pm.Normal("r", 0, pt.exp(h / 2), observed=rng.normal(size=1262))
+    pm.Normal("r", 0, pt.exp(h / 2), observed=y)
 
 
-@required("y", ask=["rho"], seed=2064)
-def autoregression_on_lagged_data(rng, sigma):
-    values = rng.normal(size=1266)
+@required("y", ask=["rho"], rows=(1266, 2064))
+def autoregression_on_lagged_data(sigma, values=NOISE, rho=NORMAL(0, 0.3)[2]):
     y = pm.Data("series", values)
-    rho = pm.Normal("rho", 0, 0.3, shape=2)
     pm.Normal("y", rho[0] * y[1:-1] + rho[1] * y[:-2], sigma, observed=values[2:])
 
 
 @required("y", ask=["rho"], seed=2065)
-def autoregression_as_custom_scan(rng, init=NORMAL[2]):
+def autoregression_as_custom_scan(rng, init=NORMAL[2], rho=NORMAL(0, 0.2)[2], sigma=HALF(0.5)):
     steps = 1265
 
     def ar_step(x_tm2, x_tm1, rng, rho, sigma):
@@ -403,14 +385,11 @@ def autoregression_as_custom_scan(rng, init=NORMAL[2]):
         )
         return innov
 
-    rho = pm.Normal("rho", 0, 0.2, shape=2)
-    sigma = pm.HalfNormal("sigma", 0.5)
     pm.CustomDist("y", init, rho, sigma, dist=ar_dist, observed=rng.normal(size=steps))
 
 
-@required("y", ask=["coefs"], seed=2066)
-def vector_autoregression(rng, intercept=NORMAL[3,]):
-    data = rng.normal(size=(1268, 3))
+@required("y", ask=["coefs"], rows=(1268, 2066))
+def vector_autoregression(data=NOISE[3], intercept=NORMAL[3,]):
     lags = 2
     coords({"lags": [1, 2], "equations": list("abc")})
     coefs = pm.Normal("coefs", 0, 0.3, shape=(lags, 3, 3))
@@ -423,19 +402,16 @@ def vector_autoregression(rng, intercept=NORMAL[3,]):
     pm.MvNormal("y", mu=mean, chol=chol, observed=data[lags:])
 
 
-@required("level", "y", ask=["s"], seed=2067)
-def local_level_and_season(rng):
+@required("level", "y", ask=["s"], rows=(1267, 2067))
+def local_level_and_season(y, s=HALF(0.5)[2], season=ZERO_SUM[12]):
     month = np.arange(1267) % 12
-    s = pm.HalfNormal("s", 0.5, shape=2)
     level = pm.GaussianRandomWalk("level", sigma=s[0], init_dist=pm.Normal.dist(0, 1), steps=1266)
-    season = pm.ZeroSumNormal("season", 1, shape=12)
-    pm.Normal("y", level + season[month], s[1], observed=rng.normal(size=1267))
+    pm.Normal("y", level + season[month], s[1], observed=y)
 
 
 @required("level_steps", "trend_steps", "level", "trend", "y", ask=["s"], seed=2068)
-def local_linear_trend_by_hand(rng):
+def local_linear_trend_by_hand(rng, s=HALF(0.5)[3]):
     n = 1269
-    s = pm.HalfNormal("s", 0.5, shape=3)
     level = pm.Normal("level", 0, 50, shape=n)
     trend = pm.Normal("trend", 0, 50, shape=n)
     moved = level[1:] - level[:-1] - trend[:-1]
@@ -444,8 +420,8 @@ def local_linear_trend_by_hand(rng):
     pm.Normal("y", level, s[2], observed=rng.normal(size=n))
 
 
-@required("y", ask=["delta"], seed=2069)
-def prophet_like_trend(rng, k=NORMAL, m=NORMAL, beta=NORMAL[2]):
+@required("y", ask=["delta"], rows=(1270, 2069))
+def prophet_like_trend(y, k=NORMAL, m=NORMAL, beta=NORMAL[2]):
     t = np.linspace(0, 1, 1270)
     s = np.linspace(0, 0.8, 10)
     A = (t[:, None] > s) * 1.0
@@ -454,35 +430,32 @@ def prophet_like_trend(rng, k=NORMAL, m=NORMAL, beta=NORMAL[2]):
     growth = k + pm.math.dot(A, delta)
     offset = m + pm.math.dot(A, -s * delta)
     mu = pm.Deterministic("mu", (growth * t + offset) * (1 + pm.math.dot(F, beta)))
-    pm.Normal("y", mu, 0.5, observed=rng.normal(size=1270))
+    pm.Normal("y", mu, 0.5, observed=y)
 
 
 @required("disasters_observed", ask=["switchpoint", "early"], seed=2070)
-def coal_mining_with_gaps(rng):
+def coal_mining_with_gaps(rng, early=EXPON, late=EXPON):
     years = np.arange(1300)
     gaps = np.isin(years, [40, 83, 700])
     disasters = np.ma.masked_array(rng.poisson(2, size=1300), mask=gaps)
     switchpoint = pm.DiscreteUniform("switchpoint", lower=0, upper=1300)
-    early = pm.Exponential("early", 1.0)
-    late = pm.Exponential("late", 1.0)
     rate = pm.math.switch(switchpoint >= years, early, late)
     pm.Poisson("disasters", rate, observed=disasters)
 
 
-@required("y", ask=["mu"], seed=2071)
-def two_change_points(rng, mu=NORMAL[3]):
+@required("y", ask=["mu"], rows=(1271, 2071))
+def two_change_points(y, mu=NORMAL[3], share=DIRICHLET(np.full(3, 2.0))):
     t = np.linspace(0, 1, 1271)
-    share = pm.Dirichlet("share", np.full(3, 2.0))
     tau = pm.Deterministic("tau", pt.cumsum(share)[:2])
     level = mu[0] + pt.where(t >= tau[0], mu[1], 0) + (t >= tau[1]) * mu[2]
-    pm.Normal("y", level, 1, observed=rng.normal(size=1271))
+    pm.Normal("y", level, 1, observed=y)
 
 
-@required("y", ask=["tau"], seed=2072)
-def smooth_change_points(rng, tau=BETA[3], jump=NORMAL[3]):
+@required("y", ask=["tau"], rows=(1272, 2072))
+def smooth_change_points(y, tau=BETA[3], jump=NORMAL[3]):
     t = np.linspace(0, 1, 1272)
     steps = pm.math.sigmoid(50 * (t[:, None] - tau[None, :]))
-    pm.Normal("y", pm.math.dot(steps, jump), 1, observed=rng.normal(size=1272))
+    pm.Normal("y", pm.math.dot(steps, jump), 1, observed=y)
 
 
 @required("y_observed", ask=["beta"], columns=(1400, 2, 2073))
@@ -494,51 +467,41 @@ def series_with_missing_values(rng, X, beta, sigma):
 
 
 @required("cases", ask=["beta", "theta"], columns=(1280, 2, 2080))
-def counties_with_exposure(rng, X, theta=NORMAL[64], beta=NARROW[2]):
-    E = rng.gamma(5, 2, size=1280)
+def counties_with_exposure(rng, X, E=Data("gamma", 5, 2), theta=NORMAL[64], beta=NARROW[2], tau=HALF(0.5)):
     log_E = pm.Data("log_E", np.log(E))
-    tau = pm.HalfNormal("tau", 0.5)
     county = rng.integers(64, size=1280)
     pm.Poisson("cases", pt.exp(log_E + X @ beta + tau * theta[county]), observed=rng.poisson(E))
 
 
-@required("cases", ask=["rho", "phi"], seed=2081)
-def besag_york_mollie(rng, sigma, beta0=NORMAL, theta=NORMAL[60]):
+@required("cases", ask=["rho", "phi"], rows=(1200, 2081))
+def besag_york_mollie(sigma, y=COUNTS(2), beta0=NORMAL, theta=NORMAL[60], rho=BETA(0.5, 0.5)):
     W = np.roll(np.eye(60), 1, axis=1)
     W = W + W.T
     area = np.repeat(np.arange(60), 20)
     phi = pm.ICAR("phi", W=W)
-    rho = pm.Beta("rho", 0.5, 0.5)
     mixture = pm.Deterministic("mixture", pt.sqrt(1 - rho) * theta + pt.sqrt(rho / 0.7) * phi)
-    mu = pt.exp(beta0 + sigma * mixture[area])
-    pm.Poisson("cases", mu, observed=rng.poisson(2, size=1200))
+    pm.Poisson("cases", pt.exp(beta0 + sigma * mixture[area]), observed=y)
 
 
-@required("lip_cancer", ask=["alpha", "tau"], seed=2082)
-def conditional_autoregression_of_areas(rng, beta=NORMAL[2], alpha=BETA):
+@required("lip_cancer", ask=["alpha", "tau"], rows=(1282, 2082))
+def conditional_autoregression_of_areas(area=INTEGERS(40), x=NOISE, y=COUNTS(2), beta=NORMAL[2], alpha=BETA):
     W = np.roll(np.eye(40), 1, axis=1)
-    area = rng.integers(40, size=1282)
     tau = pm.Gamma("tau", 2, 2)
     phi = pm.CAR("phi", mu=np.zeros(40), tau=tau, alpha=alpha, W=W + W.T)
-    x = rng.normal(size=1282)
-    mu = pt.exp(beta[0] + beta[1] * x + phi[area])
-    pm.Poisson("lip_cancer", mu, observed=rng.poisson(2, size=1282))
+    pm.Poisson("lip_cancer", pt.exp(beta[0] + beta[1] * x + phi[area]), observed=y)
 
 
 @required("phi", "edges", "y", ask=["tau"], seed=2083)
-def neighbours_as_edges(rng):
+def neighbours_as_edges(rng, tau=GAMMA, phi=NORMAL(0, 10)[1150]):
     first, second = rng.integers(1150, size=(2, 3000))
-    tau = pm.Gamma("tau", 2, 2)
-    phi = pm.Normal("phi", 0, 10, shape=1150)
     edges = -0.5 * tau * (phi[first] - phi[second]) ** 2 + 0.5 * 1149 / 3000 * pt.log(tau)
     pm.Potential("edges", edges.sum())
     pm.Poisson("y", pt.exp(0.1 * phi), observed=rng.poisson(1, size=1150))
 
 
-@required("deaths", ask=["s"], seed=2084)
-def age_period_cohort(rng, a=NORMAL[20], p=NORMAL[60], c=NORMAL[79]):
+@required("deaths", ask=["s"], rows=(1200, 2084))
+def age_period_cohort(rng, population=Data("uniform", 50, 500), a=NORMAL[20], p=NORMAL[60], c=NORMAL[79]):
     age, period = np.meshgrid(np.arange(20), np.arange(60), indexing="ij")
-    population = rng.uniform(50, 500, size=1200)
     s = pm.HalfNormal("s", 0.3, shape=3)
     for k, effect in enumerate([a, p, c]):
         pm.Potential(
@@ -549,9 +512,8 @@ def age_period_cohort(rng, a=NORMAL[20], p=NORMAL[60], c=NORMAL[79]):
     pm.Poisson("deaths", population * rate, observed=rng.poisson(9, size=1200))
 
 
-@required("deaths", ask=["b"], seed=2085)
-def age_period_table(rng):
-    population = rng.uniform(50, 500, size=(30, 40))
+@required("deaths", ask=["b"], rows=(30, 2085))
+def age_period_table(rng, population=Data("uniform", 50, 500)[40]):
     coords({"age": range(30), "year": range(40)})
     a = pm.Normal("a", -3, 1, dims="age")
     b = pm.Dirichlet("b", np.ones(30), dims="age")
@@ -561,32 +523,24 @@ def age_period_table(rng):
     pm.Poisson("deaths", mu, observed=rng.poisson(9, size=1200))
 
 
-@required("tests", ask=["se"], seed=2086)
-def latent_disease_status(rng):
-    y = rng.integers(2, size=(1286, 3))
-    prevalence = pm.Beta("prevalence", 2, 5)
-    se = pm.Beta("se", 8, 2, shape=3)
-    sp = pm.Beta("sp", 8, 2, shape=3)
+@required("tests", ask=["se"], rows=(1286, 2086))
+def latent_disease_status(y=BITS[3], prevalence=BETA(2, 5), se=BETA(8, 2)[3], sp=BETA(8, 2)[3]):
     ill = pm.logp(pm.Bernoulli.dist(se), y).sum(axis=-1) + pt.log(prevalence)
     well = pm.logp(pm.Bernoulli.dist(1 - sp), y).sum(axis=-1) + pt.log1p(-prevalence)
     pm.Potential("tests", pm.math.logsumexp(pt.stack([ill, well]), axis=0))
 
 
-@required("ratings", ask=["pi"], seed=2087)
-def dawid_skene(rng):
-    y = rng.integers(3, size=(1287, 4))
+@required("ratings", ask=["pi"], rows=(1287, 2087))
+def dawid_skene(y=INTEGERS(3)[4], pi=DIRICHLET(np.ones(3))):
     prior = np.full((4, 3, 3), 1.0) + 3 * np.eye(3)
     theta = pm.Dirichlet("theta", prior)
-    pi = pm.Dirichlet("pi", np.ones(3))
     by_class = pt.log(theta)[np.arange(4)[None, :], :, y]
     pm.Potential("ratings", pt.logsumexp(by_class.sum(axis=1) + pt.log(pi), axis=-1).sum())
 
 
-@optional(ask=["pi"], seed=2088)
-def dawid_skene_in_long_format(rng, pi=BETA):
+@optional(ask=["pi"], rows=(3300, 2088))
+def dawid_skene_in_long_format(rater=INTEGERS(6), y=BITS, pi=BETA, theta=BETA([[2, 6]] * 6, [[6, 2]] * 6)):
     item = np.repeat(np.arange(1100), 3)
-    rater, y = rng.integers(6, size=3300), rng.integers(2, size=3300)
-    theta = pm.Beta("theta", [[2, 6]] * 6, [[6, 2]] * 6)
     p = theta[rater]
     lp = pt.log(pt.switch(y[:, None], p, 1 - p))
     by_item = pt.inc_subtensor(pt.zeros((1100, 2))[item], lp)
@@ -595,10 +549,8 @@ def dawid_skene_in_long_format(rng, pi=BETA):
 
 
 @required("concentration", ask=["mu"], seed=2089)
-def one_compartment_pharmacokinetics(rng, eta=NORMAL[3, 50]):
+def one_compartment_pharmacokinetics(rng, eta=NORMAL[3, 50], mu=NORMAL([0, -2, 1], 0.3), omega=HALF(0.3)[3]):
     subject, t = rng.integers(50, size=1289), rng.uniform(0.1, 24, size=1289)
-    mu = pm.Normal("mu", [0, -2, 1], 0.3)
-    omega = pm.HalfNormal("omega", 0.3, shape=3)
     ka, ke, V = (pt.exp(mu[k] + omega[k] * eta[k])[subject] for k in range(3))
     c = 10 * ka / (V * (ka - ke)) * (pt.exp(-ke * t) - pt.exp(-ka * t))
     sigma = pm.HalfNormal("sigma", 0.5)
@@ -606,10 +558,8 @@ def one_compartment_pharmacokinetics(rng, eta=NORMAL[3, 50]):
 
 
 @required("y", ask=["hill"], seed=2090)
-def dose_response_of_assays(rng, bottom=NORMAL[12], log_ec50=NORMAL):
+def dose_response_of_assays(rng, bottom=NORMAL[12], log_ec50=NORMAL, top=NORMAL(3, 1), hill=HALF(2)):
     dose, plate = rng.uniform(0.01, 10, size=1290), rng.integers(12, size=1290)
-    top = pm.Normal("top", 3, 1)
-    hill = pm.HalfNormal("hill", 2)
     mu = bottom[plate] + (top - bottom[plate]) / (1 + (pt.exp(log_ec50) / dose) ** hill)
     pm.Normal("y", mu, 0.5, observed=rng.normal(size=1290))
 
@@ -617,89 +567,72 @@ def dose_response_of_assays(rng, bottom=NORMAL[12], log_ec50=NORMAL):
 # Text and recommendations
 
 
-@required("z", "w", ask=["phi"], seed=2100)
-def topics_of_words(rng):
+@required("z", "w", ask=["phi"], rows=(1200, 2100))
+def topics_of_words(y=INTEGERS(12), theta=DIRICHLET(np.ones(3))[30, 3], phi=DIRICHLET(np.ones(12))[3, 12]):
     doc = np.repeat(np.arange(30), 40)
-    theta = pm.Dirichlet("theta", np.ones(3), shape=(30, 3))
-    phi = pm.Dirichlet("phi", np.ones(12), shape=(3, 12))
     z = pm.Categorical("z", p=theta[doc], shape=1200)
-    pm.Categorical("w", p=phi[z], observed=rng.integers(12, size=1200))
+    pm.Categorical("w", p=phi[z], observed=y)
 
 
-@required("w", ask=["theta"], seed=2101)
-def topics_marginalised(rng):
-    doc, word = rng.integers(40, size=1301), rng.integers(15, size=1301)
-    theta = pm.Dirichlet("theta", np.ones((40, 3)))
+@required("w", ask=["theta"], rows=(1301, 2101))
+def topics_marginalised(doc=INTEGERS(40), word=INTEGERS(15), theta=DIRICHLET(np.ones((40, 3)))):
     phi = pm.Dirichlet("phi", np.ones((3, 15)))
     lp = pt.log(theta)[doc] + pt.log(phi).T[word]
     pm.Potential("w", pm.math.logsumexp(lp, axis=1))
 
 
-@required("w", ask=["phi"], seed=2102)
-def topics_as_matrix_product(rng):
-    doc = rng.integers(40, size=1302)
-    theta = pm.Dirichlet("theta", np.ones((40, 3)))
+@required("w", ask=["phi"], rows=(1302, 2102))
+def topics_as_matrix_product(doc=INTEGERS(40), y=INTEGERS(15), theta=DIRICHLET(np.ones((40, 3)))):
     phi = pm.Dirichlet("phi", np.ones((3, 15)))
-    pm.Categorical("w", p=(theta @ phi)[doc], observed=rng.integers(15, size=1302))
+    pm.Categorical("w", p=(theta @ phi)[doc], observed=y)
 
 
-@required("theta", "counts", ask=["phi"], seed=2103)
-def multinomial_topics_of_documents(rng):
-    counts = rng.multinomial(30, np.ones(10) / 10, size=1303)
+@required("theta", "counts", ask=["phi"], rows=(1303, 2103))
+def multinomial_topics_of_documents(counts=Data("multinomial", 30, np.ones(10) / 10)):
     theta = pm.Dirichlet("theta", np.ones(3), shape=(1303, 3))
     phi = pm.Dirichlet("phi", np.ones(10), shape=(3, 10))
     pm.Multinomial("counts", n=counts.sum(axis=1), p=theta @ phi, observed=counts)
 
 
-@required("words", ask=["alpha", "phi"], seed=2104)
-def naive_bayes(rng, alpha=EXPON):
-    label = rng.integers(2, size=1304)
-    n = rng.integers(10, 40, size=1304)
+@required("words", ask=["alpha", "phi"], rows=(1304, 2104))
+def naive_bayes(rng, label=BITS, n=INTEGERS(10, 40), alpha=EXPON):
     counts = np.array([rng.multinomial(k, np.ones(8) / 8) for k in n])
     phi = pm.Dirichlet("phi", alpha * np.ones((2, 8)))
     pm.Multinomial("words", n=n, p=phi[label], observed=counts)
 
 
-@required("counts", ask=["conc"], seed=2106)
-def overdispersed_species(rng):
-    forest = rng.integers(10, size=1306)
+@required("counts", ask=["conc"], rows=(1306, 2106))
+def overdispersed_species(forest=INTEGERS(10), y=Data("multinomial", 50, np.ones(5) / 5)):
     coords({"tree": list("abcde"), "forest": range(10)})
     frac = pm.Dirichlet("frac", np.ones(5), dims="tree")
     conc = pm.LogNormal("conc", 1, 1, dims="forest")
     alpha = pm.Deterministic("alpha", frac * conc[forest][:, None])
-    y = rng.multinomial(50, np.ones(5) / 5, size=1306)
     pm.DirichletMultinomial("counts", n=50, a=alpha, observed=y)
 
 
-@required("r", ask=["A"], seed=2107)
-def matrix_factorisation_of_a_list(rng, A=NORMAL[90, 3], B=NORMAL[70, 3]):
-    u, v = rng.integers(90, size=2000), rng.integers(70, size=2000)
-    pm.Normal("r", pm.math.dot(A, B.T)[u, v], 1, observed=rng.normal(size=2000))
+@required("r", ask=["A"], rows=(2000, 2107))
+def matrix_factorisation_of_a_list(y, u=INTEGERS(90), v=INTEGERS(70), A=NORMAL[90, 3], B=NORMAL[70, 3]):
+    pm.Normal("r", pm.math.dot(A, B.T)[u, v], 1, observed=y)
 
 
-@required("A", "B", "r", ask=["s"], seed=2108)
-def factors_of_many_users_and_items(rng, s=HALF[2]):
-    u, v = rng.integers(1200, size=4000), rng.integers(1100, size=4000)
+@required("A", "B", "r", ask=["s"], rows=(4000, 2108))
+def factors_of_many_users_and_items(y, u=INTEGERS(1200), v=INTEGERS(1100), s=HALF[2]):
     A = pm.Normal("A", 0, s[0], shape=(1200, 3))
     B = pm.Normal("B", 0, s[1], shape=(1100, 3))
-    pm.Normal("r", (A[u] * B[v]).sum(axis=-1), 1, observed=rng.normal(size=4000))
+    pm.Normal("r", (A[u] * B[v]).sum(axis=-1), 1, observed=y)
 
 
-@required("A", "B", "r", seed=2109)
-def product_of_long_factors_selected(rng):
-    u, v = rng.integers(1200, size=3000), rng.integers(1100, size=3000)
-    A = pm.Normal("A", 0, 1, shape=(1200, 2))
+@required("A", "B", "r", rows=(3000, 2109))
+def product_of_long_factors_selected(y, u=INTEGERS(1200), v=INTEGERS(1100), A=NORMAL[1200, 2]):
     B = pm.Normal("B", 0, 1, shape=(1100, 2))
     R = A @ B.T
-    pm.Normal("r", R[u, v], 1, observed=rng.normal(size=3000))
+    pm.Normal("r", R[u, v], 1, observed=y)
 
 
-@required("rate", ask=["A"], seed=2110)
-def poisson_factorisation_by_einsum(rng):
-    u, v = rng.integers(50, size=1310), rng.integers(40, size=1310)
-    A = pm.Gamma("A", 2, 2, shape=(50, 3))
+@required("rate", ask=["A"], rows=(1310, 2110))
+def poisson_factorisation_by_einsum(u=INTEGERS(50), v=INTEGERS(40), y=COUNTS(3), A=GAMMA[50, 3]):
     B = pm.Gamma("B", 2, 2, shape=(40, 3))
-    pm.Poisson("rate", pt.einsum("nk,nk->n", A[u], B[v]), observed=rng.poisson(3, size=1310))
+    pm.Poisson("rate", pt.einsum("nk,nk->n", A[u], B[v]), observed=y)
 
 
 @required("R", ask=["U"], seed=2111)

@@ -3,6 +3,8 @@
 Importing this module adds them to `catalogue.MODELS` and `catalogue.REFUSED`.
 """
 
+# ruff: noqa: B008 - defaults say what a model is given
+
 import warnings
 
 import numpy as np
@@ -19,9 +21,17 @@ from pytensor.tensor import fft
 
 from .catalogue import (
     BETA,
+    BITS,
+    COUNTS,
+    DIRICHLET,
+    GAMMA,
     HALF,
+    INTEGERS,
+    LOG_NORMAL,
     NARROW,
+    NOISE,
     NORMAL,
+    Data,
     coords,
     optional,
     refused,
@@ -108,9 +118,8 @@ def mask_times_terms(rng, X, mu=NORMAL[5], s=HALF):
     pm.Potential("y", pt.where(mask, lp, 0).sum(axis=1))
 
 
-@required("y", ask=["b"], seed=3010)
-def ragged_visits_as_cells(rng, a=NORMAL[900], b=NORMAL[5]):
-    visits = rng.integers(1, 6, size=900)
+@required("y", ask=["b"], rows=(900, 3010))
+def ragged_visits_as_cells(rng, visits=INTEGERS(1, 6), a=NORMAL[900], b=NORMAL[5]):
     mask = np.arange(5) < visits[:, None]
     mu = a[:, None] + b[None, :]
     pm.Normal("y", mu[mask], 1, observed=rng.normal(size=mask.sum()))
@@ -142,13 +151,12 @@ def groups_replaced(rng):
     pm.set_data(new)
 
 
-@required("u", "y", ask=["tau"], seed=3023)
-def lengths_of_coordinates_only(rng, tau):
+@required("u", "y", ask=["tau"], rows=(1323, 3023))
+def lengths_of_coordinates_only(tau, y=NOISE[3]):
     coords({"person": [f"p{i}" for i in range(1323)], "wave": [1, 2, 3]})
     u = pm.Normal("u", 0, tau, dims="person")
     w = pm.Normal("w", 0, 1, dims="wave")
-    mu = u[:, None] + w
-    pm.Normal("y", mu, 1, observed=rng.normal(size=(1323, 3)), dims=("person", "wave"))
+    pm.Normal("y", u[:, None] + w, 1, observed=y, dims=("person", "wave"))
 
 
 @required("y", ask=["theta"], columns=(1324, 2, 3024))
@@ -178,8 +186,7 @@ def models_within_models(rng, X, mu):
 
 
 @required("y", ask=["b"], seed=3027)
-def intervened_and_observed(rng, sigma, b=NORMAL[2]):
-    x = pm.Normal("x", 0, 1, shape=1327)
+def intervened_and_observed(rng, sigma, b=NORMAL[2], x=NORMAL[1327]):
     z = pm.Normal("z", 0.5 * x, 1, shape=1327)
     pm.Normal("y", b[0] * x + b[1] * z, sigma, shape=1327)
     given = {"x": rng.normal(size=1327), "z": rng.normal(size=1327)}
@@ -194,20 +201,19 @@ def observed_transformed_variable(rng, X, beta):
 
 
 @required("y", ask=["prior", "slope"], columns=(1329, 2, 3029))
-def constrained_parameters(rng, X):
+def constrained_parameters(X, y):
     beta = pm.Normal("beta", 0.5, 1, shape=2, initval=[0.2, 0.8])
     pm.Potential("ordered", pt.switch(beta[0] < beta[1] + 5, 0.0, -np.inf))
     prior = pm.Interpolated("prior", np.linspace(-3, 3, 61), np.exp(-(np.linspace(-2, 2, 61) ** 2)))
     slope = pm.Truncated("slope", pm.Normal.dist(0, 1), lower=-4, upper=4)
-    mu = prior + slope * X[:, 0] + beta[1] * X[:, 1]
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1329))
+    pm.Normal("y", prior + slope * X[:, 0] + beta[1] * X[:, 1], 1, observed=y)
 
 
 @required("positive", "y", ask=["b"], columns=(1330, 2, 3030))
-def constraint_in_every_row(rng, X, b=HALF[2]):
+def constraint_in_every_row(X, y=Data("gamma", 2, 1), b=HALF[2]):
     mu = pt.abs(X) @ b
     pm.Potential("positive", pm.math.switch(mu >= 0, 0.0, -np.inf))
-    pm.Gamma("y", alpha=2, beta=2 / (mu + 0.01), observed=rng.gamma(2, 1, size=1330))
+    pm.Gamma("y", alpha=2, beta=2 / (mu + 0.01), observed=y)
 
 
 # pymc.dims
@@ -227,14 +233,13 @@ def labelled_hierarchy(rng, X):
     pmd.Bernoulli("y", logit_p=eta, observed=pmd.as_xtensor(y, dims="obs"))
 
 
-@required("theta", "y", ask=["a"], seed=3041)
-def labelled_table(rng):
+@required("theta", "y", ask=["a"], rows=(1341, 3041))
+def labelled_table(y=BITS[4]):
     coords({"person": range(1341), "item": range(4)})
     theta = pmd.Normal("theta", 0, 1, dims="person")
     b = pmd.Normal("b", 0, 1, dims="item")
     a = pmd.LogNormal("a", 0, 0.3, dims="item")
     eta = pmd.Deterministic("eta", a * (theta - b))
-    y = rng.integers(2, size=(1341, 4))
     pmd.Bernoulli("y", p=pmd.math.sigmoid(eta), observed=pmd.as_xtensor(y, dims=("person", "item")))
 
 
@@ -287,62 +292,53 @@ def sparse_at(a, beta=NORMAL[25, 1]):
     pm.Poisson("y", pt.exp(eta), observed=rng.poisson(1, size=1352))
 
 
-@required("u", "y", ask=["tau"], seed=3053)
-def sparse_random_effects(rng, tau):
-    group = rng.integers(1100, size=2500)
+@required("u", "y", ask=["tau"], rows=(2500, 3053))
+def sparse_random_effects(y, tau, group=INTEGERS(1100)):
     Z = sp.csr_matrix((np.ones(2500), (np.arange(2500), group)), shape=(2500, 1100))
     u = pm.Normal("u", 0, tau, shape=1100)
     mu = sparse.structured_dot(sparse.as_sparse(Z), u.reshape((-1, 1))).ravel()
-    pm.Normal("y", mu, 1, observed=rng.normal(size=2500))
+    pm.Normal("y", mu, 1, observed=y)
 
 
 # Shapes
 
 
-@required("y", ask=["b"], seed=3060)
-def rows_merged_by_reshape(rng, b=NORMAL[2], a=NORMAL[400]):
-    X = rng.normal(size=(400, 3, 2))
+@required("y", ask=["b"], rows=(400, 3060))
+def rows_merged_by_reshape(rng, X=NOISE[3, 2], b=NORMAL[2], a=NORMAL[400]):
     pm.Normal("y", (a[:, None] + X @ b).reshape((1200,)), 1, observed=rng.normal(size=1200))
 
 
-@required("u", "y", ask=["beta"], seed=3061)
-def tensor_rows_merged(rng, beta=NORMAL[2]):
-    X = rng.normal(size=(1361, 3, 2))
-    u = pm.Normal("u", 0, 1, shape=(1361, 1, 2))
+@required("u", "y", ask=["beta"], rows=(1361, 3061))
+def tensor_rows_merged(rng, X=NOISE[3, 2], beta=NORMAL[2], u=NORMAL[1361, 1, 2]):
     eta = pt.reshape(X * (beta + u), (3 * 1361, 2)).sum(axis=1)
     pm.Normal("y", eta, 1, observed=rng.normal(size=3 * 1361))
 
 
 @required("theta", "y", ask=["b"], seed=3062)
-def answers_flattened(rng, b=NORMAL[4]):
-    theta = pm.Normal("theta", 0, 1, shape=(1362, 1))
-    eta = (theta - b).flatten()
-    pm.Bernoulli("y", logit_p=eta, observed=rng.integers(2, size=4 * 1362))
+def answers_flattened(rng, b=NORMAL[4], theta=NORMAL[1362, 1]):
+    pm.Bernoulli("y", logit_p=(theta - b).flatten(), observed=rng.integers(2, size=4 * 1362))
 
 
 @required("theta", "y", ask=["b"], seed=3063)
-def answers_of_items_first(rng, b=NORMAL[4, 1]):
-    theta = pm.Normal("theta", 0, 1, shape=1363)
+def answers_of_items_first(rng, b=NORMAL[4, 1], theta=NORMAL[1363]):
     eta = pt.reshape(theta - b, (-1,))
     pm.Bernoulli("y", logit_p=eta, observed=rng.integers(2, size=4 * 1363))
 
 
 @required("a", "y", ask=["wave"], seed=3064)
-def subjects_repeated(rng, wave=NORMAL[3]):
-    a = pm.Normal("a", 0, 1, shape=1364)
+def subjects_repeated(rng, wave=NORMAL[3], a=NORMAL[1364]):
     pm.Normal("y", pt.repeat(a, 3) + pt.tile(wave, 1364), 1, observed=rng.normal(size=3 * 1364))
 
 
-@required("y", ask=["a"], seed=3065)
-def effects_repeated_by_counts(rng, a=NORMAL[50]):
-    counts = rng.integers(1, 60, size=50)
+@required("y", ask=["a"], rows=(50, 3065))
+def effects_repeated_by_counts(rng, counts=INTEGERS(1, 60), a=NORMAL[50]):
     pm.Normal("y", pt.repeat(a, counts), 1, observed=rng.normal(size=counts.sum()))
 
 
 @required("y", ask=["sigma"], columns=(1366, 2, 3066))
-def stacked_equations(rng, X, b=NORMAL[3, 2], sigma=HALF[3]):
+def stacked_equations(X, y=NOISE[3], b=NORMAL[3, 2], sigma=HALF[3]):
     mu = pt.stack([X @ b[k] for k in range(3)])
-    pm.Normal("y", mu.T, sigma, observed=rng.normal(size=(1366, 3)))
+    pm.Normal("y", mu.T, sigma, observed=y)
 
 
 @required("y", ask=["s"], seed=3067)
@@ -354,16 +350,15 @@ def joint_likelihood_concatenated(rng, b=NORMAL[3], s=HALF[3]):
     pm.Normal("y", mu, sigma, observed=y)
 
 
-@required("y", ask=["b"], seed=3068)
-def broadcast_to_table(rng, a, b=NORMAL[3]):
-    pm.Normal("y", pt.broadcast_to(a + b, (1368, 3)), 1, observed=rng.normal(size=(1368, 3)))
+@required("y", ask=["b"], rows=(1368, 3068))
+def broadcast_to_table(a, y=NOISE[3], b=NORMAL[3]):
+    pm.Normal("y", pt.broadcast_to(a + b, (1368, 3)), 1, observed=y)
 
 
 @required("y", ask=["nu"], columns=(1369, 2, 3069))
-def outcomes_by_rows(rng, X, b=NORMAL[3, 2]):
+def outcomes_by_rows(rng, X, b=NORMAL[3, 2], nu=GAMMA(4, 1)[3, 1]):
     coords({"outcome": range(3), "obs": range(1369)})
     a = pm.Normal("a", 0, 1, dims="outcome")
-    nu = pm.Gamma("nu", 4, 1, shape=(3, 1))
     mu = a[:, None] + pt.dot(b, X.T)
     pm.StudentT("y", nu + 1, mu=mu, sigma=1, observed=rng.normal(size=(3, 1369)), dims=("outcome", "obs"))
 
@@ -377,9 +372,8 @@ def indexed_deterministic(rng, a=NORMAL[40]):
 
 
 @required("u", "y", ask=["beta"], columns=(1500, 2, 3071))
-def long_deterministic_indexed(rng, X, beta, tau):
+def long_deterministic_indexed(rng, X, beta, tau, u=NORMAL[1500]):
     item = rng.integers(1500, size=3000)
-    u = pm.Normal("u", 0, 1, shape=1500)
     quality = pm.Deterministic("quality", X @ beta + tau * u)
     pm.Normal("y", quality[item], 1, observed=rng.normal(size=3000))
 
@@ -393,17 +387,17 @@ def standardised_in_the_graph(rng, X, beta):
 
 
 @required("y", ask=["beta"], columns=(1374, 1, 3074))
-def polynomial_by_powers(rng, X, beta=NORMAL[4]):
+def polynomial_by_powers(X, y, beta=NORMAL[4]):
     x = pm.Data("x", X[:, 0])
     mu = pt.sum([beta[k] * x**k for k in range(4)], axis=0)
     curve = pt.power(x[:, None], np.arange(4)) @ beta
-    pm.Normal("y", (mu + curve) / 2, 1, observed=rng.normal(size=1374))
+    pm.Normal("y", (mu + curve) / 2, 1, observed=y)
 
 
 @required("y", ask=["k"], columns=(1375, 1, 3075))
-def hinges_at_parameters(rng, X, k=NORMAL[3], b=NORMAL[3]):
+def hinges_at_parameters(X, y, k=NORMAL[3], b=NORMAL[3]):
     basis = pt.switch(pt.gt(X, k), X - k, 0)
-    pm.Normal("y", pt.sum(basis * b, axis=-1), 1, observed=rng.normal(size=1375))
+    pm.Normal("y", pt.sum(basis * b, axis=-1), 1, observed=y)
 
 
 @required("y", ask=["V"], columns=(1377, 3, 3077))
@@ -416,28 +410,26 @@ def network_with_skip_and_layer_norm(rng, X):
     pm.Categorical("y", logit_p=logits, observed=rng.integers(3, size=1377))
 
 
-@required("y", ask=["sigma"], seed=3078)
-def crossed_kronecker_effects(rng, sigma, Z=NORMAL[12, 9]):
-    r, c = rng.integers(12, size=1378), rng.integers(9, size=1378)
+@required("y", ask=["sigma"], rows=(1378, 3078))
+def crossed_kronecker_effects(y, sigma, r=INTEGERS(12), c=INTEGERS(9), Z=NORMAL[12, 9]):
     L1 = np.linalg.cholesky(np.exp(-np.abs(np.subtract.outer(range(12), range(12)))))
     L2 = np.linalg.cholesky(np.exp(-np.abs(np.subtract.outer(range(9), range(9)))))
     F = sigma * (L1 @ Z @ L2.T)
-    pm.Normal("y", F[r, c], 1, observed=rng.normal(size=1378))
+    pm.Normal("y", F[r, c], 1, observed=y)
 
 
-@required("y", ask=["a"], seed=3079)
-def kronecker_product_of_effects(rng, a=NORMAL[40], b=NORMAL[35]):
+@required("y", ask=["a"], rows=(1400, 3079))
+def kronecker_product_of_effects(y, a=NORMAL[40], b=NORMAL[35]):
     mu = pt.outer(a, b).ravel() + pt.linalg.kron(a[:, None], b[:, None])[:, 0]
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1400))
+    pm.Normal("y", mu, 1, observed=y)
 
 
 @required("y", ask=["sigma"], columns=(1380, 2, 3080))
-def custom_dist_of_exponentiated_sums(rng, X, sigma, beta=NARROW[2]):
-
+def custom_dist_of_exponentiated_sums(X, sigma, y=Data("lognormal"), beta=NARROW[2]):
     def dist(eta, sigma, size):
         return pt.exp(eta + pm.Gumbel.dist(0, sigma, size=size))
 
-    pm.CustomDist("y", pt.dot(X, beta), sigma, dist=dist, observed=rng.lognormal(size=1380))
+    pm.CustomDist("y", pt.dot(X, beta), sigma, dist=dist, observed=y)
 
 
 @required("y", ask=["sigma"], columns=(1381, 2, 3081))
@@ -471,8 +463,7 @@ def custom_dist_of_a_map(rng, X, b, sigma):
 
 
 @required("likelihood", ask=["beta"], columns=(1383, 2, 3083))
-def potential_of_a_map(rng, X, beta):
-    y = rng.normal(size=1383)
+def potential_of_a_map(X, y, beta):
     terms = pytensor.map(
         lambda x, y, beta: -((y - pt.dot(x, beta)) ** 2),
         [pt.as_tensor(X), pt.as_tensor(y)],
@@ -483,24 +474,20 @@ def potential_of_a_map(rng, X, beta):
 
 
 @required("y", ask=["b"], columns=(1384, 3, 3084))
-def vectorised_function_of_rows(rng, X, b=NORMAL[3]):
-
+def vectorised_function_of_rows(X, y, b=NORMAL[3]):
     def row(x, b):
         return pt.tanh(pt.dot(x, b)) + x[0]
 
-    mu = pt.vectorize(row, signature="(k),(k)->()")(pt.as_tensor(X), b)
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1384))
+    pm.Normal("y", pt.vectorize(row, signature="(k),(k)->()")(pt.as_tensor(X), b), 1, observed=y)
 
 
-@required("f", "y", ask=["packed", "psi"], seed=3085)
-def factor_analysis_of_columns(rng, packed=NORMAL[9]):
+@required("f", "y", ask=["packed", "psi"], rows=(5, 3085))
+def factor_analysis_of_columns(y=NOISE[1385], packed=NORMAL[9], psi=HALF):
     coords({"latent": range(2), "rows": range(1385), "column": range(5)})
     W = pt.zeros((5, 2))
     lower = np.tril_indices(5, 0, 2)
     W = pt.set_subtensor(W[lower], packed)
     F = pm.Normal("f", dims=("latent", "rows"))
-    psi = pm.HalfNormal("psi", 1.0)
-    y = rng.normal(size=(5, 1385))
     pm.Normal("y", pt.dot(W, F), sigma=psi, observed=y, dims=("column", "rows"))
 
 
@@ -512,53 +499,45 @@ def marginal_factor_analysis(rng, psi=HALF[4]):
 
 
 @required("y", ask=["ell", "coefs"], columns=(1387, 1, 3087))
-def spectral_gaussian_process_linearised(rng, X, eta=HALF):
-    ell = pm.LogNormal("ell", 0, 0.3)
+def spectral_gaussian_process_linearised(X, y=COUNTS(1), eta=HALF, ell=LOG_NORMAL(0, 0.3)):
     gp = pm.gp.HSGP(m=[10], L=[5.0], cov_func=eta**2 * pm.gp.cov.Matern52(1, ell))
     X = pm.Data("X", X)
     phi, sqrt_psd = gp.prior_linearized(X=X)
     coefs = pm.Normal("coefs", 0, 1, size=gp.n_basis_vectors)
     f = pm.Deterministic("f", phi @ (coefs * sqrt_psd))
-    pm.Poisson("y", pt.exp(f), observed=rng.poisson(1, size=1387))
+    pm.Poisson("y", pt.exp(f), observed=y)
 
 
-@required("y", ask=["ls"], seed=3088)
-def periodic_spectral_gaussian_process(rng):
+@required("y", ask=["ls"], rows=(1388, 3088))
+def periodic_spectral_gaussian_process(y, ls=LOG_NORMAL(0, 0.3)):
     t = np.linspace(0, 10, 1388)[:, None]
-    ls = pm.LogNormal("ls", 0, 0.3)
     periodic = pm.gp.cov.Periodic(1, period=1, ls=ls)
     seasonal = pm.gp.HSGPPeriodic(m=6, scale=1.0, cov_func=periodic).prior("seasonal", X=t)
     trend_cov = pm.gp.cov.ExpQuad(1, ls=4)
     trend = pm.gp.HSGP(m=[7], c=1.5, cov_func=trend_cov).prior("trend", X=t)
-    pm.Normal("y", trend + seasonal, 1, observed=rng.normal(size=1388))
+    pm.Normal("y", trend + seasonal, 1, observed=y)
 
 
 @required("y", ask=["z"], columns=(1389, 1, 3089))
-def inducing_points_by_hand(rng, X, z=NORMAL[8]):
+def inducing_points_by_hand(X, y, z=NORMAL[8], ell=LOG_NORMAL(0, 0.3)):
     u = np.linspace(-2, 2, 8)[:, None]
-    ell = pm.LogNormal("ell", 0, 0.3)
     cov = pm.gp.cov.ExpQuad(1, ell)
     L = pt.linalg.cholesky(cov(u) + 1e-4 * np.eye(8))
     f = cov(X, u) @ pt.linalg.solve_triangular(L.T, z, lower=False)
-    pm.Normal("y", f, 1, observed=rng.normal(size=1389))
+    pm.Normal("y", f, 1, observed=y)
 
 
 # Two long axes
 
 
-@required("a", "b", "y", ask=["mu"], seed=3090)
-def ratings_of_additive_effects(rng, mu):
-    a = pm.Normal("a", 0, 1, shape=1200)
-    b = pm.Normal("b", 0, 1, shape=1100)
-    eta = mu + a[:, None] + b[None, :]
-    pm.Normal("y", eta, 1, observed=rng.normal(size=(1200, 1100)))
+@required("a", "b", "y", ask=["mu"], rows=(1200, 3090))
+def ratings_of_additive_effects(mu, y=NOISE[1100], a=NORMAL[1200], b=NORMAL[1100]):
+    pm.Normal("y", mu + a[:, None] + b[None, :], 1, observed=y)
 
 
-@required("A", "B", "y", ask=["s"], seed=3091)
-def ratings_of_factors(rng, s=HALF):
-    A = pm.Normal("A", 0, 1, shape=(1200, 2))
-    B = pm.Normal("B", 0, 1, shape=(1100, 2))
-    pm.Normal("y", pt.dot(A, B.T), s, observed=rng.normal(size=(1200, 1100)))
+@required("A", "B", "y", ask=["s"], rows=(1200, 3091))
+def ratings_of_factors(y=NOISE[1100], s=HALF, A=NORMAL[1200, 2], B=NORMAL[1100, 2]):
+    pm.Normal("y", pt.dot(A, B.T), s, observed=y)
 
 
 @required("likelihood", seed=3092)
@@ -599,8 +578,7 @@ def matrix_cells_selected_by_a_mask_in_data(rng, a=NORMAL[80], b=NORMAL[40]):
 def rows_where_a_covariate_is_positive(rng, X, b=NORMAL[2]):
     x = pm.Data("x", X[:, 0])
     rows = pt.nonzero(x > 0)[0]
-    mu = b[0] + b[1] * pt.log(x[rows])
-    pm.Normal("y", mu, 1, observed=rng.normal(size=int((X > 0).sum())))
+    pm.Normal("y", b[0] + b[1] * pt.log(x[rows]), 1, observed=rng.normal(size=int((X > 0).sum())))
 
 
 @required("y", ask=["b"], columns=(1335, 2, 3135))
@@ -626,8 +604,7 @@ def table_of_outcomes_with_gaps(rng, mu=NORMAL[3], sigma=HALF[3]):
 
 
 @required("y", ask=["b"], columns=(2604, 1, 3138))
-def censored_rows_of_a_latent_vector(rng, X, b):
-    y = rng.normal(size=2604)
+def censored_rows_of_a_latent_vector(X, y, b):
     high = y > 0.8
     hidden = pm.HalfNormal("hidden", 1, shape=int(high.sum()))
     full = pt.set_subtensor(pt.as_tensor(y)[high], 0.8 + hidden)
@@ -668,11 +645,11 @@ def answers_in_one_long_categorical(rng, X, B=NORMAL[2, 3, 4]):
     pm.Categorical("y", logit_p=logits, observed=rng.integers(4, size=3 * 1358))
 
 
-@required("y", ask=["a"], seed=3145)
-def panel_as_wide_then_long(rng, a=NORMAL[120], b=NORMAL[120]):
+@required("y", ask=["a"], rows=(1200, 3145))
+def panel_as_wide_then_long(y, a=NORMAL[120], b=NORMAL[120]):
     t = np.arange(10) / 10
     wide = a[:, None] + b[:, None] * t
-    pm.Normal("y", wide.T.ravel(), 1, observed=rng.normal(size=1200))
+    pm.Normal("y", wide.T.ravel(), 1, observed=y)
 
 
 @required("y", ask=["beta"], columns=(5 * 1150, 2, 3146))
@@ -683,11 +660,11 @@ def errors_of_panels_reshaped_for_rows(rng, X, sigma, tau, beta=NORMAL[2]):
     pm.Potential("y", pm.logp(pm.MvNormal.dist(pt.zeros(5), cov), residuals))
 
 
-@required("y", ask=["a"], seed=3147)
-def mesh_of_effects(rng, a=NORMAL[30], b=NORMAL[40]):
+@required("y", ask=["a"], rows=(1200, 3147))
+def mesh_of_effects(y, a=NORMAL[30], b=NORMAL[40]):
     A, B = pt.broadcast_arrays(a[:, None], b[None, :])
     eta = pt.stack([A.flatten(), B.flatten()], axis=1)
-    pm.Normal("y", eta.sum(axis=1), 1, observed=rng.normal(size=1200))
+    pm.Normal("y", eta.sum(axis=1), 1, observed=y)
 
 
 @required("y", ask=["b"], seed=3148)
@@ -699,44 +676,39 @@ def dummies_made_in_the_graph(rng, b=NORMAL[6], c=NORMAL[6]):
 
 
 @required("y", ask=["b"], columns=(1362, 3, 3149))
-def interactions_by_row_products(rng, X, b=NORMAL[9]):
+def interactions_by_row_products(X, y, b=NORMAL[9]):
     x = pm.Data("x", X)
     pairs = (x[:, :, None] * x[:, None, :]).reshape((x.shape[0], 9))
-    pm.Normal("y", pairs @ b, 1, observed=rng.normal(size=1362))
+    pm.Normal("y", pairs @ b, 1, observed=y)
 
 
 @required("y", ask=["V"], columns=(1363, 3, 3150))
-def quadratic_forms_of_rows(rng, X, V=NORMAL[3, 2], linear=NORMAL[3]):
+def quadratic_forms_of_rows(X, y, V=NORMAL[3, 2], linear=NORMAL[3]):
     interactions = 0.5 * pt.sum(pt.dot(X, V) ** 2 - pt.dot(X**2, V**2), axis=1)
-    pm.Normal("y", X @ linear + interactions, 1, observed=rng.normal(size=1363))
+    pm.Normal("y", X @ linear + interactions, 1, observed=y)
 
 
 @required("y", ask=["w"], columns=(1370, 1, 3151))
-def averages_of_short_windows(rng, X, b):
+def averages_of_short_windows(rng, X, b, w=DIRICHLET(np.ones(5))):
     x = pm.Data("x", X[:, 0])
-    w = pm.Dirichlet("w", np.ones(5))
     windows = pt.stack([x[k : 1366 + k] for k in range(5)], axis=1)
     pm.Normal("y", b * windows @ w, 1, observed=rng.normal(size=1366))
 
 
 @refused_so_far(ask=["w"], columns=(1371, 1, 3152))
-def convolution_with_a_short_kernel(rng, X):
-    w = pm.Dirichlet("w", np.ones(5))
+def convolution_with_a_short_kernel(rng, X, w=DIRICHLET(np.ones(5))):
     mu = pt.signal.convolve1d(pt.as_tensor(X[:, 0]), w, mode="valid")
     pm.Normal("y", mu, 1, observed=rng.normal(size=1367))
 
 
-@optional(ask=["theta"], seed=3153)
-def moving_average_of_latents(rng, theta=NARROW[2]):
-    e = pm.Normal("e", 0, 1, shape=1372)
-    pm.Normal("y", e[2:] + theta[0] * e[1:-1] + theta[1] * e[:-2], 1, observed=rng.normal(size=1370))
+@optional(ask=["theta"], rows=(1370, 3153))
+def moving_average_of_latents(y, theta=NARROW[2], e=NORMAL[1372]):
+    pm.Normal("y", e[2:] + theta[0] * e[1:-1] + theta[1] * e[:-2], 1, observed=y)
 
 
-@required("y", seed=3154)
-def long_table_of_links(rng):
-    block = rng.integers(3, size=1100)
-    B = pm.Beta("B", 1, 1, shape=(3, 3))
-    pm.Bernoulli("y", p=B[block][:, block], observed=rng.integers(2, size=(1100, 1100)))
+@required("y", rows=(1100, 3154))
+def long_table_of_links(block=INTEGERS(3), y=BITS[1100], B=BETA(1, 1)[3, 3]):
+    pm.Bernoulli("y", p=B[block][:, block], observed=y)
 
 
 @required("Z", "y", seed=3155)
@@ -750,11 +722,11 @@ def long_table_of_distances(rng):
 
 
 @required("y", ask=["b_3", "sigma"], columns=(1390, 24, 3160))
-def many_separate_coefficients(rng, X, sigma):
+def many_separate_coefficients(X, y, sigma):
     mu = pm.Normal("intercept", 0, 1)
     for k in range(24):
         mu = mu + pm.Normal(f"b_{k}", 0, 0.2) * X[:, k]
-    pm.Normal("y", mu, sigma, observed=rng.normal(size=1390))
+    pm.Normal("y", mu, sigma, observed=y)
 
 
 @required(*[f"y_{k}" for k in range(6)], ask=["mu", "b_2"], seed=3161)
@@ -766,9 +738,8 @@ def likelihoods_in_a_loop(rng, mu, tau):
         pm.Normal(f"y_{k}", a + b * x, 1, observed=rng.normal(size=1000 + k))
 
 
-@required("y", ask=["gain"], seed=3162)
-def panel_unrolled_over_waves(rng, gain=BETA):
-    y = rng.normal(size=(1391, 12))
+@required("y", ask=["gain"], rows=(1391, 3162))
+def panel_unrolled_over_waves(y=NOISE[12], gain=BETA):
     level, levels = pt.as_tensor(y[:, 0]), []
     for k in range(1, 12):
         levels.append(level)
@@ -786,20 +757,18 @@ def deep_network(rng, X, w=NORMAL[6]):
 
 
 @required("y", ask=["cut"], columns=(1393, 3, 3164))
-def decision_tree_by_switches(rng, X, leaf=NORMAL[8], cut=NARROW[7]):
-
+def decision_tree_by_switches(X, y, leaf=NORMAL[8], cut=NARROW[7]):
     def branch(node, depth):
         if depth == 3:
             return leaf[node - 8]
         below, above = branch(2 * node, depth + 1), branch(2 * node + 1, depth + 1)
         return pm.math.switch(X[:, depth] < cut[node - 1], below, above)
 
-    pm.Normal("y", branch(1, 0), 1, observed=rng.normal(size=1393))
+    pm.Normal("y", branch(1, 0), 1, observed=y)
 
 
-@required("y", ask=["q"], seed=3165)
-def kalman_filter_of_short_panels(rng):
-    y = rng.normal(size=(1394, 8))
+@required("y", ask=["q"], rows=(1394, 3165))
+def kalman_filter_of_short_panels(y=NOISE[8]):
     q, r = pm.HalfNormal("q", 1), pm.HalfNormal("r", 1)
     mean, var, total = pt.zeros(1394), pt.as_tensor(10.0), 0
     for k in range(8):
@@ -812,11 +781,8 @@ def kalman_filter_of_short_panels(rng):
     pm.Potential("y", total)
 
 
-@required("y", ask=["P"], seed=3166)
-def hidden_markov_chains_of_short_panels(rng):
-    y = rng.normal(size=(1395, 6))
-    P = pm.Dirichlet("P", [[4, 1], [1, 4]])
-    mu = pm.Normal("mu", [-1, 1], 1)
+@required("y", ask=["P"], rows=(1395, 3166))
+def hidden_markov_chains_of_short_panels(y=NOISE[6], P=DIRICHLET([[4, 1], [1, 4]]), mu=NORMAL([-1, 1], 1)):
     alpha = pm.logp(pm.Normal.dist(mu, 1), y[:, 0, None]) + np.log(0.5)
     for k in range(1, 6):
         emission = pm.logp(pm.Normal.dist(mu, 1), y[:, k, None])
@@ -827,31 +793,29 @@ def hidden_markov_chains_of_short_panels(rng):
 # To refuse
 
 
-@refused(r"\bkinship\b", seed=3102)
-def kinship_precision(rng, h=BETA):
+@refused(r"\bkinship\b", rows=(1070, 3102))
+def kinship_precision(y, h=BETA):
     tau = (1 - h) * np.eye(1070) + 0.01 * h * np.ones((1070, 1070))
-    pm.MvNormal("kinship", mu=0, tau=tau, observed=rng.normal(size=1070))
+    pm.MvNormal("kinship", mu=0, tau=tau, observed=y)
 
 
 @refused(r"\by\b", columns=(1055, 1, 3103))
-def latent_process(rng, X):
-    ell = pm.LogNormal("ell", 0, 0.3)
+def latent_process(X, y=BITS, ell=LOG_NORMAL(0, 0.3)):
     f = pm.gp.Latent(cov_func=pm.gp.cov.ExpQuad(1, ell)).prior("f", X=X)
-    pm.Bernoulli("y", logit_p=f, observed=rng.integers(2, size=1055))
+    pm.Bernoulli("y", logit_p=f, observed=y)
 
 
 @refused(r"\bf\b", columns=(1056, 1, 3104))
-def latent_process_centred(rng, X, eta=HALF):
+def latent_process_centred(X, y=COUNTS(1), eta=HALF):
     cov = eta * pm.gp.cov.Matern52(1, 1.0) + pm.gp.cov.WhiteNoise(0.1)
     f = pm.gp.Latent(cov_func=cov).prior("f", X=X, reparameterize=False)
-    pm.Poisson("y", pt.exp(f), observed=rng.poisson(1, size=1056))
+    pm.Poisson("y", pt.exp(f), observed=y)
 
 
 @refused(r"\bstock\b", r"[Cc]um", columns=(1109, 1, 3107))
-def discounted_stock(rng, X):
-    rate = pm.Beta("rate", 50, 2)
+def discounted_stock(X, y, rate=BETA(50, 2)):
     flow = X[:, 0] * rate
-    pm.Normal("stock", pt.cumprod(1 + flow / 1000), 1, observed=rng.normal(size=1109))
+    pm.Normal("stock", pt.cumprod(1 + flow / 1000), 1, observed=y)
 
 
 @refused(r"\barm\b", r"[Ss]oftmax|[Ss]um|[Ll]og|[Ee]xp|in full", columns=(1110, 2, 3108))
@@ -860,28 +824,25 @@ def choice_among_all_rows(X, beta):
 
 
 @refused(r"\battention\b", r"[Ss]oftmax|[Ss]um|[Ee]xp", columns=(1111, 2, 3109))
-def weights_normalised_over_rows(rng, X, beta):
+def weights_normalised_over_rows(X, y, beta):
     w = pt.exp(X @ beta)
-    pm.Normal("attention", 1111 * w / w.sum(), 1, observed=rng.normal(size=1111))
+    pm.Normal("attention", 1111 * w / w.sum(), 1, observed=y)
 
 
 @refused(r"\bplacement\b", r"[Ss]ort", columns=(1112, 2, 3110))
-def plackett_luce_by_sorting(rng, X, beta):
+def plackett_luce_by_sorting(X, y, beta):
     eta = X @ beta
-    pm.Normal("placement", eta[pt.argsort(eta)], 1, observed=rng.normal(size=1112))
+    pm.Normal("placement", eta[pt.argsort(eta)], 1, observed=y)
 
 
 @refused(r"\by\b", r"[Mm]edian|[Ss]ort|[Pp]artition|[Ss]ubtensor|quantile", columns=(1113, 2, 3111))
-def centred_by_the_median(rng, X, beta):
+def centred_by_the_median(X, y, beta):
     eta = X @ beta
-    pm.Normal("y", eta - pt.sort(eta)[556], 1, observed=rng.normal(size=1113))
+    pm.Normal("y", eta - pt.sort(eta)[556], 1, observed=y)
 
 
-@refused(r"\bhidden\b", r"[Ss]can|in full", seed=3114)
-def hidden_markov_forward(rng):
-    y = rng.normal(size=1116)
-    P = pm.Dirichlet("P", np.ones((2, 2)))
-    mu = pm.Normal("mu", [-1, 1], 1)
+@refused(r"\bhidden\b", r"[Ss]can|in full", rows=(1116, 3114))
+def hidden_markov_forward(y, P=DIRICHLET(np.ones((2, 2))), mu=NORMAL([-1, 1], 1)):
     emission = pm.logp(pm.Normal.dist(mu, 1), y[:, None])
     alphas = scanned(
         lambda e, a, P: e + pt.logsumexp(a[:, None] + pt.log(P), axis=0), [emission[1:]], emission[0], P
@@ -890,24 +851,19 @@ def hidden_markov_forward(rng):
 
 
 @refused(r"\brepresenter\b", columns=(1100, 1, 3120))
-def kernel_regression_with_a_length_scale(rng, X):
+def kernel_regression_with_a_length_scale(X, y, ell=LOG_NORMAL(0, 0.3), v=NORMAL[1100]):
     D = (X - X.T) ** 2
-    ell = pm.LogNormal("ell", 0, 0.3)
-    v = pm.Normal("v", 0, 1, shape=1100)
-    mu = pt.sum(pt.exp(-D / ell) * v[None, :], axis=1)
-    pm.Normal("representer", mu, 1, observed=rng.normal(size=1100))
+    pm.Normal("representer", pt.sum(pt.exp(-D / ell) * v[None, :], axis=1), 1, observed=y)
 
 
 @refused(r"\bspectrum\b", r"[Ff][Ff][Tt]|[Ff]ourier", seed=3125)
-def fourier_transform_of_latents(rng):
-    z = pm.Normal("z", 0, 1, shape=1126)
+def fourier_transform_of_latents(rng, z=NORMAL[1126]):
     power = (fft.rfft(z[None, :]) ** 2).sum(axis=-1)[0]
     pm.Normal("spectrum", power, 1, observed=rng.normal(size=1126)[: 1126 // 2 + 1])
 
 
-@refused(r"\bsimulated\b", seed=3126)
-def simulator(rng):
-    y = rng.normal(size=1127)
+@refused(r"\bsimulated\b", rows=(1127, 3126))
+def simulator(rng, y):
 
     def simulate(rng, mu, size=None):
         return rng.normal(mu, 1, size=1127)
@@ -941,16 +897,14 @@ def black_box_custom_dist(rng, X):
 
 
 @refused(r"\bzero_sum\b")
-def soft_sum_to_zero():
+def soft_sum_to_zero(phi=NORMAL(0, 10)[1130]):
     first, second = np.arange(1130), np.roll(np.arange(1130), 1)
-    phi = pm.Normal("phi", 0, 10, shape=1130)
     pm.Potential("pairs", -0.5 * pt.sum((phi[first] - phi[second]) ** 2))
     pm.Potential("zero_sum", pm.logp(pm.Normal.dist(0, 1.13), pt.sum(phi)))
 
 
 @refused(r"\bdistance\b", columns=(1131, 2, 3130))
-def distance_to_the_data(rng, X, beta):
-    y = rng.normal(size=1131)
+def distance_to_the_data(X, y, beta):
     pm.Potential("distance", -pt.sqrt(pt.sum((y - X @ beta) ** 2)))
 
 

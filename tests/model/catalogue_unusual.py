@@ -4,6 +4,8 @@ None may be split wrongly, or end in another error than a refusal. Importing thi
 `catalogue.MODELS`.
 """
 
+# ruff: noqa: B008 - defaults say what a model is given
+
 import warnings
 
 import numpy as np
@@ -16,7 +18,23 @@ from pytensor import sparse
 from pytensor.conditional.op import ifelse
 from scipy.sparse import csr_matrix
 
-from .catalogue import HALF, NORMAL, coords, not_finite, optional, refused_so_far, required
+from .catalogue import (
+    DIRICHLET,
+    GAMMA,
+    HALF,
+    INTEGERS,
+    NOISE,
+    NORMAL,
+    UNIFORM,
+    WHOLE,
+    ZERO_SUM,
+    Data,
+    coords,
+    not_finite,
+    optional,
+    refused_so_far,
+    required,
+)
 
 
 def ring(n):
@@ -91,71 +109,65 @@ for number, row in enumerate(DISTRIBUTIONS):
     add_distribution(number, *row)
 
 
-@optional(ask=["a"], seed=300)
-def dirichlet_multinomial_rows(rng):
-    a = pm.HalfNormal("a", 3, shape=4)
-    pm.DirichletMultinomial("y", 12, a, observed=rng.multinomial(12, np.ones(4) / 4, size=1320))
+@optional(ask=["a"], rows=(1320, 300))
+def dirichlet_multinomial_rows(y=Data("multinomial", 12, np.ones(4) / 4), a=HALF(3)[4]):
+    pm.DirichletMultinomial("y", 12, a, observed=y)
 
 
-@optional(seed=301)
-def dirichlet_rows(rng):
-    a = pm.HalfNormal("a", 3, shape=3)
-    pm.Dirichlet("y", a, observed=rng.dirichlet([1, 2, 3], size=1321))
+@optional(rows=(1321, 301))
+def dirichlet_rows(y=Data("dirichlet", [1, 2, 3]), a=HALF(3)[3]):
+    pm.Dirichlet("y", a, observed=y)
 
 
-@optional(ask=["nu"], seed=302)
-def multivariate_student_rows(rng, mu=NORMAL[2]):
-    nu = pm.Gamma("nu", 20, 2)
-    pm.MvStudentT("y", nu, mu=mu, Sigma=np.eye(2), observed=rng.normal(size=(1322, 2)))
+@optional(ask=["nu"], rows=(1322, 302))
+def multivariate_student_rows(y=NOISE[2], mu=NORMAL[2], nu=GAMMA(20, 2)):
+    pm.MvStudentT("y", nu, mu=mu, Sigma=np.eye(2), observed=y)
 
 
 @optional(columns=(1323, 1, 303))
-def covariance_per_row(rng, X):
-    b = pm.Normal("b", 0, 0.1)
+def covariance_per_row(X, y=NOISE[2], b=NORMAL(0, 0.1)):
     scale = pt.exp(b * X[:, 0])[:, None, None]
     cov = scale * np.array([[2.0, 0.5], [0.5, 1.0]])
-    pm.MvNormal("y", np.zeros(2), cov, observed=rng.normal(size=(1323, 2)))
+    pm.MvNormal("y", np.zeros(2), cov, observed=y)
 
 
 @optional(columns=(1324, 2, 304))
-def ordered_probit(rng, X, beta):
-    y = rng.integers(3, size=1324)
+def ordered_probit(X, beta, y=INTEGERS(3)):
     pm.OrderedProbit("y", X @ beta, np.array([-0.5, 0.5]), compute_p=False, observed=y)
 
 
-@optional(ask=["rate"], seed=306)
-def mixture_of_two_families(rng, rate=HALF):
-    w = pm.Dirichlet("w", np.ones(2))
+@optional(ask=["rate"], rows=(1326, 306))
+def mixture_of_two_families(y=Data("gamma", 2, 1), rate=HALF, w=DIRICHLET(np.ones(2))):
     parts = [pm.Exponential.dist(rate), pm.LogNormal.dist(0, 1)]
-    pm.Mixture("y", w, parts, observed=rng.gamma(2, 1, size=1326))
+    pm.Mixture("y", w, parts, observed=y)
 
 
 # Shapes
 
 
 @optional(columns=(1330, 3, 310))
-def column_vector_of_observations(rng, X, beta=NORMAL[3, 1]):
-    pm.Normal("y", X @ beta, 1, observed=rng.normal(size=(1330, 1)))
+def column_vector_of_observations(X, y=NOISE[1], beta=NORMAL[3, 1]):
+    pm.Normal("y", X @ beta, 1, observed=y)
 
 
-@optional(seed=311)
-def three_axes_of_observations(rng, mu=NORMAL[2, 1], sigma=HALF[3]):
-    pm.Normal("y", mu, sigma, observed=rng.normal(size=(1331, 2, 3)))
+@optional(rows=(1331, 311))
+def three_axes_of_observations(y=NOISE[2, 3], mu=NORMAL[2, 1], sigma=HALF[3]):
+    pm.Normal("y", mu, sigma, observed=y)
 
 
-@optional(seed=312)
-def rows_on_the_middle_axis(rng, mu=NORMAL[2, 1, 1], sigma=HALF[3]):
-    pm.Normal("y", mu, sigma, observed=rng.normal(size=(2, 1332, 3)))
+@optional(rows=(2, 312))
+def rows_on_the_middle_axis(y=NOISE[1332, 3], mu=NORMAL[2, 1, 1], sigma=HALF[3]):
+    pm.Normal("y", mu, sigma, observed=y)
 
 
-@optional(seed=313)
-def two_long_axes(rng, mu):
-    pm.Normal("y", mu, 1, observed=rng.normal(size=(1100, 1150)))
+@optional(rows=(1100, 313))
+def two_long_axes(mu, y=NOISE[1150]):
+    pm.Normal("y", mu, 1, observed=y)
 
 
 @optional(columns=(1101, 1, 314))
-def square_of_observations(rng, X, a, b):
-    pm.Normal("y", a * X + b * X.T, 1, observed=rng.normal(size=(1101, 1101)))
+def square_of_observations(X, a, b, y=NOISE[1101]):
+    pm.Normal("y", a * X + b * X.T, 1, observed=y)
 
 
 @optional()
@@ -164,58 +176,50 @@ def same_value_in_every_row(a):
 
 
 @optional(seed=315)
-def small_integers(rng):
+def small_integers(rng, beta=NORMAL(0, 0.01)[2]):
     X = pm.Data("X", rng.integers(0, 250, size=(1334, 2)).astype("uint8"))
-    beta = pm.Normal("beta", 0, 0.01, shape=2)
     eta = X @ beta / 250 + (X[:, 0] + X[:, 1]) / 1000  # the sum wraps at 256
     pm.Bernoulli("y", logit_p=eta, observed=rng.random(1334) < 0.5)
 
 
-@optional(ask=["mu"], seed=317)
-def terms_without_parameters(rng, mu):
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1335))
+@optional(ask=["mu"], rows=(1335, 317))
+def terms_without_parameters(rng, y, mu):
+    pm.Normal("y", mu, 1, observed=y)
     pm.Normal("z", 0, 1, observed=rng.normal(size=1336))
     pm.Poisson("w", 2, observed=rng.poisson(2, size=9))
     pm.Potential("p", pt.as_tensor(-3.0))
 
 
-@optional(seed=316)
-def many_rows(rng, mu):
-    pm.Normal("y", mu, 1, observed=rng.normal(size=150_001))
+@optional(rows=(150001, 316))
+def many_rows(y, mu):
+    pm.Normal("y", mu, 1, observed=y)
 
 
 # Selections
 
 
-@optional(ask=["theta"], seed=320)
-def negative_group_numbers(rng, theta=NORMAL[10]):
-    g = rng.integers(-10, 10, size=1340)
-    pm.Normal("y", theta[g], 1, observed=rng.normal(size=1340))
+@optional(ask=["theta"], rows=(1340, 320))
+def negative_group_numbers(y, g=INTEGERS(-10, 10), theta=NORMAL[10]):
+    pm.Normal("y", theta[g], 1, observed=y)
 
 
-@optional(ask=["theta"], seed=321)
-def crossed_groups(rng, theta=NORMAL[20, 30]):
-    g, h = rng.integers(20, size=1341), rng.integers(30, size=1341)
-    mu = theta[g, h] + theta[:, h][3] + theta.T[h, 5]
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1341))
+@optional(ask=["theta"], rows=(1341, 321))
+def crossed_groups(y, g=INTEGERS(20), h=INTEGERS(30), theta=NORMAL[20, 30]):
+    pm.Normal("y", theta[g, h] + theta[:, h][3] + theta.T[h, 5], 1, observed=y)
 
 
-@optional(seed=322)
-def several_groups_per_row(rng, theta=NORMAL[30]):
-    members = rng.integers(30, size=(1342, 3))
-    mu = theta[members].mean(axis=1) + theta[members.T][0]
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1342))
+@optional(rows=(1342, 322))
+def several_groups_per_row(y, members=INTEGERS(30)[3], theta=NORMAL[30]):
+    pm.Normal("y", theta[members].mean(axis=1) + theta[members.T][0], 1, observed=y)
 
 
-@optional(seed=323)
-def selections_separated_by_a_slice(rng, theta=NORMAL[5, 2, 7]):
-    g, h = rng.integers(5, size=1343), rng.integers(7, size=1343)
-    pm.Normal("y", theta[g, :, h], 1, observed=rng.normal(size=(1343, 2)))
+@optional(rows=(1343, 323))
+def selections_separated_by_a_slice(g=INTEGERS(5), h=INTEGERS(7), y=NOISE[2], theta=NORMAL[5, 2, 7]):
+    pm.Normal("y", theta[g, :, h], 1, observed=y)
 
 
 @optional(columns=(1344, 3, 324))
-def chosen_column_per_row(rng, X, beta=NORMAL[3, 4]):
-    choice = rng.integers(4, size=1344)
+def chosen_column_per_row(X, choice=INTEGERS(4), beta=NORMAL[3, 4]):
     eta = pm.math.log_softmax(X @ beta, axis=1)
     pm.Potential("likelihood", eta[np.arange(1344), choice].sum())
 
@@ -227,34 +231,29 @@ def strided_predictor(rng, X, beta):
 
 
 @optional(columns=(1346, 2, 326))
-def rolled_predictor(rng, X, beta):
-    pm.Normal("y", pt.roll(X @ beta, 7), 1, observed=rng.normal(size=1346))
+def rolled_predictor(X, y, beta):
+    pm.Normal("y", pt.roll(X @ beta, 7), 1, observed=y)
 
 
 @optional(seed=327)
-def long_latents_twice_selected(rng):
-    theta = pm.Normal("theta", 0, 1, shape=1347)
+def long_latents_twice_selected(rng, theta=NORMAL[1347]):
     first, second = rng.integers(1347, size=2500), rng.integers(2500, size=1800)
     pm.Normal("y", pt.exp(0.1 * theta[first])[second], 1, observed=rng.normal(size=1800))
 
 
-@optional(seed=328)
-def one_long_latent_in_every_row(rng):
-    theta = pm.Normal("theta", 0, 1, shape=1348)
-    pm.Normal("y", theta + theta[0] + pt.exp(theta)[-2], 1, observed=rng.normal(size=1348))
+@optional(rows=(1348, 328))
+def one_long_latent_in_every_row(y, theta=NORMAL[1348]):
+    pm.Normal("y", theta + theta[0] + pt.exp(theta)[-2], 1, observed=y)
 
 
-@optional(ask=["mu", "w"], seed=329)
-def discrete_latents(rng):
-    w = pm.Dirichlet("w", np.ones(3))
-    mu = pm.Normal("mu", [-2, 0, 2], 1)
+@optional(ask=["mu", "w"], rows=(1349, 329))
+def discrete_latents(y, w=DIRICHLET(np.ones(3)), mu=NORMAL([-2, 0, 2], 1)):
     z = pm.Categorical("z", w, shape=1349)
-    pm.Normal("y", mu[z], 1, observed=rng.normal(size=1349))
+    pm.Normal("y", mu[z], 1, observed=y)
 
 
 @optional(ask=["slope"], columns=(1350, 1, 330))
-def slopes_by_searching_knots(rng, X):
-    knots = pm.Normal("knots", [-1, 0, 1], 0.2)
+def slopes_by_searching_knots(rng, X, knots=NORMAL([-1, 0, 1], 0.2)):
     slope = pm.Normal("slope", 0, 1, shape=4, initval=rng.normal(size=4))
     mu = slope[pt.searchsorted(knots, X[:, 0])] * X[:, 0]
     pm.Normal("y", mu, 1, observed=rng.normal(size=1350))
@@ -263,57 +262,47 @@ def slopes_by_searching_knots(rng, X):
 # Shapes that depend on a parameter
 
 
-@refused_so_far(ask=["tau"], seed=331)
-def slice_up_to_a_parameter(rng, a):
-    y = rng.normal(size=2410)
-    tau = pm.DiscreteUniform("tau", 1050, 1350)
+@refused_so_far(ask=["tau"], rows=(2410, 331))
+def slice_up_to_a_parameter(y, a, tau=WHOLE(1050, 1350)):
     before = pm.logp(pm.Normal.dist(a, 1), pt.as_tensor(y)[:tau])
     after = pm.logp(pm.Normal.dist(2 * a + 1, 1), pt.as_tensor(y)[tau:])
     pm.Potential("likelihood", before.sum() + after.sum())
 
 
-@refused_so_far(ask=["tau"], seed=332)
-def predictor_joined_at_a_parameter(rng, a):
-    tau = pm.DiscreteUniform("tau", 1050, 1350)
+@refused_so_far(ask=["tau"], rows=(2411, 332))
+def predictor_joined_at_a_parameter(y, a, tau=WHOLE(1050, 1350)):
     b = pm.Normal("b", 0, 1, initval=2)
-    mu = pt.concatenate([pt.full((tau,), a), pt.full((2411 - tau,), b)])
-    pm.Normal("y", mu, 1, observed=rng.normal(size=2411))
+    pm.Normal("y", pt.concatenate([pt.full((tau,), a), pt.full((2411 - tau,), b)]), 1, observed=y)
 
 
 @refused_so_far(ask=["tau"], seed=337)
-def short_slice_up_to_a_parameter(rng, a):
+def short_slice_up_to_a_parameter(rng, a, tau=WHOLE(100, 200)):
     y, z = rng.normal(size=300), rng.normal(size=1360)
-    tau = pm.DiscreteUniform("tau", 100, 200)
     pm.Potential("p", pm.logp(pm.Normal.dist(a, 1), pt.as_tensor(y)[:tau]).sum())
     pm.Normal("z", a, 1, observed=z)
 
 
 @refused_so_far(ask=["tau"])
-def as_many_rows_as_a_parameter():
-    tau = pm.DiscreteUniform("tau", 1050, 1350)
+def as_many_rows_as_a_parameter(tau=WHOLE(1050, 1350)):
     a = pm.Normal("a", 0, 1, initval=1)
     pm.Potential("p", pt.alloc(-(a**2), tau))
 
 
 @refused_so_far(ask=["tau"])
-def row_numbers_up_to_a_parameter():
-    tau = pm.DiscreteUniform("tau", 1050, 1350)
+def row_numbers_up_to_a_parameter(tau=WHOLE(1050, 1350)):
     a = pm.Normal("a", 0, 1, initval=1)
     pm.Potential("p", -pt.sum((a - pt.arange(tau) / 1000) ** 2))
 
 
-@refused_so_far(ask=["tau"], seed=333)
-def assignment_up_to_a_parameter(rng, a):
-    tau = pm.DiscreteUniform("tau", 100, 200)
-    pm.Normal("y", pt.set_subtensor(pt.zeros(1361)[:tau], a), 1, observed=rng.normal(size=1361))
+@refused_so_far(ask=["tau"], rows=(1361, 333))
+def assignment_up_to_a_parameter(y, a, tau=WHOLE(100, 200)):
+    pm.Normal("y", pt.set_subtensor(pt.zeros(1361)[:tau], a), 1, observed=y)
 
 
 @refused_so_far(ask=["lag"], columns=(1400, 1, 334))
-def lag_of_a_parameter(rng, X):
-    lag = pm.DiscreteUniform("lag", 5, 25)
+def lag_of_a_parameter(rng, X, lag=WHOLE(5, 25)):
     b = pm.Normal("b", 0, 1, initval=1)
-    mu = b * pt.as_tensor(X[:, 0])[lag : lag + 1362]
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1362))
+    pm.Normal("y", b * pt.as_tensor(X[:, 0])[lag : lag + 1362], 1, observed=rng.normal(size=1362))
 
 
 @refused_so_far(columns=(4000, 1, 335))
@@ -332,44 +321,42 @@ def rows_selected_by_their_number(X, a):
 
 
 @optional(ask=["b"], columns=(1370, 2, 340))
-def assigned_columns(rng, X):
+def assigned_columns(X, y=INTEGERS(3)):
     a = pm.Normal("a", 0, 1, initval=0.5)
     b = pm.Normal("b", 0, 1, initval=-0.5)
     eta = pt.set_subtensor(pt.zeros((1370, 3))[:, 0], a * X[:, 0])
     eta = pt.inc_subtensor(eta[:, 1:], (b * X[:, 1])[:, None])
-    pm.Categorical("y", logit_p=eta, observed=rng.integers(3, size=1370))
+    pm.Categorical("y", logit_p=eta, observed=y)
 
 
 @optional(columns=(1371, 2, 341))
-def assigned_backwards(rng, X):
+def assigned_backwards(X, y):
     beta = pm.Normal("beta", 0, 1, shape=2, initval=[1, 2])
     mu = pt.set_subtensor((X @ beta)[::-3], beta[0] * np.arange(457) / 100)
     mu = pt.set_subtensor(mu[-1], beta[1])
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1371))
+    pm.Normal("y", mu, 1, observed=y)
 
 
 @optional(ask=["b"], columns=(1372, 1, 342))
-def assigned_by_a_mask(rng, X):
+def assigned_by_a_mask(X, y):
     x = X[:, 0]
     mask = x > 0.3
     a = pm.Normal("a", 0, 1, initval=1)
     b = pm.Normal("b", 0, 1, initval=2)
     mu = pt.set_subtensor((a * x)[mask], b * x[mask] ** 2)
     mu = pt.set_subtensor(mu[~mask & (x < -1)], a * b)
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1372))
+    pm.Normal("y", mu, 1, observed=y)
 
 
 @optional(columns=(1373, 1, 343))
-def incremented_twice(rng, X):
+def incremented_twice(X, y):
     a = pm.Normal("a", 0, 1, initval=1)
     mu = pt.inc_subtensor((a * X[:, 0])[np.array([3, 3, 1000, -370])], a)
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1373))
+    pm.Normal("y", mu, 1, observed=y)
 
 
-@optional(seed=344)
-def accumulated_by_group(rng):
-    theta = pm.Normal("theta", 0, 1, shape=5000)
-    g = rng.integers(1374, size=5000)
+@optional(rows=(5000, 344))
+def accumulated_by_group(rng, g=INTEGERS(1374), theta=NORMAL[5000]):
     totals = pt.inc_subtensor(pt.zeros(1374)[g], theta)
     pm.Normal("y", totals, 1, observed=rng.normal(size=1374))
 
@@ -378,54 +365,46 @@ def accumulated_by_group(rng):
 
 
 @optional(ask=["chol"], columns=(1380, 1, 350))
-def correlated_slopes(rng, X, z=NORMAL[2, 40]):
-    g = rng.integers(40, size=1380)
+def correlated_slopes(X, y, g=INTEGERS(40), z=NORMAL[2, 40]):
     sd = pm.Exponential.dist(1, shape=2)
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=sd)
     theta = pm.Deterministic("theta", (chol @ z).T)
-    pm.Normal("y", theta[g, 0] + theta[g, 1] * X[:, 0], 1, observed=rng.normal(size=1380))
+    pm.Normal("y", theta[g, 0] + theta[g, 1] * X[:, 0], 1, observed=y)
 
 
-@optional(ask=["chol"], seed=351)
-def multivariate_latents(rng):
+@optional(ask=["chol"], rows=(1381, 351))
+def multivariate_latents(y):
     sd = pm.Exponential.dist(1, shape=2)
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=sd)
     theta = pm.MvNormal("theta", np.zeros(2), chol=chol, shape=(1381, 2))
-    pm.Normal("y", theta[:, 0] - theta[:, 1], 1, observed=rng.normal(size=1381))
+    pm.Normal("y", theta[:, 0] - theta[:, 1], 1, observed=y)
 
 
 @optional(columns=(1382, 3, 352))
-def product_per_row(rng, X, B=NORMAL[20, 3, 2]):
-    g = rng.integers(20, size=1382)
-    pm.Normal("y", (X[:, None, :] @ B[g])[:, 0], 1, observed=rng.normal(size=(1382, 2)))
+def product_per_row(X, g=INTEGERS(20), y=NOISE[2], B=NORMAL[20, 3, 2]):
+    pm.Normal("y", (X[:, None, :] @ B[g])[:, 0], 1, observed=y)
 
 
-@optional(seed=353)
-def tensor_products(rng, B=NORMAL[2, 3]):
-    X = rng.normal(size=(1383, 2, 3))
+@optional(rows=(1383, 353))
+def tensor_products(y, X=NOISE[2, 3], B=NORMAL[2, 3]):
     mu = pt.tensordot(X, B, axes=2) + pt.einsum("nij,ij->n", pt.as_tensor(X), B)
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1383))
+    pm.Normal("y", mu, 1, observed=y)
 
 
 @refused_so_far(columns=(1384, 2, 354))
-def long_times_long(rng, X):
-    y = rng.normal(size=1384)
-    beta = pm.Normal("beta", 0, 0.1, shape=2)
+def long_times_long(X, y, beta=NORMAL(0, 0.1)[2]):
     r = y - X @ beta
     pm.Potential("likelihood", -0.5 * r @ pt.as_tensor(np.eye(1384) + 0.01) @ r)
 
 
 @refused_so_far(columns=(1385, 2, 355))
-def projection_on_the_columns(rng, X):
-    y = rng.normal(size=1385)
-    beta = pm.Normal("beta", 0, 0.1, shape=2)
+def projection_on_the_columns(X, y, beta=NORMAL(0, 0.1)[2]):
     scores = pt.as_tensor(X).T @ (y - X @ beta)
     pm.Potential("scores", -0.5 * pt.sum(scores**2) / 1385)
 
 
-@refused_so_far(seed=356)
-def potential_product_of_sums(rng, mu):
-    y = rng.normal(size=1386)
+@refused_so_far(rows=(1386, 356))
+def potential_product_of_sums(y, mu):
     value = pt.sum(y - mu) * pt.sum(pt.cos(y - mu)) / 1e6
     pm.Potential("p", value)
 
@@ -439,84 +418,77 @@ def potential_of_nested_sums(rng, mu, s=HALF):
 
 
 @optional(columns=(1388, 2, 358))
-def branches(rng, X, beta):
-    mu = ifelse(beta[0] > 0, X @ beta, pt.as_tensor(X)[:, 0] * beta[1])
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1388))
+def branches(X, y, beta):
+    pm.Normal("y", ifelse(beta[0] > 0, X @ beta, pt.as_tensor(X)[:, 0] * beta[1]), 1, observed=y)
 
 
 # Constrained and structured vectors
 
 
-@refused_so_far(seed=360)
-def long_simplex(rng):
-    w = pm.Dirichlet("w", np.full(1390, 2.0))
-    pm.Normal("y", 1000 * w, 1, observed=rng.normal(size=1390))
+@refused_so_far(rows=(1390, 360))
+def long_simplex(y, w=DIRICHLET(np.full(1390, 2.0))):
+    pm.Normal("y", 1000 * w, 1, observed=y)
 
 
-@refused_so_far(seed=361)
-def long_zero_sum(rng):
-    theta = pm.ZeroSumNormal("theta", 1, shape=1391)
-    pm.Normal("y", theta, 1, observed=rng.normal(size=1391))
+@refused_so_far(rows=(1391, 361))
+def long_zero_sum(y, theta=ZERO_SUM[1391]):
+    pm.Normal("y", theta, 1, observed=y)
 
 
-@refused_so_far(seed=362)
-def long_ordered(rng):
+@refused_so_far(rows=(1392, 362))
+def long_ordered(y):
     start = np.linspace(-2, 2, 1392)
     ordered = pm.distributions.transforms.ordered
     theta = pm.Normal("theta", 0, 1, shape=1392, transform=ordered, initval=start)
-    pm.Normal("y", theta, 1, observed=rng.normal(size=1392))
+    pm.Normal("y", theta, 1, observed=y)
 
 
-@optional(ask=["sigma"], seed=363)
-def several_walks(rng, sigma=HALF[3]):
+@optional(ask=["sigma"], rows=(3, 363))
+def several_walks(y=NOISE[1100], sigma=HALF[3]):
     start = pm.Normal.dist(0, 1)
     x = pm.GaussianRandomWalk("x", mu=0, sigma=sigma[:, None], init_dist=start, shape=(3, 1, 1100))
-    pm.Normal("y", x[:, 0], 1, observed=rng.normal(size=(3, 1100)))
+    pm.Normal("y", x[:, 0], 1, observed=y)
 
 
-@optional(ask=["rho"], seed=364)
-def panel_of_series(rng):
-    rho = pm.Uniform("rho", -1, 1)
+@optional(ask=["rho"], rows=(1394, 364))
+def panel_of_series(y=NOISE[12], rho=UNIFORM(-1, 1)):
     start = pm.Normal.dist(0, 1)
-    pm.AR("y", [rho], 0.5, init_dist=start, observed=rng.normal(size=(1394, 12)))
+    pm.AR("y", [rho], 0.5, init_dist=start, observed=y)
 
 
-@optional(ask=["start_sd"], seed=365)
-def observed_series(rng, start_sd=HALF):
-    rho = pm.Normal("rho", 0, 0.3, shape=2)
+@optional(ask=["start_sd"], rows=(1395, 365))
+def observed_series(y, start_sd=HALF, rho=NORMAL(0, 0.3)[2]):
     start = pm.Normal.dist(0, start_sd, shape=2)
-    pm.AR("y", rho, 0.5, init_dist=start, observed=rng.normal(size=1395))
+    pm.AR("y", rho, 0.5, init_dist=start, observed=y)
 
 
-@optional(seed=366)
-def multivariate_walk(rng, mu=NORMAL[2]):
-    y = rng.normal(size=(1396, 2))
+@optional(rows=(1396, 366))
+def multivariate_walk(y=NOISE[2], mu=NORMAL[2]):
     start = pm.MvNormal.dist(np.zeros(2), np.eye(2))
     pm.MvGaussianRandomWalk("y", mu, cov=np.eye(2), init_dist=start, observed=y)
 
 
-@optional(seed=367)
-def diffusion(rng, rate=HALF):
-    y = rng.normal(size=1397)
+@optional(rows=(1397, 367))
+def diffusion(y, rate=HALF):
     start = pm.Normal.dist(0, 1)
     pm.EulerMaruyama("y", 0.1, lambda x, k: (-k * x, 1.0), (rate,), init_dist=start, observed=y)
 
 
-@refused_so_far(seed=368)
-def volatility(rng, omega=HALF):
-    pm.GARCH11("y", omega, 0.3, 0.3, 1.0, observed=rng.normal(size=1100))
+@refused_so_far(rows=(1100, 368))
+def volatility(y, omega=HALF):
+    pm.GARCH11("y", omega, 0.3, 0.3, 1.0, observed=y)
 
 
-@optional(ask=["tau"], seed=369)
-def conditional_autoregression(rng, tau):
+@optional(ask=["tau"], rows=(1050, 369))
+def conditional_autoregression(y, tau):
     phi = pm.CAR("phi", np.zeros(1050), ring(1050), alpha=0.5, tau=tau)
-    pm.Normal("y", phi, 1, observed=rng.normal(size=1050))
+    pm.Normal("y", phi, 1, observed=y)
 
 
-@optional(ask=["sigma"], seed=370)
-def intrinsic_conditional_autoregression(rng, sigma):
+@optional(ask=["sigma"], rows=(1051, 370))
+def intrinsic_conditional_autoregression(y, sigma):
     phi = pm.ICAR("phi", ring(1051), sigma=1)
-    pm.Normal("y", sigma * phi, 1, observed=rng.normal(size=1051))
+    pm.Normal("y", sigma * phi, 1, observed=y)
 
 
 # Models made from models
@@ -540,11 +512,10 @@ def observed_afterwards(rng, X, beta, sigma):
 # Not finite
 
 
-@not_finite(seed=390)
-def invalid_scale_of_rows_and_columns(rng):
-    a = pm.HalfNormal("a", 0.1)
+@not_finite(rows=(1420, 390))
+def invalid_scale_of_rows_and_columns(y=NOISE[3], a=HALF(0.1)):
     sigma = a + np.array([[0.5, -1, 1]])  # negative in the second column
-    pm.Normal("y", 0, sigma, observed=rng.normal(size=(1420, 3)))
+    pm.Normal("y", 0, sigma, observed=y)
 
 
 @not_finite(seed=391)
@@ -575,8 +546,7 @@ def short_sparse_term(b=NORMAL[60]):
 
 
 @required("z", "fit", ask=["z"])
-def first_value_of_an_assigned_vector():
-    z = pm.Normal("z", 0, 1, shape=1413)
+def first_value_of_an_assigned_vector(z=NORMAL[1413]):
     y = pt.set_subtensor(pt.exp(z)[3:9], z[:6] ** 2)
     pm.Potential("fit", y - y[:1])
 
@@ -599,7 +569,7 @@ def checked_rows_in_a_column_that_is_dropped(b):
 
 
 @required("y", ask=["mu"], columns=(1415, 1, 715))
-def loop_that_cannot_be_written_out(rng, X, mu):
+def loop_that_cannot_be_written_out(X, mu, y=NOISE[3]):
     """Its name is from the time before PyTensor's frozen graphs were copied."""
 
     def dist(mu, size):
@@ -612,13 +582,12 @@ def loop_that_cannot_be_written_out(rng, X, mu):
             rows, _ = pytensor.scan(row, sequences=[pt.as_tensor(X[:, 0])], non_sequences=[mu])
         return rows
 
-    pm.CustomDist("y", mu, dist=dist, observed=rng.normal(size=(1415, 3)))
+    pm.CustomDist("y", mu, dist=dist, observed=y)
 
 
 @required("fit", ask=["b"], columns=(4000, 1, 716))
-def checked_visits_summed_by_site(rng, X, b=NORMAL[2]):
+def checked_visits_summed_by_site(rng, X, site=INTEGERS(1416), b=NORMAL[2]):
     """Every visit counts in the sum of its site, so that a check of all visits is one of the sites."""
-    site = rng.integers(1416, size=4000)
     visits = pm.logp(pm.Bernoulli.dist(logit_p=b[0] + b[1] * X[:, 0]), rng.integers(2, size=4000))
     visits += pm.logp(pm.Normal.dist(0, 2 + pt.tanh(b[1]) * X[:, 0] / 4), X[:, 0])
     by_site = pt.inc_subtensor(pt.zeros(1416)[site], visits)
