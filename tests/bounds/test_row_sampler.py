@@ -213,16 +213,6 @@ def test_nothing_is_known_of_counts_far_away(order):
     assert plain_move(sampler, far, far) == (2, math.inf)
 
 
-def test_numbers_that_overflow():
-    """Not finite, or not a number: such a pair is decided on all rows."""
-    for make in (Student, Poisson):
-        _, _, _, center, V, sampler = setting(make)
-        for far in (1e80 * V[:, 0], np.full(5, np.inf), np.full(5, np.nan)):
-            for pair in ((center + far, center), (center, center + far)):
-                with np.errstate(all="ignore"):
-                    assert not plain_move(sampler, *pair)[1] <= 1e100
-
-
 def test_terms_without_remainders():
     rng = np.random.default_rng(4)
     rows, family = USUAL["dense"], Normal(rng)
