@@ -1,6 +1,6 @@
 """Taylor remainders: exact to rounding, and the same sum as the terms that they stand for."""
 
-from functools import cache, cached_property
+from functools import cache
 
 import mpmath
 import numpy as np
@@ -10,13 +10,14 @@ from mpmath import mp
 
 from pymc_austerity.mode.expansion import expand
 from pymc_austerity.model.compile.target import CompiledTarget
-from pymc_austerity.model.factorisation import point_of
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.local_terms import LocalTerms
-from pymc_austerity.model.structure.term_structure import TermStructure
+from pymc_austerity.model.structure.term_structure import MOST_FEATURES, TermStructure
 from pymc_austerity.target import Expansion
+from tests.model.expansions import Case, Expanded
+from tests.model.features import FEATURES
 
 N, D = 60, 3
 RNG = np.random.default_rng(5)
@@ -103,90 +104,13 @@ MODELS = {f.__name__: f for f in (
     bernoulli, poisson, normal, student, negative_binomial, two_vectors, latent_vector, groups,
     several_coefficients, softmax, mixture, zero_inflated, intercept_alone,
 )}  # fmt: skip
-
-
-class Case:
-    """A model, its factorisation, and points about a center."""
-
-    def __init__(self, define, names=None, temperature=1.0):
-        with pm.Model() as self.model:
-            define()
-        chosen = self.model.free_RVs if names is None else [self.model[n] for n in names]
-        self.fact = build(
-            self.model, chosen, threshold=50, initial_point=None, check=True, temperature=temperature
-        )
-        rng = np.random.default_rng(1)
-        start = self.model.initial_point()
-        self.point = {name: v + 0.3 * rng.normal(size=np.shape(v)) for name, v in start.items()}
-        self.structure = TermStructure(self.fact, most_features=0)
-        self.function = Differentiable(self.structure, self.point)
-        self.likelihood = self.function.likelihood()
-        self.center = self.function.start
-        self._expanded = {}
-
-    @cached_property
-    def log_density(self):
-        """PyMC's own."""
-        return self.model.compile_logp()
-
-    @cached_property
-    def slope(self):
-        """PyMC's gradient, over the block."""
-        variables = {value.name: rv for rv, value in self.model.rvs_to_values.items()}
-        return self.model.compile_dlogp([variables[n] for n in self.fact.var_names])
-
-    def expansion(self, order):
-        at_center = self.likelihood(self.center)
-        return Expansion(order, self.center, at_center.gradient, at_center.hessian)
-
-    def expanded(self, order):
-        if order not in self._expanded:
-            self._expanded[order] = Expanded(self, self.expansion(order))
-        return self._expanded[order]
-
-    def at(self, q):
-        """All variables, with those of the block from q."""
-        return point_of(self.fact, q, self.point)
-
-    def near(self, seed=0, scale=0.3):
-        return self.center + scale * np.random.default_rng([2, seed]).normal(size=len(self.center))
-
-    def column(self, q, d, h=1e-4):
-        """Row d of the Hessian, by differences of the gradient."""
-        step = h * np.eye(len(q))[d]
-        ends = [self.slope(self.at(q + k * step)) for k in (-2, -1, 1, 2)]
-        return (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / (12 * h)
-
-
-class Expanded:
-    """The expanded factorisation of a case, compiled."""
-
-    def __init__(self, case, expansion):
-        self.case, self.fact = (
-            case,
-            expand(case.structure, expansion, case.likelihood.slopes(expansion.center)),
-        )
-        self._terms = LocalTerms(self.fact)
-
-    def remainders(self, q):
-        """r_i(q) - r_i(center)."""
-        return self._terms(self.case.at(q)) - self._terms(self.case.at(self.case.center))
-
-    def log_density(self, point):
-        """Of all terms, but for a constant."""
-        return self.fact.global_log_density(point) + self._terms(point).sum()
-
-    def sum_error(self, reference=None):
-        """By how much the sum misses PyMC's log density, less a constant, over some points."""
-        case = self.case
-        points = [case.at(q) for q in (case.center, *(case.near(seed) for seed in range(3)))]
-        wanted = np.array([(reference or case.log_density)(p) for p in points])
-        found = np.array([self.log_density(p) for p in points])
-        return np.ptp(found - wanted) / np.abs(wanted).max()
+IN_FEATURES = {define.__name__: define for define in FEATURES}
 
 
 @cache
 def case_of(name):
+    if name in IN_FEATURES:
+        return Case(IN_FEATURES[name], threshold=1000, most_features=MOST_FEATURES)
     return Case(MODELS[name])
 
 
@@ -248,7 +172,7 @@ def test_remainders_in_exact_arithmetic(name):
 
 
 @pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("name", ["bernoulli", "student", "latent_vector"])
+@pytest.mark.parametrize("name", ["bernoulli", "student", "latent_vector", "simplex", "pair"])
 def test_decay(name, order):
     """Halving the distance from the center divides remainders by 2^(order + 1)."""
     case = case_of(name)
@@ -261,14 +185,15 @@ def test_decay(name, order):
 
 LONG = pytest.mark.slow("the derivatives of a mixture have thousands of nodes")
 # Of the first order, some of either form.
-ORDERS = [("bernoulli", 1), ("student", 1), ("two_vectors", 1), *((name, 2) for name in MODELS)]
+FIRST = ["bernoulli", "student", "two_vectors", "simplex", "two_terms"]
+ORDERS = [*((name, 1) for name in FIRST), *((name, 2) for name in (*MODELS, *IN_FEATURES))]
 
 
 @pytest.mark.parametrize(
     ("name", "order"),
     [pytest.param(n, k, marks=LONG if n in ("mixture", "zero_inflated") else []) for n, k in ORDERS],
 )
-@pytest.mark.covering(4)
+@pytest.mark.covering(8)
 def test_sum(name, order):
     case = case_of(name)
     expanded = case.expanded(order)

@@ -109,12 +109,6 @@ def terms_at(fact, q, positions=None, point=None):
 
 
 POSITIONS = np.arange(0, N, 7)
-ETA = np.array([-30.0, -2.0, -0.1, 0.0, 0.3, 1.7, 30.0])
-LOGISTIC = Y[POSITIONS] - expit(ETA)[:, None]
-
-
-def softplus_potential(eta):
-    pm.Potential("y", Y * eta - pt.log1p(pt.exp(eta)))
 
 
 def test_scale_of_another_step_and_offset_of_another_step():
