@@ -7,11 +7,13 @@ from typing import NamedTuple
 import numba
 import numpy as np
 from numba.extending import register_jitable
+from scipy.special import ndtr, ndtri, stdtr
 
+from pymc_austerity.acceptance import Exact
 from pymc_austerity.acceptance.base import RuleFunctions, standard_error
 from pymc_austerity.compilation import entry
 from pymc_austerity.kernels.metropolis import Rule, no_range, sequential_test, transitions
-from pymc_austerity.kernels.subsample import ALL_ROWS, NO_ROWS, Rows
+from pymc_austerity.kernels.subsample import ALL_ROWS, NO_ROWS, Rows, in_blocks, population_of, rows_of
 from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.proposals.base import (
@@ -85,6 +87,16 @@ def interpreted_trace(propose, adapt, rule, target):
 def compiled_trace(propose, adapt, rule, target):
     """The same, compiled."""
     return entry(interpreted_trace(propose, adapt, rule, target), cache=False)
+
+
+def assert_same_traces(ours, theirs, **nearly):
+    """Equal to the last bit, but for fields with a relative tolerance."""
+    for name in Trace._fields:
+        one, other = getattr(ours, name), getattr(theirs, name)
+        if name in nearly:
+            np.testing.assert_allclose(one, other, rtol=nearly[name], atol=1e-15, err_msg=name)
+        else:
+            np.testing.assert_array_equal(one, other, err_msg=name)
 
 
 # Proposals, and data of a regression -------------------------------------------------------------
@@ -178,6 +190,66 @@ def compiled_test(decide):
         return n, stages, mean
 
     return run
+
+
+def given_transition(
+    rng, terms, *, rule=None, exact=(), base=(0.0, 0.0), leaves=None, blocks=False, kernel=transitions,
+    numbered=rows_of,
+):  # fmt: skip
+    """One interpreted transition from 0 to 1, and the rows that each call asks for.
+
+    Log ratios of the terms are given, and `base` is that of the global part and that of the proposal. What is
+    infinite is so because the density at 1 is; where it `leaves`, because the density at 0 is zero. By
+    default that is so of what is +inf.
+    """
+    terms, rule, calls = np.asarray(terms, dtype=float), rule or Exact(), []
+    schedule = rule.bind(len(terms) - len(exact))
+    if blocks:
+        schedule = in_blocks(schedule, always=True)
+
+    def itself(q, x):
+        is_left = np.asarray(x) > 0 if leaves is None else leaves
+        return np.where(np.isinf(x) & (is_left == (q[0] == 0.0)), np.nan, 0.0)
+
+    def log_ratios(q_new, q, index, args):
+        if np.all(q_new == q):
+            return itself(q, terms[index])
+        assert (q_new[0], q[0]) == (1.0, 0.0)
+        calls.append(index.copy())
+        return terms[index]
+
+    def global_log_ratio(q_new, q, args):
+        return float(itself(q, base[0])) if np.all(q_new == q) else base[0]
+
+    rows = numbered(schedule, np.array(exact, dtype=np.int64))
+    out = kernel(
+        1, False, rng, np.zeros(1), (), rows, rule_of(rule, schedule), by(lambda *_: (np.ones(1), base[1])),
+        Target(global_log_ratio, log_ratios),
+    )  # fmt: skip
+    np.testing.assert_array_equal(rows.population, population_of(schedule))
+    assert out.q[0] == out.accepted == out.n_accepted
+    assert out.n_used == sum(map(len, calls))
+    return out, calls
+
+
+def reference_test(values, psi, rule, fpc=True):
+    """Algorithm 1 on rows in the order of `values`, with scipy's t: terms read, mean > psi, standard error.
+
+    What was not read may be missing (NaN).
+    """
+    n_local, n = len(values), 0
+    while True:
+        n = min(n + rule.batch_size, n_local)
+        seen = np.array(values[:n])
+        assert not np.any(np.isnan(seen)), "the kernel has stopped too early"
+        if n == n_local:
+            return n, seen.mean() > psi, 0.0
+        error = seen.std(ddof=1) / np.sqrt(n)
+        if fpc:
+            error *= np.sqrt(1 - (n - 1) / (n_local - 1))
+        level = ndtr(-ndtri(1 - rule.epsilon) * (n / n_local) ** (0.5 - rule.boundary))
+        if error > 0 and stdtr(n - 1, -abs(seen.mean() - psi) / error) < level:
+            return n, seen.mean() > psi, error
 
 
 # A planted fault: Student's test as if the rows were drawn with replacement ---------------------------

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy.special import ndtr, ndtri, stdtr
 
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.kernels import metropolis
@@ -23,24 +22,22 @@ from pymc_austerity.kernels.subsample import (
     rows_of,
 )
 from pymc_austerity.proposals import RandomWalk
-from pymc_austerity.target import Target
 from tests.kernels.engines import (
     REGRESSION,
     ScriptedRng,
-    by,
+    assert_same_traces,
     compiled_trace,
+    given_transition,
     interpreted_trace,
+    reference_test,
     regression_data,
-    rule_of,
 )
 from tests.kernels.three_states import (
-    RIGHT,
-    TABLE,
-    TERMS,
-    jump,
-    matrix_by_bisection,
+    LAW,
+    kernel_matrix,
     metropolis_matrix,
 )
+from tests.statistical.theory import stationary
 
 INF, NAN = math.inf, math.nan
 
@@ -115,46 +112,6 @@ def test_blocks_that_cover_everything_cover_the_others_once(case, batch, share):
 # One transition against an independent computation -----------------------------------------------------
 
 
-def reference(values, n_others, psi, rule):
-    """The t-test on rows in the order of `values`: (rows read, mean > psi, standard error)."""
-    n = 0
-    while True:
-        n = min(n + rule.batch_size, n_others)
-        seen = values[:n]
-        assert not np.any(np.isnan(seen)), "the kernel has stopped too early"
-        if n == n_others:
-            return n, seen.mean() > psi, 0.0
-        error = math.sqrt(seen.var(ddof=1) / n * (1 - (n - 1) / (n_others - 1)))
-        level = ndtr(-ndtri(1 - rule.epsilon) * (n / n_others) ** (0.5 - rule.boundary))
-        if error > 0 and stdtr(n - 1, -abs(seen.mean() - psi) / error) < level:
-            return n, seen.mean() > psi, error
-
-
-def one_transition(kernel, rule, terms, exact, rng, *, base=(0.0, 0.0), blocks=False, numbered=rows_of):
-    """One interpreted transition from 0 to 1 with given log ratios, and the rows of each call."""
-    terms = np.asarray(terms, dtype=float)
-    schedule = rule.bind(len(terms) - len(exact))
-    if blocks:
-        schedule = in_blocks(schedule, always=True)
-    calls = []
-
-    def log_ratios(q_new, q, index, args):
-        if np.all(q_new == q):  # what is infinite is so because the density at 0, or at 1, is zero
-            return np.where(terms[index] == (INF if q[0] == 0.0 else -INF), np.nan, 0.0)
-        assert (q_new[0], q[0]) == (1.0, 0.0)
-        calls.append(index.copy())
-        return terms[index]
-
-    rows = numbered(schedule, np.array(exact, dtype=np.int64))
-    out = kernel(
-        1, False, rng, np.zeros(1), (), rows, rule_of(rule, schedule),
-        by(lambda *_: (np.ones(1), base[1])), Target(lambda *_: base[0], log_ratios),
-    )  # fmt: skip
-    np.testing.assert_array_equal(rows.population, population_of(schedule))
-    assert out.q[0] == out.accepted == out.n_accepted
-    return out, calls
-
-
 class UniformsOf:
     """A generator that remembers its first uniform number, the u of the decision."""
 
@@ -171,7 +128,7 @@ class UniformsOf:
 RULES = [TTest(0.05, 10), TTest(0.2, 4, boundary=0.8), TTest(0.5, 30), TTest(0.01, 20)]
 
 
-def check_transitions(kernel, rule, *, blocks=False, numbered=rows_of):
+def check_transitions(rule, **options):
     """psi, rows, stops and decisions of many transitions, computed again with numpy."""
     stopped = {False: 0, True: 0}
     for seed in range(60):
@@ -183,9 +140,7 @@ def check_transitions(kernel, rule, *, blocks=False, numbered=rows_of):
         base = rng.normal(size=2)
         base[0] -= terms.sum()  # a decision that is not clear
         uniforms = UniformsOf([seed, 2])
-        out, calls = one_transition(
-            kernel, rule, terms, rows, uniforms, base=base, blocks=blocks, numbered=numbered
-        )
+        out, calls = given_transition(uniforms, terms, rule=rule, exact=rows, base=base, **options)
         n_others = n - k
         psi = (math.log(uniforms.first) - base.sum() - math.fsum(terms[rows])) / n_others
         assert out.psi == pytest.approx(psi, rel=1e-9, abs=1e-12)
@@ -195,7 +150,7 @@ def check_transitions(kernel, rule, *, blocks=False, numbered=rows_of):
         assert not np.intersect1d(read, rows).size
         values = np.full(n_others, NAN)
         values[: len(read)] = terms[read]
-        used, accepted, error = reference(values, n_others, psi, rule)
+        used, accepted, error = reference_test(values, psi, rule)
         assert len(read) == used
         assert out.accepted == accepted
         assert out.n_used == k + used
@@ -211,7 +166,7 @@ def check_transitions(kernel, rule, *, blocks=False, numbered=rows_of):
 @pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_the_t_test_is_one_of_the_others(rule, blocks):
-    stopped = check_transitions(metropolis.transitions, rule, blocks=blocks)
+    stopped = check_transitions(rule, blocks=blocks)
     assert stopped[False] >= 3
     if rule.epsilon < 0.2:
         assert stopped[True] >= 3
@@ -244,7 +199,7 @@ BUGS = {
 @pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
 def test_planted_faults_are_seen(bug, blocks):
     with pytest.raises(AssertionError):
-        check_transitions(planted(*BUGS[bug]), RULES[0], blocks=blocks)
+        check_transitions(RULES[0], blocks=blocks, kernel=planted(*BUGS[bug]))
 
 
 def test_a_wrong_numbering_is_seen():
@@ -255,34 +210,22 @@ def test_a_wrong_numbering_is_seen():
         return rows._replace(others_before=rows.others_before + 1)
 
     with pytest.raises(AssertionError):
-        check_transitions(metropolis.transitions, RULES[0], numbered=off_by_one)
+        check_transitions(RULES[0], numbered=off_by_one)
 
 
 # The exact rule -----------------------------------------------------------------------------------------
 
 
-def matrix_with(kernel, rows):
-    """Transition probabilities of three states with exact rows."""
-    schedule = Exact().bind(TERMS.shape[1] - len(rows))
-
-    def transition(rng, q):
-        return kernel(
-            1, False, rng, q, (TERMS,), rows_of(schedule, np.array(rows)), rule_of(Exact(), schedule),
-            by(jump, RIGHT), TABLE,
-        )  # fmt: skip
-
-    return matrix_by_bisection(transition)
-
-
-@pytest.mark.parametrize("rows", [[0], [6], [1, 4], [5, 0, 6], [0, 1, 2, 3, 4, 5]], ids=str)
+@pytest.mark.parametrize("rows", [[], [0], [6], [1, 4], [5, 0, 6], [0, 1, 2, 3, 4, 5]], ids=str)
 def test_transition_probabilities_of_three_states(rows):
-    found = matrix_with(metropolis.transitions, rows)
+    found = kernel_matrix(rows=rows)
     np.testing.assert_allclose(found, metropolis_matrix(), atol=1e-12)
+    np.testing.assert_allclose(stationary(found), LAW, atol=1e-12)
 
 
 @pytest.mark.parametrize("bug", ["the sum forgotten", "N in psi", "sampled again"])
 def test_planted_faults_change_the_transition_probabilities(bug):
-    found = matrix_with(planted(*BUGS[bug]), [1, 4])
+    found = kernel_matrix(rows=[1, 4], kernel=planted(*BUGS[bug]))
     assert np.abs(found - metropolis_matrix()).max() > 0.005
 
 
@@ -298,7 +241,7 @@ def test_a_sum_of_the_exact_rows_that_is_not_finite(special, accepted, rule):
     terms = np.array([0.0, 0.5, -1.0, -2.0, -1.0, -2.5, -1.5, -0.5])
     terms[list(special)] = list(special.values())
     with np.errstate(invalid="ignore"):
-        out, calls = one_transition(metropolis.transitions, rule, terms, [0, 1], UniformsOf(1))
+        out, calls = given_transition(UniformsOf(1), terms, rule=rule, exact=[0, 1])
     assert out.accepted == accepted
     if not accepted:  # the others are not looked at
         assert len(calls) == 1
@@ -308,10 +251,8 @@ def test_a_sum_of_the_exact_rows_that_is_not_finite(special, accepted, rule):
 
 @pytest.mark.parametrize("base", [-INF, NAN])
 def test_outside_the_prior_the_exact_rows_are_not_read(base):
-    terms = np.ones(8)
-    out, calls = one_transition(
-        metropolis.transitions, TTest(0.05, 2), terms, [0, 1], UniformsOf(1), base=(base, 0.0)
-    )
+    options = {"rule": TTest(0.05, 2), "exact": [0, 1], "base": (base, 0.0)}
+    out, calls = given_transition(UniformsOf(1), np.ones(8), **options)
     assert not out.accepted
     # NaN is no longer told from a sum that is not a number, and may be looked at.
     assert len(calls) == 0 or math.isnan(base)
@@ -322,7 +263,7 @@ def test_infinite_terms_of_the_others_still_reject():
     terms = np.r_[INF, np.zeros(9)]
     terms[5] = -INF
     with np.errstate(invalid="ignore"):
-        out, _ = one_transition(metropolis.transitions, Exact(), terms, [0], ScriptedRng([0.5]))
+        out, _ = given_transition(ScriptedRng([0.5]), terms, exact=[0])
     assert not out.accepted
 
 
@@ -372,10 +313,8 @@ def test_interpreted_and_compiled_chains_are_identical(rule, blocks, regression)
         for make in (compiled_trace, interpreted_trace)
     )
     assert after == plain_after
-    for name in ("q", "accepted", "n_used", "n_stages", "exhausted", "mean"):
-        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=name)
     # The sum of the exact rows is numpy's, whose order of additions numba does not follow.
-    np.testing.assert_allclose(ours.psi, theirs.psi, rtol=1e-9, atol=1e-15)
+    assert_same_traces(ours, theirs, psi=1e-9, error=1e-12)
     assert 20 < ours.accepted.sum() < 180
     used = ours.n_used
     assert np.all(used >= len(ROWS))

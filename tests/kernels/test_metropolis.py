@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numba.extending import register_jitable
-from scipy.special import ndtr, ndtri, stdtr, stdtrit
+from scipy.special import stdtrit
 
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.acceptance.base import RuleFunctions, nothing_read, standard_error
@@ -32,10 +32,12 @@ from tests.kernels.engines import (
     GIVEN,
     REGRESSION,
     ScriptedRng,
-    by,
+    assert_same_traces,
     compiled_trace,
+    given_transition,
     interpreted_trace,
     nothing,
+    reference_test,
     regression_data,
     rule_of,
 )
@@ -50,8 +52,7 @@ from tests.kernels.three_states import (
     WRONG_WAY_ROUND,
     counts_of_moves,
     jump,
-    matrix_by_bisection,
-    metropolis_matrix,
+    kernel_matrix,
     table_global,
     table_terms,
     with_rest,
@@ -108,9 +109,7 @@ def test_interpreted_and_compiled_draws_are_identical(rules, proposal, regressio
         np.testing.assert_array_equal(population, np.arange(N))
         np.testing.assert_array_equal(plain_population, np.arange(N))
         assert after == plain_after  # as many random numbers were used
-        np.testing.assert_allclose(ours.error, theirs.error, rtol=1e-13)
-        for name in ("q", "accepted", "n_used", "n_stages", "exhausted", "mean", "psi"):
-            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=name)
+        assert_same_traces(ours, theirs, error=1e-13)
         for a, b in zip(state, plain_state, strict=True):
             np.testing.assert_array_equal(a, b)
 
@@ -159,25 +158,6 @@ def table_terms_wrong_sign(q_new, q, index, args):
     return -table_terms(q_new, q, index, args)
 
 
-def kernel_matrix(hastings, rule, target):
-    """Transition probabilities of the kernel; with `Exact` its decision is monotone in u."""
-    schedule = rule.bind(TERMS.shape[1])
-
-    def transition(rng, q):
-        rows = rows_of(schedule)
-        return transitions(
-            1, False, rng, q, (TERMS,), rows, rule_of(rule, schedule), by(jump, hastings), target
-        )
-
-    return matrix_by_bisection(transition)
-
-
-def test_transition_probabilities_of_three_states_are_exact():
-    matrix = kernel_matrix(RIGHT, Exact(), TABLE)
-    np.testing.assert_allclose(matrix, metropolis_matrix(), atol=1e-12)
-    np.testing.assert_allclose(stationary(matrix), LAW, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("hastings", "target"),
     [
@@ -188,7 +168,7 @@ def test_transition_probabilities_of_three_states_are_exact():
     ],
 )
 def test_planted_faults_change_the_law_of_three_states(hastings, target):
-    matrix = kernel_matrix(hastings, Exact(), target)
+    matrix = kernel_matrix(hastings=hastings, target=target)
     assert np.abs(stationary(matrix) - LAW).max() > 0.02
 
 
@@ -214,22 +194,6 @@ def given_test(rng, psi, terms, population, schedule, decide):
     return sample.n, stages, sample.mean, standard_error(sample.n, sample.n_local, sample.m2)
 
 
-def reference_test(values, psi, rule, fpc=True):
-    """Algorithm 1 on rows in the order of `values`, with scipy's t: (terms read, mean > psi)."""
-    n_local, n = len(values), 0
-    while True:
-        n = min(n + rule.batch_size, n_local)
-        seen = np.array(values[:n])
-        if n == n_local:
-            return n, seen.mean() > psi
-        error = seen.std(ddof=1) / np.sqrt(n)
-        if fpc:
-            error *= np.sqrt(1 - (n - 1) / (n_local - 1))
-        level = ndtr(-ndtri(1 - rule.epsilon) * (n / n_local) ** (0.5 - rule.boundary))
-        if error > 0 and stdtr(n - 1, -abs(seen.mean() - psi) / error) < level:
-            return n, seen.mean() > psi
-
-
 SIX = np.array([0.9, -0.4, 0.25, -0.1, 0.6, -1.1])
 SMALL_TESTS = [TTest(0.1, 2), TTest(0.2, 2), TTest(0.25, 2, boundary=0.8)]
 
@@ -239,7 +203,7 @@ def outcomes(rule, psi, fpc=True):
     """Exact law of (terms read, decision): all 720 orders of six rows are equally likely."""
     law = dict.fromkeys(itertools.product((2, 4, 6), (False, True)), 0)
     for order in itertools.permutations(SIX):
-        law[reference_test(order, psi, rule, fpc)] += 1
+        law[reference_test(order, psi, rule, fpc)[:2]] += 1
     return {key: count / 720 for key, count in law.items()}
 
 
@@ -435,36 +399,10 @@ def decide_once(terms, psi, rule, seed=0):
     return given_test(rng, psi, terms, population, rule.bind(len(terms)), rule.functions.decide)
 
 
-def one_transition(global_=0.0, terms=None, hastings=0.0, u=0.5, rule=None, data=None, leaves=False):
-    """One interpreted transition from 0 to 1 whose every ingredient is given.
-
-    What is infinite is so because the density at 1 is; where it `leaves`, because the density at 0 is zero.
-    """
-    terms = np.zeros(6) if terms is None else np.asarray(terms, dtype=float)
-    rule = rule or Exact()
-    read = []
-
-    def itself(q, x):
-        return np.where(np.isinf(x) & (q[0] == (0.0 if leaves else 1.0)), np.nan, 0.0)
-
-    def log_ratios(q_new, q, index, args):
-        if np.all(q_new == q):
-            return itself(q, terms[index])
-        read.extend(index.tolist())
-        return terms[index]
-
-    def global_log_ratio(q_new, q, args):
-        return float(itself(q, global_)) if np.all(q_new == q) else global_
-
-    schedule = rule.bind(len(terms))
-    out = transitions(
-        1, False, ScriptedRng([u, *[0.0] * 100]), np.zeros(1), (), rows_of(schedule),
-        rule_of(rule, schedule), by(lambda *_: (np.ones(1), hastings)),
-        Target(global_log_ratio, log_ratios),
-    )  # fmt: skip
-    assert out.q[0] == out.accepted == out.n_accepted
-    assert out.n_used == len(read)
-    return out
+def one_transition(global_=0.0, terms=(0.0,) * 6, hastings=0.0, u=0.5, leaves=False, rule=None):
+    """One transition whose every ingredient is given."""
+    rng = ScriptedRng([u, *[0.0] * 100])
+    return given_transition(rng, terms, base=(global_, hastings), leaves=leaves, rule=rule)[0]
 
 
 INF, NAN = math.inf, math.nan

@@ -6,8 +6,11 @@ import math
 import numpy as np
 from numba.extending import register_jitable
 
+from pymc_austerity.acceptance import Exact
+from pymc_austerity.kernels.metropolis import transitions
+from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.target import Target
-from tests.kernels.engines import ScriptedRng
+from tests.kernels.engines import ScriptedRng, by, rule_of
 from tests.statistical.errors import p_of_counts
 
 # Three states, a proposal that is far from symmetric, seven terms and a global part.
@@ -99,6 +102,20 @@ def matrix_by_bisection(transition, jumps=JUMPS):
             low, high = (middle, high) if accepted(i, j, middle) else (low, middle)
         matrix[i, j] = jumps[i, j] * low
     return with_rest(matrix)
+
+
+def kernel_matrix(rule=None, *, rows=(), hastings=RIGHT, target=TABLE, kernel=transitions):
+    """Transition probabilities of a kernel with exact rows; with `Exact` its decision is monotone in u."""
+    rule = rule or Exact()
+    schedule = rule.bind(TERMS.shape[1] - len(rows))
+
+    def transition(rng, q):
+        return kernel(
+            1, False, rng, q, (TERMS,), rows_of(schedule, np.array(rows, dtype=np.int64)),
+            rule_of(rule, schedule), by(jump, hastings), target,
+        )  # fmt: skip
+
+    return matrix_by_bisection(transition)
 
 
 def counts_of_moves(states):
