@@ -1,7 +1,7 @@
-"""Likelihoods f_i(eta) of a predictor, and their slopes, as NumPy computes them."""
+"""Likelihoods f_i(eta) of a predictor, as NumPy computes them."""
 
 import numpy as np
-from scipy.special import expit, log_expit, log_ndtr
+from scipy.special import log_expit, log_ndtr
 
 from .designs import N
 
@@ -14,9 +14,6 @@ class Logistic:
 
     def f(self, eta):
         return np.where(self.y == 1, log_expit(eta), log_expit(-eta))
-
-    def slope(self, eta, i, point):
-        return self.y[i] - expit(eta)
 
 
 class AllOnes(Logistic):
@@ -34,9 +31,6 @@ class Binomial:
     def f(self, eta):
         return self.y * log_expit(eta) + (self.n - self.y) * log_expit(-eta)
 
-    def slope(self, eta, i, point):
-        return self.y[i] - self.n[i] * expit(eta)
-
 
 class Normal:
     name = "normal"
@@ -47,9 +41,6 @@ class Normal:
     def f(self, eta):
         return -self.s * eta**2 / 2
 
-    def slope(self, eta, i, point):
-        return -self.s[i] * eta
-
 
 class Laplace:
     name = "Laplace"
@@ -59,9 +50,6 @@ class Laplace:
 
     def f(self, eta):
         return np.where(eta > 0, -self.right * eta, self.left * eta)
-
-    def slope(self, eta, i, point):
-        return np.where(eta > 0, -self.right[i], np.where(eta < 0, self.left[i], 0.0))
 
 
 class Huber:
@@ -74,9 +62,6 @@ class Huber:
         inner = np.abs(self.s * eta) <= self.k
         return -np.where(inner, self.s * eta**2 / 2, self.k * (np.abs(eta) - self.k / self.s / 2))
 
-    def slope(self, eta, i, point):
-        return -np.clip(self.s[i] * eta, -self.k[i], self.k[i])
-
 
 class Student:
     name = "Student's t"
@@ -86,9 +71,6 @@ class Student:
 
     def f(self, eta):
         return -(self.nu + 1) / 2 * np.log1p(eta**2 / (self.nu * self.sigma**2))
-
-    def slope(self, eta, i, point):
-        return -(self.nu[i] + 1) * eta / (self.nu[i] * self.sigma[i] ** 2 + eta**2)
 
 
 class Poisson:
@@ -101,21 +83,12 @@ class Poisson:
     def f(self, eta):
         return self.y * eta - self.w * np.exp(eta)
 
-    def slope(self, eta, i, point):
-        with np.errstate(over="ignore"):
-            return self.y[i] - self.w[i] * np.exp(eta)
-
 
 class Probit(Logistic):
     name = "probit"
 
     def f(self, eta):
         return log_ndtr((2 * self.y - 1) * eta)
-
-    def slope(self, eta, i, point):
-        z = 2 * self.y[i] - 1
-        with np.errstate(all="ignore"):
-            return z * np.exp(-(eta**2) / 2 - log_ndtr(z * eta)) / np.sqrt(2 * np.pi)
 
 
 class Cloglog(Logistic):
@@ -124,11 +97,6 @@ class Cloglog(Logistic):
     def f(self, eta):
         with np.errstate(all="ignore"):
             return np.where(self.y == 1, np.log(-np.expm1(-np.exp(eta))), -np.exp(eta))
-
-    def slope(self, eta, i, point):
-        with np.errstate(all="ignore"):
-            g = np.exp(eta)
-            return np.where(self.y[i] == 1, g / np.expm1(g), -g)
 
 
 class NegativeBinomial:
@@ -142,9 +110,6 @@ class NegativeBinomial:
     def f(self, eta):
         return self.y * eta - (self.y + self.alpha) * np.logaddexp(self.shift, eta)
 
-    def slope(self, eta, i, point):
-        return self.y[i] - (self.y[i] + self.alpha[i]) * expit(eta - self.shift[i])
-
 
 class Gamma:
     name = "gamma"
@@ -154,10 +119,6 @@ class Gamma:
 
     def f(self, eta):
         return -self.alpha * eta - self.alpha * self.y * np.exp(-eta)
-
-    def slope(self, eta, i, point):
-        with np.errstate(over="ignore"):
-            return -self.alpha[i] + self.alpha[i] * self.y[i] * np.exp(-eta)
 
 
 FAMILIES = [
