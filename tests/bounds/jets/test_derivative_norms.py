@@ -8,14 +8,17 @@ import math
 
 import numpy as np
 import pytest
+from numpy.polynomial import chebyshev
 
+from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.jets import efforts
 from pymc_austerity.bounds.jets.derivative_norms import Effort, covering, derivative_norms, midpoints
 from pymc_austerity.bounds.jets.efforts import row_bounds
+from pymc_austerity.bounds.jets.machine import LANES, Block, Box, run, slots_for
+from pymc_austerity.bounds.jets.ranges import WORK
 from pymc_austerity.bounds.jets.tape import multi_indices, tape_of
 from pymc_austerity.bounds.row_function import RowFunction
 from tests.bounds.jets.likelihoods import LIKELIHOODS, rows
-from tests.bounds.jets.remainders import coefficients, distance, remainders, to_the_border
 
 D = 10
 RADIUS = math.sqrt(D) + 3.0
@@ -56,6 +59,27 @@ def test_a_linear_term_has_no_remainder():
 
 
 # Sampling
+
+
+def coefficients(expression, eta, data, order, factor=None):
+    """Taylor coefficients of rows, and their radii: each (n, m). Derivatives are by eta, or by z with L."""
+    m, p = eta.shape
+    tape, work = tape_of(expression, p, order), np.empty(WORK)
+    slots, box = slots_for(tape), Box(np.zeros(p), np.zeros(p), 1.0)
+    found = np.empty((2, tape.n_coefficients, m))
+    unit = np.repeat(np.eye(p)[None], m, axis=0) if factor is None else factor
+    for start in range(0, m, LANES):
+        rows = np.minimum(np.arange(start, start + LANES), m - 1)
+        block = Block(
+            np.ascontiguousarray(eta[rows].T),
+            np.ascontiguousarray(np.moveaxis(unit[rows], 0, -1)),
+            np.ascontiguousarray(data[:, rows]),
+        )
+        run(tape, block, box, slots, work)
+        last = min(start + LANES, m)
+        for which, numbers in enumerate((slots.middle, slots.radius)):
+            found[which, :, start:last] = numbers[tape.root, : tape.n_coefficients, : last - start]
+    return found[0], found[1]
 
 
 def sampled(likelihood, eta, directions, data, degree, radius, rng):
@@ -134,6 +158,38 @@ def test_parts_of_the_box_cover_the_ball():
 # Remainders
 
 
+def remainders(expression, eta, directions, data, moves, order):
+    """R_i(w_k) for moves (K, m, d), and what rounding may have added: each (K, m)."""
+    p = eta.shape[1]
+    steps = np.einsum("mpd,kmd->kmp", directions, moves)
+    c, radius = coefficients(expression, eta, data, order)
+    alphas = np.array(multi_indices(p, order))
+    monomials = np.prod(steps[:, :, None, :] ** alphas, axis=3)  # (K, m, n)
+    values = np.empty(steps.shape[:2])
+    rounding = np.empty(steps.shape[:2])
+    for k, step in enumerate(steps):
+        moved, moved_radius = coefficients(expression, eta + step, data, 0)
+        values[k] = moved[0] - np.einsum("mn,nm->m", monomials[k], c)
+        size = np.abs(moved[0]) + np.einsum("mn,nm->m", np.abs(monomials[k]), np.abs(c))
+        rounding[k] = moved_radius[0] + np.einsum("mn,nm->m", np.abs(monomials[k]), radius) + 1e-15 * size
+    return values, rounding
+
+
+def distance(w, w_new, order):
+    """M of `bounds.remainder` for moves (..., d)."""
+    old, new, both = (w**2).sum(-1), (w_new**2).sum(-1), (w * w_new).sum(-1)
+    ends = (old ** ((order + 1) / 2) + new ** ((order + 1) / 2)) / math.factorial(order + 1)
+    step = np.sqrt(((w_new - w) ** 2).sum(-1))
+    return np.minimum(ends, step * ((old + new + both) / 3) ** (order / 2) / math.factorial(order))
+
+
+def to_the_border(directions, radius, n_moves, rng):
+    """Moves of length `radius` along the row's own predictors: (K, m, d)."""
+    m, p, _ = directions.shape
+    w = np.einsum("kmp,mpd->kmd", rng.normal(size=(n_moves, m, p)), directions)
+    return w * (radius * (1.0 - 1e-9) / np.linalg.norm(w, axis=2, keepdims=True))
+
+
 def remainders_over_distance(likelihood, eta, directions, data, c, order, rng, n_moves):
     """The largest (|R_i(w') - R_i(w)| - rounding) / (c_i M), to the border and between points of it."""
     w = to_the_border(directions[:28] if len(eta) == 32 else directions, RADIUS, n_moves, rng)
@@ -186,3 +242,43 @@ def test_coverings_have_all_alphas():
     for p, degree in itertools.product((1, 2, 3, 4), (2, 3)):
         alphas = [index for index in multi_indices(p, degree) if sum(index) == degree]
         assert list(covering(p, degree).factors) == [math.prod(map(math.factorial, a)) for a in alphas]
+
+
+# Fourth derivatives, of functions of one predictor: never below the truth, and not far above it
+
+OF_ONE = [name for name, one in LIKELIHOODS.items() if len(one.level) == 1 and name != "normal"]
+_DEGREE, _POINTS = 20, 64
+
+
+def largest_fourth(likelihood, eta, reach, columns):
+    """By a polynomial fit of each row over its interval; and what rounding may add to it."""
+    nodes, grid = np.cos(np.pi * (np.arange(_POINTS) + 0.5) / _POINTS), np.linspace(-1.0, 1.0, 201)
+    found, rounding = np.empty(len(eta)), np.empty(len(eta))
+    for i, (center, half) in enumerate(zip(eta, reach, strict=True)):
+        own = np.repeat(columns[:, i : i + 1], _POINTS, axis=1)
+        values = np.broadcast_to(evaluate(likelihood.expression, [center + half * nodes], own), (_POINTS,))
+        fit = chebyshev.chebfit(nodes, values, _DEGREE)
+        found[i] = np.abs(chebyshev.chebval(grid, chebyshev.chebder(fit, 4))).max() / half**4
+        rounding[i] = 1e-7 * (1.0 + np.abs(values).max()) / half**4
+    return found, rounding
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["jets", "tables"])
+@pytest.mark.parametrize("name", OF_ONE)
+def test_fourth_derivatives(name, many, monkeypatch):
+    likelihood, rng = LIKELIHOODS[name], np.random.default_rng(9)
+    eta, directions, columns = rows(likelihood, rng, 300, 3, 400.0)
+    if many:
+        monkeypatch.setattr(efforts, "_MANY_ROWS", 100)
+    length = np.linalg.norm(directions[:, 0], axis=1)
+    ours, _ = bounds_of(likelihood, eta, directions, columns, 4, (6.0,))
+    data = np.asarray(columns, dtype=float)
+    exact, rounding = (one * length**4 for one in largest_fourth(likelihood, eta[:, 0], 6.0 * length, data))
+    assert (rounding < 1e-3 * exact.max()).all()
+    assert (ours[0] >= exact * (1.0 - 1e-6) - rounding).all()
+    assert ours[0].sum() <= 1.15 * exact.sum()
+
+
+def test_no_program_goes_beyond_the_orders_that_are_known():
+    with pytest.raises(ValueError, match="order 6"):
+        tape_of(LIKELIHOODS["poisson"].expression, 1, 6)

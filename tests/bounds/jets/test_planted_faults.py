@@ -1,26 +1,48 @@
 """Faults that are put into the engine are found by what the other tests check."""
 
+import importlib
 import itertools
 import math
+import sys
+from types import SimpleNamespace
 
+import numba
 import numpy as np
 import pytest
 
+import pymc_austerity.bounds
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import constant, node, predictor
 from tests.bounds.jets import test_largest_form
 from tests.bounds.jets.exact_functions import taylor
 from tests.bounds.jets.exact_jets import ExactJets
-from tests.bounds.jets.uncompiled import uncompiled_jets
 
 X, Y = predictor(0), predictor(1)
 SLOPES = np.array([[0.3, 0.0], [-0.2, 0.7]])
 ETA = np.array([0.4, -0.1])
 
 
+PACKAGE = "pymc_austerity.bounds.jets"
+PARTS = ("functions", "ranges", "tape", "machine", "derivative_norms")
+
+
 @pytest.fixture
 def jets():
-    return uncompiled_jets()
+    """The package `bounds.jets` as plain Python, in modules of its own; rows are computed one by one."""
+    kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith(PACKAGE)}
+    package, disabled = pymc_austerity.bounds.jets, numba.config.DISABLE_JIT
+    try:
+        numba.config.DISABLE_JIT = True
+        parts = {name: importlib.import_module(f"{PACKAGE}.{name}") for name in PARTS}
+    finally:
+        numba.config.DISABLE_JIT = disabled
+        for name in [name for name in sys.modules if name.startswith(PACKAGE)]:
+            del sys.modules[name]
+        sys.modules.update(kept)
+        pymc_austerity.bounds.jets = package
+    jets = SimpleNamespace(**parts)
+    jets.machine.LANES = jets.derivative_norms.LANES = 1
+    return jets
 
 
 def range_is_right(jets, op, low, high):

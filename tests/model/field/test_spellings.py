@@ -14,6 +14,7 @@ from pymc_austerity.model.field.find import Likelihood, find_field
 from pymc_austerity.model.field.priors import NoField, Step
 from tests.model.field import spellings
 from tests.model.field.spellings import EFFECTS, OUTER, PREDICTORS, ROWS, G, H, N, g, h, outer, x, y
+from tests.models import as_model
 
 IN_MANY_ROWS = "nested", "student", "bym2", "random_walk", "splines"
 # Each way of reading effects, with two priors; each prior, with six ways.
@@ -24,16 +25,14 @@ ORDERED = pm.distributions.transforms.ordered
 START = pm.MvNormal.dist(np.zeros(2), np.eye(2))
 
 
-def logistic(predictor):
-    with pm.Model() as model:
-        pm.Bernoulli("y", logit_p=predictor(), observed=y)
-    return model
-
-
-def field_of(predictor, threshold=100):
+def found_in(define, threshold=100):
     """The field; `find_field` compares it with the graph at three points."""
-    model = logistic(predictor)
+    model = as_model(define)()
     return find_field(model, factorise(model, threshold=threshold))
+
+
+def field_of(predictor, **options):
+    return found_in(lambda: pm.Bernoulli("y", logit_p=predictor(), observed=y), **options)
 
 
 @pytest.mark.parametrize("effects", EFFECTS)
@@ -99,9 +98,7 @@ def test_several_likelihoods_of_the_same_effects():
     ],
 )
 def test_dispersions_are_predictors(likelihood, n_predictors):
-    with pm.Model() as model:
-        likelihood(pm.Normal("mu") + EFFECTS["not_centred"]()[g])
-    (found,) = find_field(model, factorise(model, threshold=100)).likelihoods
+    (found,) = found_in(lambda: likelihood(pm.Normal("mu") + EFFECTS["not_centred"]()[g])).likelihoods
     assert len(found.graph.scalars) == n_predictors
 
 
@@ -117,9 +114,7 @@ def test_dispersions_are_predictors(likelihood, n_predictors):
     ids=["LogNormal", "Gamma", "Exponential", "InverseGamma"],
 )
 def test_positive_effects(effects):
-    with pm.Model() as model:
-        pm.Poisson("y", effects()[g], observed=y)
-    field = find_field(model, factorise(model, threshold=100))
+    field = found_in(lambda: pm.Poisson("y", effects()[g], observed=y))
     assert any(table.name == "u_log__" and table.innovation is not None for table in field.tables)
 
 
@@ -143,9 +138,7 @@ def test_other_terms_with_effects_are_told():
 
 
 def test_rows_are_impossible_where_those_of_the_model_are():
-    with pm.Model() as model:
-        pm.Poisson("y", 1.0 + pm.Normal("u", 0, 1, shape=G)[g], observed=y)
-    field = find_field(model, factorise(model, threshold=100))
+    field = found_in(lambda: pm.Poisson("y", 1.0 + pm.Normal("u", 0, 1, shape=G)[g], observed=y))
     (table,), (likelihood,) = field.tables, field.likelihoods
     found, _ = likelihood.rows_at(np.arange(N), {table.input: np.full(G, -2.0)})
     assert (found == -np.inf).all()
