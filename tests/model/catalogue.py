@@ -53,11 +53,12 @@ class Default:
 
 
 class Prior(Default):
-    """A variable with this distribution."""
+    """A variable with this distribution; its shape may be names of dimensions."""
 
     def given(self, name, rng, n):
-        shape = {} if self._shape is None else {"shape": self._shape}
-        return self._source(name, *self._parameters, **shape)
+        shape = self._shape or ()
+        named = {"dims" if isinstance(shape[0], str) else "shape": shape} if shape else {}
+        return self._source(name, *self._parameters, **named)
 
 
 class Data(Default):
@@ -67,17 +68,23 @@ class Data(Default):
         return getattr(rng, self._source)(*self._parameters, size=(n, *(self._shape or ())))
 
 
+def cholesky(name, n, eta, scale=pm.Exponential):
+    """Cholesky factor of a covariance."""
+    return pm.LKJCholeskyCov(name, n=n, eta=eta, sd_dist=scale.dist(1, shape=n))[0]
+
+
 NORMAL, HALF = Prior(pm.Normal, 0, 1), Prior(pm.HalfNormal, 1)
 EXPON, BETA, NARROW = Prior(pm.Exponential, 1), Prior(pm.Beta, 2, 2), Prior(pm.Normal, 0, 0.5)
 GAMMA, LOG_NORMAL, ZERO_SUM = Prior(pm.Gamma, 2, 2), Prior(pm.LogNormal), Prior(pm.ZeroSumNormal, 1)
 UNIFORM, WHOLE, DIRICHLET = Prior(pm.Uniform, 0, 1), Prior(pm.DiscreteUniform), Prior(pm.Dirichlet)
+CHOLESKY = Prior(cholesky)
 NOISE, BITS, INTEGERS, COUNTS = Data("normal"), Data("integers", 2), Data("integers"), Data("poisson")
 
 # What an argument without a default is; `beta` has a coefficient for each column of X.
 DEFAULTS = dict.fromkeys(("a", "b", "mu"), NORMAL) | dict.fromkeys(("sigma", "tau"), HALF) | {"y": NOISE}
 
 
-def add(entries, *, ask=None, seed=None, rows=None, columns=None, **outcome):
+def add(entries, *, ask=None, seed=None, rows=None, columns=None, coords=None, **outcome):
     """Decorate a function that defines the model of an entry, with `ask` for the subset.
 
     A model is a function of data and variables, which it takes by name: `rng`, random numbers, of `seed` or
@@ -93,7 +100,7 @@ def add(entries, *, ask=None, seed=None, rows=None, columns=None, **outcome):
             given = {"rng": np.random.default_rng(its_seed)}
             if columns is not None:
                 given["X"] = given["rng"].normal(size=shape)
-            with pm.Model() as model, warnings.catch_warnings():
+            with pm.Model(coords=coords) as model, warnings.catch_warnings():
                 warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
                 arguments = inspect.signature(define).parameters
                 defaults = DEFAULTS | ({"beta": NORMAL[shape[1]]} if columns else {})
@@ -437,9 +444,7 @@ def transposed_matrix_of_observations(rng, X, beta=NORMAL[3, 2], sigma=HALF[3, 1
 
 
 @optional(ask=["chol"], columns=(1252, 2, 60))
-def multivariate_normal_rows(X, y=NOISE[3], beta=NORMAL[2, 3]):
-    sd = pm.Exponential.dist(1, shape=3)
-    chol, _, _ = pm.LKJCholeskyCov("chol", n=3, eta=2, sd_dist=sd)
+def multivariate_normal_rows(X, y=NOISE[3], beta=NORMAL[2, 3], chol=CHOLESKY(3, 2)):
     pm.MvNormal("y", X @ beta, chol=chol, observed=y)
 
 

@@ -13,6 +13,7 @@ import pytensor.tensor as pt
 from .catalogue import (
     BETA,
     BITS,
+    CHOLESKY,
     COUNTS,
     DIRICHLET,
     EXPON,
@@ -61,9 +62,8 @@ def zero_inflated_negative_binomial_catch(rng, camper=BITS, child=INTEGERS(4), z
     pm.ZeroInflatedNegativeBinomial("fish", psi=p, mu=mu, alpha=alpha, observed=y)
 
 
-@required("seeds", ask=["psi", "u"], rows=(1104, 1004))
+@required("seeds", ask=["psi", "u"], rows=(1104, 1004), coords={"plot": np.arange(30)})
 def zero_inflated_binomial_seeds(rng, mu, tau, trays=INTEGERS(5, 25), plot=INTEGERS(30), psi=BETA(2, 1)):
-    coords({"plot": np.arange(30)})
     u = pm.Normal("u", mu, tau, dims="plot")
     p = pm.math.invlogit(u[plot])
     y = rng.binomial(trays, 0.4) * rng.integers(2, size=1104)
@@ -170,27 +170,23 @@ def careers(y=INTEGERS(3), a=NORMAL[2], b=HALF(0.5)):
 
 
 @required("wait", ask=["ab"], rows=(1200, 1028))
-def cafes(y=Data("normal", 4, 1), a=NORMAL(5, 2), b=NORMAL(-1, 0.5), sigma=EXPON):
+def cafes(y=Data("normal", 4, 1), a=NORMAL(5, 2), b=NORMAL(-1, 0.5), sigma=EXPON, chol=CHOLESKY(2, 2)):
     cafe, afternoon = np.repeat(np.arange(60), 20), np.tile([0, 1], 600)
-    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1.0, shape=2))
     ab = pm.MvNormal("ab", mu=pt.stack([a, b]), chol=chol, shape=(60, 2))
     pm.Normal("wait", ab[cafe, 0] + ab[cafe, 1] * afternoon, sigma, observed=y)
 
 
 @required("pulled_left", ask=["chol_a"], seed=1029)
-def chimpanzees(rng, z_a=NORMAL[4, 7], z_b=NORMAL[6, 4], g=NORMAL[4], s=EXPON):
+def chimpanzees(rng, z_a=NORMAL[4, 7], z_b=NORMAL[6, 4], g=NORMAL[4], s=EXPON, chol_a=CHOLESKY(4, 4)):
     actor, block, treatment = (rng.integers(k, size=1129) for k in (7, 6, 4))
-    sd = pm.Exponential.dist(1.0, shape=4)
-    chol_a, _, _ = pm.LKJCholeskyCov("chol_a", n=4, eta=4, sd_dist=sd)
     alpha = pm.Deterministic("alpha", pt.dot(chol_a, z_a).T)
     p = pm.math.invlogit(g[treatment] + alpha[actor, treatment] + s * z_b[block, treatment])
     pm.Binomial("pulled_left", 1, p, observed=rng.integers(2, size=1129))
 
 
 @required("giftsAB", "giftsBA", ask=["a", "gr"], seed=1033)
-def gifts_of_dyads(rng, a, z=NORMAL[2, 60], sigma_d=EXPON):
+def gifts_of_dyads(rng, a, z=NORMAL[2, 60], sigma_d=EXPON, chol_gr=CHOLESKY(2, 4)):
     A, B = rng.integers(25, size=(2, 1133))
-    chol_gr, _, _ = pm.LKJCholeskyCov("chol_gr", n=2, eta=4, sd_dist=pm.Exponential.dist(1, shape=2))
     gr = pm.MvNormal("gr", [0, 0], chol=chol_gr, shape=(25, 2))
     rho = pm.LKJCorr("rho", n=2, eta=8)
     corr = rho if rho.ndim == 2 else pt.eye(2)
@@ -212,10 +208,9 @@ def birds_and_unknown_cats(notes=COUNTS(8), cat=INTEGERS(-1, 2), k=BETA, b=NARRO
 # Sports
 
 
-@required("home_points", "away_points", ask=["atts"], seed=1040)
+@required("home_points", "away_points", ask=["atts"], seed=1040, coords={"team": list("abcdef")})
 def rugby(rng, advantage=NORMAL, intercept=NORMAL(3, 1)):
     home, away = rng.integers(6, size=(2, 1140))
-    coords({"team": list("abcdef")})
     home_team = pm.Data("home_team", home, dims="match")
     away_team = pm.Data("away_team", away, dims="match")
     sd = pm.HalfStudentT("sd", nu=3, sigma=2.5, shape=2)
@@ -372,12 +367,10 @@ def weibull_censored(rng, arm=BITS, limit=Data("uniform", 0.5, 2), b=NARROW[2], 
     pm.Censored("time", latent, lower=None, upper=limit, observed=t)
 
 
-@required("deaths", ask=["lambda0"], columns=(1163, 1, 1063))
-def piecewise_exponential(rng, X, beta=NORMAL):
+@required("deaths", ask=["lambda0"], columns=(1163, 1, 1063), coords={"intervals": np.arange(6)})
+def piecewise_exponential(rng, X, beta=NORMAL, lambda0=GAMMA["intervals"]):
     death = rng.integers(2, size=(1163, 6)) * (rng.random((1163, 6)) < 0.3)
     exposure = rng.uniform(0.1, 3, size=(1163, 6))
-    coords({"intervals": np.arange(6)})
-    lambda0 = pm.Gamma("lambda0", 2, 2, dims="intervals")
     lam = pm.Deterministic("lam", pt.outer(pt.exp(beta * X[:, 0]), lambda0))
     mu = pm.Deterministic("mu", exposure * lam)
     pm.Poisson("deaths", mu, observed=death)
@@ -532,9 +525,8 @@ def flat_priors(X, y):
     pm.Normal("y", X @ beta, sigma, observed=y)
 
 
-@required("f", "genotypes", ask=["inbreeding"], rows=(1184, 1084))
+@required("f", "genotypes", ask=["inbreeding"], rows=(1184, 1084), coords={"locus": range(1184)})
 def hardy_weinberg(y=Data("multinomial", 50, [0.25, 0.5, 0.25]), a=GAMMA(4, 2)[2], inbreeding=BETA(1, 9)):
-    coords({"locus": range(1184)})
     f = pm.Beta("f", a[0], a[1], dims="locus")
     het = 2 * f * (1 - f) * (1 - inbreeding)
     p = pt.stack([f - het / 2, het, 1 - f - het / 2], axis=-1)

@@ -14,6 +14,7 @@ import pytensor.tensor as pt
 from .catalogue import (
     BETA,
     BITS,
+    CHOLESKY,
     COUNTS,
     DIRICHLET,
     EXPON,
@@ -388,17 +389,15 @@ def autoregression_as_custom_scan(rng, init=NORMAL[2], rho=NORMAL(0, 0.2)[2], si
     pm.CustomDist("y", init, rho, sigma, dist=ar_dist, observed=rng.normal(size=steps))
 
 
-@required("y", ask=["coefs"], rows=(1268, 2066))
-def vector_autoregression(data=NOISE[3], intercept=NORMAL[3,]):
+@required("y", ask=["coefs"], rows=(1268, 2066), coords={"lags": [1, 2], "equations": list("abc")})
+def vector_autoregression(data=NOISE[3], intercept=NORMAL[3,], chol=CHOLESKY(3, 2)):
     lags = 2
-    coords({"lags": [1, 2], "equations": list("abc")})
     coefs = pm.Normal("coefs", 0, 0.3, shape=(lags, 3, 3))
     betas = []
     for j in range(3):
         ars = [pm.math.sum(coefs[i, j] * data[lags - i - 1 : -(i + 1)], axis=-1) for i in range(lags)]
         betas.append(pm.math.sum(ars, axis=0))
     mean = intercept + pm.math.stack(betas, axis=-1)
-    chol, _, _ = pm.LKJCholeskyCov("chol", eta=2, n=3, sd_dist=pm.Exponential.dist(1, shape=3))
     pm.MvNormal("y", mu=mean, chol=chol, observed=data[lags:])
 
 
@@ -512,10 +511,8 @@ def age_period_cohort(rng, population=Data("uniform", 50, 500), a=NORMAL[20], p=
     pm.Poisson("deaths", population * rate, observed=rng.poisson(9, size=1200))
 
 
-@required("deaths", ask=["b"], rows=(30, 2085))
-def age_period_table(rng, population=Data("uniform", 50, 500)[40]):
-    coords({"age": range(30), "year": range(40)})
-    a = pm.Normal("a", -3, 1, dims="age")
+@required("deaths", ask=["b"], rows=(30, 2085), coords={"age": range(30), "year": range(40)})
+def age_period_table(rng, population=Data("uniform", 50, 500)[40], a=NORMAL(-3, 1)["age"]):
     b = pm.Dirichlet("b", np.ones(30), dims="age")
     k = pm.GaussianRandomWalk("k", sigma=0.3, init_dist=pm.Normal.dist(0, 1), dims="year")
     log_rate = a[:, None] + pt.outer(b, k)
@@ -601,9 +598,8 @@ def naive_bayes(rng, label=BITS, n=INTEGERS(10, 40), alpha=EXPON):
     pm.Multinomial("words", n=n, p=phi[label], observed=counts)
 
 
-@required("counts", ask=["conc"], rows=(1306, 2106))
+@required("counts", ask=["conc"], rows=(1306, 2106), coords={"tree": list("abcde"), "forest": range(10)})
 def overdispersed_species(forest=INTEGERS(10), y=Data("multinomial", 50, np.ones(5) / 5)):
-    coords({"tree": list("abcde"), "forest": range(10)})
     frac = pm.Dirichlet("frac", np.ones(5), dims="tree")
     conc = pm.LogNormal("conc", 1, 1, dims="forest")
     alpha = pm.Deterministic("alpha", frac * conc[forest][:, None])

@@ -128,24 +128,20 @@ def ragged_visits_as_cells(rng, visits=INTEGERS(1, 6), a=NORMAL[900], b=NORMAL[5
 # Data that change, transforms of models
 
 
-@required("y", ask=["beta"], columns=(700, 2, 3020))
-def data_replaced_by_longer(rng, X):
-    coords({"column": ["a", "b"]})
+@required("y", ask=["beta"], columns=(700, 2, 3020), coords={"column": ["a", "b"]})
+def data_replaced_by_longer(rng, X, beta=NORMAL["column"]):
     X = pm.Data("X", X, dims=("row", "column"))
     y = pm.Data("y_data", rng.normal(size=700), dims="row")
-    beta = pm.Normal("beta", 0, 1, dims="column")
     pm.Normal("y", pt.dot(X, beta), 1, observed=y, dims="row")
     new = np.random.default_rng(3021)
     pm.set_data({"X": new.normal(size=(1320, 2)), "y_data": new.normal(size=1320)})
 
 
-@required("y", ask=["theta"], seed=3022)
-def groups_replaced(rng):
-    coords({"group": range(5)})
+@required("y", ask=["theta"], seed=3022, coords={"group": range(5)})
+def groups_replaced(rng, theta=NORMAL["group"]):
     g = pm.Data("g", np.zeros(1500, dtype=int))
     x = pm.Data("x", np.zeros(1500))
     y = pm.Data("y_data", np.zeros(1500))
-    theta = pm.Normal("theta", 0, 1, dims="group")
     pm.Normal("y", theta[g] * x, 1, observed=y, shape=x.shape)
     new = {"g": rng.integers(5, size=1322), "x": rng.normal(size=1322), "y_data": rng.normal(size=1322)}
     pm.set_data(new)
@@ -233,9 +229,8 @@ def labelled_hierarchy(rng, X):
     pmd.Bernoulli("y", logit_p=eta, observed=pmd.as_xtensor(y, dims="obs"))
 
 
-@required("theta", "y", ask=["a"], rows=(1341, 3041))
+@required("theta", "y", ask=["a"], rows=(1341, 3041), coords={"person": range(1341), "item": range(4)})
 def labelled_table(y=BITS[4]):
-    coords({"person": range(1341), "item": range(4)})
     theta = pmd.Normal("theta", 0, 1, dims="person")
     b = pmd.Normal("b", 0, 1, dims="item")
     a = pmd.LogNormal("a", 0, 0.3, dims="item")
@@ -253,9 +248,8 @@ def labelled_regression_transposed(rng, X):
     pmd.Normal("y", mu, sigma, observed=pmd.as_xtensor(rng.normal(size=(2, 1342)), dims=("out", "obs")))
 
 
-@required("y", ask=["b"], seed=3043)
+@required("y", ask=["b"], seed=3043, coords={"obs": range(1343)})
 def labelled_poisson_with_centred_covariate(rng):
-    coords({"obs": range(1343)})
     x = pmd.Data("x", rng.normal(size=1343), dims="obs")
     a = pmd.Normal("a", 0, 1)
     b = pmd.Normal("b", 0, 1)
@@ -355,10 +349,8 @@ def broadcast_to_table(a, y=NOISE[3], b=NORMAL[3]):
     pm.Normal("y", pt.broadcast_to(a + b, (1368, 3)), 1, observed=y)
 
 
-@required("y", ask=["nu"], columns=(1369, 2, 3069))
-def outcomes_by_rows(rng, X, b=NORMAL[3, 2], nu=GAMMA(4, 1)[3, 1]):
-    coords({"outcome": range(3), "obs": range(1369)})
-    a = pm.Normal("a", 0, 1, dims="outcome")
+@required("y", ask=["nu"], columns=(1369, 2, 3069), coords={"outcome": range(3), "obs": range(1369)})
+def outcomes_by_rows(rng, X, b=NORMAL[3, 2], nu=GAMMA(4, 1)[3, 1], a=NORMAL["outcome"]):
     mu = a[:, None] + pt.dot(b, X.T)
     pm.StudentT("y", nu + 1, mu=mu, sigma=1, observed=rng.normal(size=(3, 1369)), dims=("outcome", "obs"))
 

@@ -19,6 +19,7 @@ from pytensor.conditional.op import ifelse
 from scipy.sparse import csr_matrix
 
 from .catalogue import (
+    CHOLESKY,
     DIRICHLET,
     GAMMA,
     HALF,
@@ -29,7 +30,6 @@ from .catalogue import (
     WHOLE,
     ZERO_SUM,
     Data,
-    coords,
     not_finite,
     optional,
     refused_so_far,
@@ -365,17 +365,13 @@ def accumulated_by_group(rng, g=INTEGERS(1374), theta=NORMAL[5000]):
 
 
 @optional(ask=["chol"], columns=(1380, 1, 350))
-def correlated_slopes(X, y, g=INTEGERS(40), z=NORMAL[2, 40]):
-    sd = pm.Exponential.dist(1, shape=2)
-    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=sd)
+def correlated_slopes(X, y, g=INTEGERS(40), z=NORMAL[2, 40], chol=CHOLESKY(2, 2)):
     theta = pm.Deterministic("theta", (chol @ z).T)
     pm.Normal("y", theta[g, 0] + theta[g, 1] * X[:, 0], 1, observed=y)
 
 
 @optional(ask=["chol"], rows=(1381, 351))
-def multivariate_latents(y):
-    sd = pm.Exponential.dist(1, shape=2)
-    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=sd)
+def multivariate_latents(y, chol=CHOLESKY(2, 2)):
     theta = pm.MvNormal("theta", np.zeros(2), chol=chol, shape=(1381, 2))
     pm.Normal("y", theta[:, 0] - theta[:, 1], 1, observed=y)
 
@@ -494,9 +490,8 @@ def intrinsic_conditional_autoregression(y, sigma):
 # Models made from models
 
 
-@optional(ask=["beta"], columns=(1410, 2, 380))
+@optional(ask=["beta"], columns=(1410, 2, 380), coords={"row": np.arange(1410), "column": ["a", "b"]})
 def labelled_tensors(rng, X):
-    coords({"row": np.arange(1410), "column": ["a", "b"]})
     X = pmd.Data("X", X, dims=("row", "column"))
     beta = pmd.Normal("beta", 0, 1, dims="column")
     y = pmd.Data("y_data", rng.normal(size=1410), dims="row")
@@ -531,9 +526,8 @@ def infinite_data(X, b=HALF):
     pm.Potential("p", -((b * x) ** 2) + pt.switch(x > 5, np.inf, 0))
 
 
-@required("effect", "fit", ask=["effect"])
+@required("effect", "fit", ask=["effect"], coords={"row": range(1411)})
 def labelled_potential():
-    coords({"row": range(1411)})
     effect = pmd.Normal("effect", 0, 1, dims="row")
     pmd.Potential("fit", -pmd.math.exp(effect))
 
