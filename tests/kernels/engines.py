@@ -1,6 +1,7 @@
 """Targets written by hand, and the kernel around them, interpreted or compiled."""
 
 import math
+from copy import deepcopy
 from functools import cache
 from typing import NamedTuple
 
@@ -156,6 +157,31 @@ def regression_terms(q_new, q, index, args):
 
 
 REGRESSION = Target(normal_prior, regression_terms)
+
+
+def run_chain(
+    n,
+    bound,
+    rule,
+    data,
+    *,
+    exact=(),
+    blocks=False,
+    make=compiled_trace,
+    seed=3,
+    tune=False,
+    target=REGRESSION,
+):
+    """Trace of a chain, the state of its proposal, and the next random number."""
+    schedule = rule.bind(len(data[-1]) - len(exact))
+    if blocks:
+        schedule = in_blocks(schedule, always=True)
+    rows, rng = rows_of(schedule, np.array(exact, dtype=np.int64)), np.random.default_rng(seed)
+    state = deepcopy(bound.state)
+    trace = make(bound.propose, bound.adapt, rule.functions, REGRESSION)
+    found = trace(n, tune, rng, np.array([0.5, -1.0]), data, rows, state, schedule)
+    np.testing.assert_array_equal(rows.population, population_of(schedule))
+    return found, state, rng.random()
 
 
 @register_jitable

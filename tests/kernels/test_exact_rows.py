@@ -31,6 +31,7 @@ from tests.kernels.engines import (
     interpreted_trace,
     reference_test,
     regression_data,
+    run_chain,
 )
 from tests.kernels.three_states import (
     LAW,
@@ -282,22 +283,10 @@ def regression():
 WALK = RandomWalk(0.08).bind(D)
 
 
-def run(rule, data, exact, *, n=400, make=compiled_trace, blocks=False, seed=3):
-    schedule = rule.bind(N - len(exact))
-    if blocks:
-        schedule = in_blocks(schedule, always=True)
-    rows = rows_of(schedule, np.asarray(exact, dtype=np.int64))
-    rng = np.random.default_rng(seed)
-    trace = make(WALK.propose, WALK.adapt, rule.functions, REGRESSION)
-    result = trace(n, False, rng, np.array([0.5, -1.0]), data, rows, WALK.state, schedule)
-    np.testing.assert_array_equal(rows.population, population_of(schedule))
-    return result, rng.random()
-
-
 def test_an_exact_chain_is_the_same_with_exact_rows(regression):
-    plain, plain_after = run(Exact(), regression, [])
+    plain, _, plain_after = run_chain(400, WALK, Exact(), regression)
     for rows in (ROWS, [0], np.arange(N - 1)):
-        found, after = run(Exact(), regression, rows)
+        found, _, after = run_chain(400, WALK, Exact(), regression, exact=rows)
         for name in ("q", "accepted", "n_used", "n_stages"):
             np.testing.assert_array_equal(getattr(found, name), getattr(plain, name), err_msg=name)
         assert after == plain_after
@@ -308,8 +297,8 @@ def test_an_exact_chain_is_the_same_with_exact_rows(regression):
 @pytest.mark.parametrize("rule", [Exact(), TTest(0.05, 30)], ids=["exact", "ttest"])
 @pytest.mark.covering(1)
 def test_interpreted_and_compiled_chains_are_identical(rule, blocks, regression):
-    (ours, after), (theirs, plain_after) = (
-        run(rule, regression, ROWS, n=200, make=make, blocks=blocks)
+    (ours, _, after), (theirs, _, plain_after) = (
+        run_chain(200, WALK, rule, regression, exact=ROWS, blocks=blocks, make=make)
         for make in (compiled_trace, interpreted_trace)
     )
     assert after == plain_after

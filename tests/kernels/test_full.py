@@ -21,15 +21,14 @@ from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.target import CHUNK, Target
 from tests.kernels.engines import (
     BOUND_PROPOSALS,
-    REGRESSION,
     ScriptedRng,
     by,
-    compiled_trace,
     itself,
     make_trace,
     normal_prior,
     regression_data,
     rule_of,
+    run_chain,
 )
 from tests.kernels.three_states import (
     LAW,
@@ -90,17 +89,12 @@ START = np.array([0.5, -1.0])
 
 def run_both(n, n_local, bound, rule):
     """Traces of the two kernels, and states of proposals and generators at the end."""
-    data, outcomes = regression_data(n_local), []
-    rng, state = np.random.default_rng(3), deepcopy(bound.state)
-    trace = compiled_trace(bound.propose, bound.adapt, rule.functions, REGRESSION)
-    schedule = rule.bind(n_local)
-    theirs = trace(n, True, rng, START.copy(), data, rows_of(schedule), state, schedule)
-    outcomes.append((theirs, state, rng.random()))
+    data = regression_data(n_local)
+    theirs = run_chain(n, bound, rule, data, tune=True)
     rng, state = np.random.default_rng(3), deepcopy(bound.state)
     trace = compiled_full(bound.propose, bound.adapt, rule.functions.draw, FULL_REGRESSION)
     ours = trace(n, True, rng, START.copy(), data, unknown(n_local, START), state)
-    outcomes.append((ours, state, rng.random()))
-    return outcomes
+    return theirs, (ours, state, rng.random())
 
 
 # Each pair is compiled anew.

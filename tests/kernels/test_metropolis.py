@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from copy import deepcopy
 from fractions import Fraction
 from functools import cache
 
@@ -40,6 +39,7 @@ from tests.kernels.engines import (
     reference_test,
     regression_data,
     rule_of,
+    run_chain,
 )
 from tests.kernels.three_states import (
     GLOBAL,
@@ -78,14 +78,6 @@ RULES = {
 }
 
 
-def run(trace, n, bound, rule, data, seed, tune=True, q=(0.5, -1.0)):
-    rng, state = np.random.default_rng(seed), deepcopy(bound.state)
-    schedule = rule.bind(len(data[-1]))
-    rows = rows_of(schedule)
-    result = trace(n, tune, rng, np.array(q, float), data, rows, state, schedule)
-    return result, state, rows.population, rng.random()
-
-
 # (a) Interpreted and compiled ---------------------------------------------------------------------
 
 
@@ -100,14 +92,11 @@ def run(trace, n, bound, rule, data, seed, tune=True, q=(0.5, -1.0)):
 def test_interpreted_and_compiled_draws_are_identical(rules, proposal, regression):
     bound = BOUND_PROPOSALS[proposal]
     for rule in map(RULES.get, rules):
-        functions = bound.propose, bound.adapt, rule.functions, REGRESSION
-        ours, state, population, after = run(compiled_trace(*functions), 400, bound, rule, regression, seed=3)
-        theirs, plain_state, plain_population, plain_after = run(
-            interpreted_trace(*functions), 400, bound, rule, regression, seed=3
+        (ours, state, after), (theirs, plain_state, plain_after) = (
+            run_chain(400, bound, rule, regression, make=make, tune=True)
+            for make in (compiled_trace, interpreted_trace)
         )
         assert 20 < ours.accepted.sum() < 350  # something happened
-        np.testing.assert_array_equal(population, np.arange(N))
-        np.testing.assert_array_equal(plain_population, np.arange(N))
         assert after == plain_after  # as many random numbers were used
         assert_same_traces(ours, theirs, error=1e-13)
         for a, b in zip(state, plain_state, strict=True):
@@ -138,10 +127,7 @@ def test_exact_rule_is_a_plain_chain_bit_for_bit(regression):
 
     scale = np.array([0.1, 0.15])
     bound, rule = RandomWalk(scale).bind(D), Exact()
-    ours, *_, after = run(
-        compiled_trace(bound.propose, bound.adapt, rule.functions, REGRESSION),
-        5000, bound, rule, regression, seed=5,
-    )  # fmt: skip
+    ours, _, after = run_chain(5000, bound, rule, regression, seed=5, tune=True)
     rng = np.random.default_rng(5)
     states, accepted = plain_chain(5000, log_density, np.array([0.5, -1.0]), scale, rng)
     np.testing.assert_array_equal(ours.q, states)
