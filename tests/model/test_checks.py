@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 
 from pymc_austerity.model.checks import refuse_data, require_start
+from tests.models import as_model
 
 N = 300
 RNG = np.random.default_rng(1)
@@ -143,9 +144,7 @@ NO_START = {
 
 
 def constructed(define):
-    with pm.Model() as model:
-        define()
-    return model
+    return as_model(define)()
 
 
 def refusal(define):

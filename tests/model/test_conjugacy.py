@@ -8,6 +8,7 @@ import pytest
 from pymc_austerity import FactorisationError
 from pymc_austerity.model.conjugacy.families import Dirichlet, GammaPrior
 from pymc_austerity.model.conjugacy.recognise import LikelihoodGradient, Place, analyse
+from tests.models import as_model
 
 N, K, V = 1200, 4, 7
 _rng = np.random.default_rng(5)
@@ -121,8 +122,7 @@ def as_table(x, shape):
 def test_statistics(name):
     """Statistics of all the data equal the textbook's, and so do sums over a partition of the rows."""
     define, (form, s, t) = MODELS[name]
-    with pm.Model() as model:
-        define()
+    model = as_model(define)()
     conjugacy, point = conjugacy_of(model)
     gradient = conjugacy.gradient
     assert conjugacy.form == form
@@ -183,8 +183,7 @@ NOT_CONJUGATE = {
 @pytest.mark.covering(1)
 def test_not_conjugate(name):
     """A form that holds for one term does not hide another for which it does not."""
-    with pm.Model() as model:
-        NOT_CONJUGATE[name]()
+    model = as_model(NOT_CONJUGATE[name])()
     conjugacy = conjugacy_of(model)[0]
     assert conjugacy.form == "frozen"
     assert conjugacy.nonlinear == ("y",)

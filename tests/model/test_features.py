@@ -27,6 +27,7 @@ from tests.model.features import (
     simplex_with_scale,
     two_terms,
 )
+from tests.models import as_model
 
 EPS = np.finfo(float).eps
 every = pytest.mark.parametrize("define", FEATURES, ids=lambda define: define.__name__)
@@ -95,8 +96,7 @@ def too_many():
 )  # fmt: skip
 def test_none(define):
     """Terms that are linear in q itself, or in no short features, are left as they are."""
-    with pm.Model() as model:
-        define()
+    model = as_model(define)()
     fact = factorise(model)
     structure = TermStructure(fact)
     assert structure.features is None
@@ -107,8 +107,7 @@ def test_none(define):
 
 def test_features_in_which_terms_have_a_few_predictors():
     """They do not have a single one there either."""
-    with pm.Model() as model:
-        nonlinear_in_rows()
+    model = as_model(nonlinear_in_rows)()
     structure = TermStructure(factorise(model))
     assert structure.features is not None
     assert [form.predictor for form in structure.forms] == [None]

@@ -10,6 +10,7 @@ from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.step_methods.langevin.sgld import SgldOptions, checked_options, plan_sgld
+from tests.models import as_model
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:SGLD accepts every move:pymc_austerity.SubsamplingWarning"),
@@ -68,8 +69,7 @@ def require_gradient(fact, point, seed=2):
 
 @pytest.mark.parametrize("build", MODELS, ids=lambda f: f.__name__)
 def test_terms(build):
-    with pm.Model() as model:
-        build()
+    model = as_model(build)()
     require_gradient(factorise(model), model.initial_point())
 
 
@@ -78,8 +78,7 @@ def test_terms(build):
 @pytest.mark.covering(2)
 def test_remainders(build, order):
     """Also those of features of the block."""
-    with pm.Model() as model:
-        build()
+    model = as_model(build)()
     asked = SgldOptions(
         model, model.continuous_value_vars, DecreasingStepSize(1e-6), 100, Taylor(order=order), None, 1, 1000
     )

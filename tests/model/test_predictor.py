@@ -13,6 +13,7 @@ from scipy.special import expit
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.structure.predictor_values import opaque_function
 from pymc_austerity.model.structure.term_structure import TermStructure
+from tests.models import as_model
 
 N, D = 1200, 3
 RNG = np.random.default_rng(0)
@@ -31,8 +32,7 @@ def factorisation(model, names):
 
 def predictor_of(model, names):
     (form,) = TermStructure(factorisation(model, names)).forms_in_block
-    found = opaque_function(form)
-    return found
+    return opaque_function(form)
 
 
 def bernoulli(eta):
@@ -81,8 +81,7 @@ SPELLINGS = {
 @pytest.mark.covering(5)
 def test_rows_of_the_design(name):
     make, rows, offset = SPELLINGS[name]
-    with pm.Model() as model:
-        bernoulli(make())
+    model = as_model(lambda: bernoulli(make()))()
     fact = factorisation(model, [v.name for v in model.free_RVs])
     found = opaque_function(TermStructure(fact).forms_in_block[0])
     positions = RNG.permutation(N)[:700]
@@ -125,16 +124,12 @@ def test_scale_of_another_step_and_offset_of_another_step():
 
 
 def test_term_that_is_affine_itself():
-    with pm.Model() as model:
-        pm.Potential("y", 2.0 * (X @ vector()) + T)
-    found = predictor_of(model, ["b"])
+    found = predictor_of(as_model(lambda: pm.Potential("y", 2.0 * (X @ vector()) + T))(), ["b"])
     np.testing.assert_allclose(found.rows(POSITIONS)[:, 0], np.c_[2.0 * X, T][POSITIONS])
 
 
 def test_digits_survive_a_large_offset():
-    with pm.Model() as model:
-        bernoulli(1e-6 * X @ vector() + 1e9)
-    found = predictor_of(model, ["b"])
+    found = predictor_of(as_model(lambda: bernoulli(1e-6 * X @ vector() + 1e9))(), ["b"])
     np.testing.assert_allclose(found.rows(POSITIONS)[:, 0][:, :-1], 1e-6 * X[POSITIONS], rtol=1e-13)
 
 
@@ -180,8 +175,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals_name_the_variable(name):
     make, message = REFUSED[name]
-    with pm.Model() as model:
-        make()
+    model = as_model(make)()
     names = ["u"] if name == "product_with_another_step" else [v.name for v in model.free_RVs]
     fact = factorisation(model, names)
     structure = TermStructure(fact)

@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity import factorise
+from tests.models import as_model
 
 N, G = 3000, 1200
 ROWS = np.random.default_rng(1).normal(size=N)
@@ -60,13 +61,11 @@ ROWS_OF = {
 @pytest.mark.parametrize("name", ROWS_OF)
 def test_n_rows(name):
     define, n_rows = ROWS_OF[name]
-    with pm.Model() as model:
-        define()
+    model = as_model(define)()
     assert factorise(model).n_rows == n_rows
 
 
 def test_of_a_step_that_sees_no_likelihood_elements_of_a_prior_are_all_there_is():
-    with pm.Model() as model:
-        ROWS_OF["long_prior"][0]()
+    model = as_model(ROWS_OF["long_prior"][0])()
     assert factorise(model, ["mu", "tau"]).n_rows == G
     assert factorise(model, ["mu", "tau", "u"]).n_rows == N
