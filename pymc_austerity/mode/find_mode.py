@@ -20,9 +20,9 @@ from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import NoNormalApproximationError, UnsuitableError, warn
-from pymc_austerity.mode.newton import CountedDensity, Density, NoMaximumError, are_finite, climb
+from pymc_austerity.mode.newton import Density, NoMaximumError, are_finite, maximise
 from pymc_austerity.mode.search import BlockPosterior, samples_of_rows
-from pymc_austerity.model.factorisation import CHUNK, Factorisation, block_of, point_of
+from pymc_austerity.model.factorisation import CHUNK, Factorisation, block_of, point_of, vector_of
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.graph.rewrite import INTERPRETED
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 # Dimensions up to which a Hessian is worth its passes over the data.
 _HESSIAN_UP_TO = 50
-# Gradient that is small enough for a start, in units of the standard deviations at the first point.
+# How near to the mode a start is, in posterior standard deviations.
 _CLOSE = 1e-4
 _SEED = 2014
 # Shares of a scale at which the density is looked at: where it rises at each, it is taken to rise for ever.
@@ -209,10 +209,9 @@ def _climbers(fact: Factorisation, point: PointType) -> Iterator[tuple[Any, Call
 def _by_newton(density: Density, start: Vector, max_iterations: int) -> tuple[Vector, str]:
     """Climb by the gradient and the Hessian."""
     try:
-        end, success = climb(CountedDensity(density), start, max_iterations, _CLOSE)
+        return maximise(density, start, _CLOSE, max_iterations).q, ""
     except NoMaximumError as error:
-        return start, error.reason
-    return end, "" if success else "the limit on iterations was reached, or the density rises for ever"
+        return error.q, error.reason
 
 
 def _by_gradient(
@@ -243,7 +242,7 @@ class _GradientPosterior:
     def __init__(self, fact: Factorisation, point: PointType, mode: Any) -> None:
         self._fact = fact
         self._point = point
-        self.start = np.concatenate([np.ravel(point[n]) for n in fact.var_names]).astype(np.float64)
+        self.start = vector_of(fact, point)
         block = block_of(fact)
 
         def compiled(graph: Variable, index: list[Variable]) -> Any:

@@ -4,12 +4,9 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import optimize
-from scipy.optimize import minimize
 from scipy.special import expit, xlogy
 
-from pymc_austerity.mode import newton
-from pymc_austerity.mode.newton import CountedDensity, NoMaximumError, climb, flat_direction, maximise
+from pymc_austerity.mode.newton import NoMaximumError, flat_direction, maximise
 
 RNG = np.random.default_rng(8)
 
@@ -102,17 +99,13 @@ def test_start_that_is_not_concave(start):
 
 
 def test_saddle_is_no_maximum():
-    """A start without a slope is left along the curvature, or refused."""
+    """A start without a slope is left along the curvature."""
 
     def density(q):
         a = q[0]
         return -(a**4) / 4.0 + a**2 / 2.0, np.array([a - a**3]), np.array([[1.0 - 3.0 * a**2]])
 
-    try:
-        end = maximise(density, np.zeros(1)).mode
-    except NoMaximumError:
-        return
-    np.testing.assert_allclose(np.abs(end), 1.0, atol=1e-6)
+    np.testing.assert_allclose(np.abs(maximise(density, np.zeros(1)).mode), 1.0, atol=1e-6)
 
 
 def test_values_that_are_not_finite_on_the_way():
@@ -148,32 +141,18 @@ def steep(q):
     return float(-q.sum() - weight.sum()), weight - 1.0, -np.diag(weight)
 
 
-def loudly(*args, **options):
-    """A search that tells of overflow, whatever is set around it."""
-    with np.errstate(over="warn"):
-        return minimize(*args, **options)
-
-
-@pytest.mark.parametrize("guard", ["size of numbers", "NumPy's state"])
-def test_numbers_that_overflow_on_the_way(guard, monkeypatch):
-    """Either guard is enough: no step is taken there, and no warning of NumPy is seen."""
-    if guard == "size of numbers":
-        monkeypatch.setattr(optimize, "minimize", loudly)
-    else:
-        monkeypatch.setattr(newton, "_HUGE", np.inf)
+def test_numbers_that_overflow_on_the_way():
+    """No step is taken there, and no warning of NumPy is seen."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        end, success = climb(CountedDensity(steep), np.full(3, 10.0))
-    assert success
-    np.testing.assert_allclose(end, 0.0, atol=1e-5)
+        found = maximise(steep, np.full(3, 10.0))
+    np.testing.assert_allclose(found.mode, 0.0, atol=1e-5)
 
 
-def test_without_guards_numbers_overflow(monkeypatch):
+def test_without_guards_numbers_overflow():
     """The planted fault."""
-    monkeypatch.setattr(optimize, "minimize", loudly)
-    monkeypatch.setattr(newton, "_HUGE", np.inf)
     with pytest.warns(RuntimeWarning, match="overflow"):
-        climb(CountedDensity(steep), np.full(3, 10.0))
+        maximise.__wrapped__(steep, np.full(3, 10.0))
 
 
 def test_curvature_that_underflows_on_the_way():
@@ -185,9 +164,10 @@ def test_curvature_that_underflows_on_the_way():
         gradient = np.array([5.0 - q[0], -1e-3])
         return -0.5 * (q[0] - 5.0) ** 2 - 1e-3 * q[1], gradient, -np.diag([1.0, curvature])
 
-    end, _ = climb(CountedDensity(straight), np.zeros(2))
-    assert np.all(np.isfinite(end))
-    assert abs(end[0] - 5.0) < 1e-3
+    with pytest.raises(NoMaximumError) as error:  # it rises for ever along the second
+        maximise(straight, np.zeros(2))
+    assert np.all(np.isfinite(error.value.q))
+    assert abs(error.value.q[0] - 5.0) < 1e-3
 
 
 def test_start_where_the_curvature_is_far_larger():
