@@ -44,6 +44,8 @@ TARGET_PARAMETERS = {
     "transitions": ("q", "index", "args"),
     "slab": ("q", "args"),
 }
+# Those that return a number; the others return a vector.
+TARGET_NUMBERS = frozenset({"global_log_ratio"})
 
 
 def missing(name: str) -> Callable[..., Any]:

@@ -62,9 +62,9 @@ def log_terms(categories, index, table):
 
 
 FUNCTIONS = {
-    "log_ratios": (log_ratios, signature_of("log_ratios", "float64", is_number=False)),
-    "global_log_ratio": (global_log_ratio, signature_of("global_log_ratio", "float64", is_number=True)),
-    "log_terms": (log_terms, signature_of("log_terms", "int64", is_number=False)),
+    "log_ratios": (log_ratios, signature_of("log_ratios", "float64")),
+    "global_log_ratio": (global_log_ratio, signature_of("global_log_ratio", "float64")),
+    "log_terms": (log_terms, signature_of("log_terms", "int64")),
 }
 
 

@@ -44,8 +44,8 @@ def plant(monkeypatch):
             monkeypatch.setattr(plan, "global_rows", without_rows)
             return
 
-        def planted(name, kinds, **options):
-            source = source_of(name, kinds, **options)
+        def planted(name, kinds):
+            source = source_of(name, kinds)
             right, wrong = bug.get(name, ("", ""))
             assert right in source
             return source.replace(right, wrong)

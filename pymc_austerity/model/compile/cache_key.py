@@ -42,7 +42,7 @@ def key_of(parts: Iterable[Any], functions: Iterable[Any]) -> str | None:
 
 def is_of_package(part: Any) -> bool:
     """Is it a function or class that a module of this package defines?"""
-    return _in_package(getattr(part, "__module__", None))
+    return f"{getattr(part, '__module__', None)}.".startswith(f"{_PACKAGE}.")
 
 
 def _is_described(function: Any) -> bool:
@@ -61,10 +61,6 @@ def sources_of(folder: Path) -> str | None:
     if not files or any(file.stat().st_mtime > _BEGAN for file in files):
         return None
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-
-
-def _in_package(name: str | None) -> bool:
-    return name is not None and (name == _PACKAGE or name.startswith(f"{_PACKAGE}."))
 
 
 def _constants() -> list[tuple[str, Any]]:

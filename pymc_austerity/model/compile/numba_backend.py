@@ -66,7 +66,7 @@ from pymc_austerity.model.compile.protocol import (
 )
 from pymc_austerity.model.graph.functions import Kept, structure_of, with_own_constants
 from pymc_austerity.packed import address_of, array_of_table, call_at, word_of_table
-from pymc_austerity.target import TARGET_PARAMETERS, Target, Vector
+from pymc_austerity.target import TARGET_NUMBERS, TARGET_PARAMETERS, Target, Vector
 
 # Of equal graphs, which a model has again if it is given other data.
 _functions, _targets = Kept(), Kept()
@@ -75,20 +75,39 @@ INTEGERS = types.Array(types.int64, 1, "C")
 TABLE = types.Array(types.uintp, 1, "C")
 # A state is a vector of either; functions of the two have places of their own in a table.
 _STATES: dict[Any, int] = {VECTOR: 0, INTEGERS: len(Target._fields)}
-# Where a table has the addresses of what is data, in place of functions of the model; and where arrays begin.
-_OF_RECORDS = ("log_ratios", "global_log_ratio", "features", "global_gradient")
-_RECORDS = {name: len(Target._fields) * len(_STATES) + k for k, name in enumerate(_OF_RECORDS)}
+# Functions of a target that may be data, which compiled code runs: what is called with the record of such a
+# function, how that is found, and sources of the other arguments. Without a polynomial nobody asks for phi.
+Rows = RowsOfTerms | GlobalRows
+_PHI = "features({0}, table) if own.gradient.shape[0] > 0 else {0}"
+_AS_DATA: dict[str, tuple[Any, Any, str]] = {
+    "log_ratios": (log_ratios, rows_at, "features(q_new, table), features(q, table), index"),
+    "global_log_ratio": (
+        global_log_ratio,
+        global_part_at,
+        f"q_new, q, {_PHI.format('q_new')}, {_PHI.format('q')}",
+    ),
+    "features": (features_of, rows_at, "q"),
+    "global_gradient": (
+        global_gradient,
+        global_part_at,
+        f"q, {_PHI.format('q')}, np.int64(table[of_features])",
+    ),
+}
+# Where a table has the addresses of their records; and where arrays begin.
+_RECORDS = {name: len(Target._fields) * len(_STATES) + k for k, name in enumerate(_AS_DATA)}
 FIRST_ARRAY = max(_RECORDS.values()) + 1
 
 Kind = tuple[str, int]
-# Functions of a target as data that compiled code runs.
-Rows = RowsOfTerms | GlobalRows
 
 
-def signature_of(name: str, state: str, *, is_number: bool) -> Signature:
+def signature_of(name: str, state: str) -> Signature:
     """The signature of a function of a `Target`, for states of numbers of the type `state`."""
     states = types.Array(from_dtype(np.dtype(state)), 1, "C")
-    return Signature(types.float64 if is_number else VECTOR, _parameters(name, states), None)
+    return Signature(_result(name), _parameters(name, states), None)
+
+
+def _result(name: str) -> types.Type:
+    return types.float64 if name in TARGET_NUMBERS else VECTOR
 
 
 def _parameters(name: str, states: types.Array) -> tuple[types.Type, ...]:
@@ -209,8 +228,9 @@ def _copied(array):  # type: ignore[no-untyped-def]
     return result
 
 
-def _call(name: str, result: Any) -> Callable[..., Any]:
+def _call(name: str) -> Callable[..., Any]:
     """An intrinsic that calls a function of the table, which is the last of its arguments."""
+    result = _result(name)
 
     @intrinsic
     def call(typing_context: Any, arguments: Any) -> Any:
@@ -240,11 +260,11 @@ def _with_table(name: str) -> Any:
     """A function that calls that of a table."""
     own = ", ".join(TARGET_PARAMETERS[name][:-1])
     source = f"def {name}({own}, table):\n    return call(({own}, table))"
-    call = _call(name, types.float64 if name == "global_log_ratio" else VECTOR)
-    return jitable(compile_numba_function_src(source, name, {"__name__": __name__, "call": call}, {}))
+    environment = {"__name__": __name__, "call": _call(name)}
+    return jitable(compile_numba_function_src(source, name, environment, {}))
 
 
-_call_features = _call("features", VECTOR)
+_call_features = _call("features")
 _FEATURES = Target._fields.index("features")
 
 
@@ -268,12 +288,12 @@ def _array_sources(kinds: Sequence[Kind]) -> list[str]:
     return [f"array_at(table, {place}, {dtype!r}, {n_dim})" for place, (dtype, n_dim) in places]
 
 
-def target_function_source(name: str, kinds: Sequence[Kind], *, is_number: bool) -> str:
+def target_function_source(name: str, kinds: Sequence[Kind]) -> str:
     """Source of a function of a `Target`, which returns a number or a vector, around that of PyTensor."""
     *own, _ = TARGET_PARAMETERS[name]
     arrays = "".join(f"{array}, " for array in _array_sources(kinds))
     called = f"{name}_function({', '.join([*own, '*args'])})[0]"
-    result = f"{called}.item()" if is_number else f"as_vector({called})"
+    result = f"{called}.item()" if name in TARGET_NUMBERS else f"as_vector({called})"
     lines = [
         f"def {name}({', '.join([*own, 'table'])}):",
         f"    args = ({arrays})",
@@ -376,45 +396,32 @@ def _table_maker(functions: Mapping[str, Any]) -> TableMaker:
     return TableMaker(made, kinds, rows)
 
 
-# Functions of a target that are data: what they call with these, and sources of its arguments.
-_PHI = "features({0}, table) if own.gradient.shape[0] > 0 else {0}"  # without a polynomial nobody asks
-_CALLED: dict[str, tuple[Any, Any, str]] = {
-    "log_ratios": (log_ratios, rows_at, "features(q_new, table), features(q, table), index"),
-    "global_log_ratio": (
-        global_log_ratio,
-        global_part_at,
-        f"q_new, q, {_PHI.format('q_new')}, {_PHI.format('q')}",
-    ),
-    "features": (features_of, rows_at, "q"),
-    "global_gradient": (
-        global_gradient,
-        global_part_at,
-        f"q, {_PHI.format('q')}, np.int64(table[{_RECORDS['features']}])",
-    ),
-}
-
-
 def _of_rows(name: str) -> tuple[Any, Signature]:
     """A function of all targets that have it as data, and its signature."""
-    called, record_at, arguments = _CALLED[name]
+    called, record_at, arguments = _AS_DATA[name]
     source = (
         f"def {name}({', '.join(TARGET_PARAMETERS[name][:-1])}, table):\n"
         f"    own = record_at(np.int64(table[{_RECORDS[name]}]))\n"
         f"    return called(own, {arguments})"
     )
-    environment = {"__name__": __name__, "np": np, "record_at": record_at, "called": called}
+    environment = {
+        "__name__": __name__,
+        "np": np,
+        "record_at": record_at,
+        "called": called,
+        "features": _features,
+        "of_features": _RECORDS["features"],
+    }
     key = key_of([source], [TableMaker, called])
-    options: dict[str, Any] = {"from_python": False, "error_model": "numpy"}
-    made = from_source(source, name, {**environment, "features": _features}, key, **options)
-    return made, signature_of(name, "float64", is_number=name == "global_log_ratio")
+    made = from_source(source, name, environment, key, from_python=False, error_model="numpy")
+    return made, signature_of(name, "float64")
 
 
 def _target_function(name: str, graph: FunctionGraph, kinds: Sequence[Kind]) -> tuple[Any, Signature]:
     """A function of a `Target` for a table of arguments of these kinds, and its signature."""
-    is_number = graph.outputs[0].type.ndim == 0
     with exact_arithmetic():
         built, graph_key = numba_funcify_ensure_cache(graph)
-    source = target_function_source(name, kinds, is_number=is_number)
+    source = target_function_source(name, kinds)
     operations = sorted(set(_own_operations(graph)), key=repr)
     key = key_of([graph_key, source], [TableMaker, *operations])
     environment = {
@@ -423,5 +430,5 @@ def _target_function(name: str, graph: FunctionGraph, kinds: Sequence[Kind]) -> 
         "array_at": array_at,
         "as_vector": as_vector,
     }
-    signature = signature_of(name, graph.inputs[0].type.dtype, is_number=is_number)
-    return from_source(source, name, environment, key, from_python=False), signature
+    made = from_source(source, name, environment, key, from_python=False)
+    return made, signature_of(name, graph.inputs[0].type.dtype)
