@@ -26,7 +26,7 @@ from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remain
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.exceptions import NoNormalApproximationError, UnboundedError
-from pymc_austerity.mode.fit import feature_factors, fit_mode
+from pymc_austerity.mode.mode_fit import feature_factors, fit_mode
 from pymc_austerity.model.factorisation import block_of, point_of
 from pymc_austerity.model.graph.rewrite import one_vector
 from pymc_austerity.model.structure.differentiable import Differentiable

@@ -18,6 +18,7 @@ from pymc_austerity import work
 from pymc_austerity.bounds.expressions.curvature import is_concave
 from pymc_austerity.exceptions import NoNormalApproximationError, warn
 from pymc_austerity.mode.newton import NEAR, OF_STEP, Density, Maximum, NoMaximumError, maximise
+from pymc_austerity.model.factorisation import coordinate_name
 from pymc_austerity.model.starting_point import dispersed_points
 from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.log_likelihood import Elsewhere
@@ -160,12 +161,7 @@ class BlockPosterior:
         whole[self.free] = np.abs(direction)
         order = np.argsort(-whole)
         leading = [d for d in order[:3] if whole[d] > 0.3 * whole[order[0]]]
-        return [self.name_of(int(d)) for d in leading]
-
-    def name_of(self, dimension: int) -> str:
-        """Name of one coordinate of q."""
-        name, index = self.factorisation.coordinate(dimension)
-        return name + (f"[{', '.join(map(str, index))}]" if index else "")
+        return [coordinate_name(self.factorisation, int(d)) for d in leading]
 
 
 class ModeSearch:

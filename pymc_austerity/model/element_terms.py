@@ -20,7 +20,7 @@ from pymc_austerity.model.factorisation import Factorisation, LocalTerm, point_o
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.lift.rows import as_row
-from pymc_austerity.model.self_check import jittered
+from pymc_austerity.model.self_check import REPORT, jittered
 from pymc_austerity.model.structure.incidence import Incidence, Lookups, UsedAsAWhole, incidence
 from pymc_austerity.model.structure.prepared_rows import indexed_first
 from pymc_austerity.target import Index
@@ -139,8 +139,7 @@ class ElementTerms:
                     if not np.isin(changed, np.concatenate(listed)).all():
                         raise SelfCheckError(
                             f"Self-check failed for the term {term.name!r}: a row depends on an element of "
-                            f"{', '.join(fact.var_names)} that it is not said to contain. This is a defect "
-                            "of pymc_austerity: please report the model."
+                            f"{', '.join(fact.var_names)} that it is not said to contain. {REPORT}"
                         )
             start += term.size
 

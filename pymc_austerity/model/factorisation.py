@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -219,20 +218,12 @@ class Factorisation:
             parts = [self.log_density_terms(point, some) for some in some_rows(self.n_local)]
             return np.concatenate(parts) if parts else np.empty(0)
         index = self._checked_index(index)
-        if not len(index):
-            return np.empty(0)
-        values = self.point_values(point)
-        if len(self.locals) == 1:
-            (terms,) = self._terms_function(*values, index, *self.leaf_values)
-            return np.asarray(terms, dtype=np.float64)
-        bounds = np.cumsum([0] + [term.size for term in self.locals])
-        masks = [(index >= a) & (index < b) for a, b in pairwise(bounds)]
-        # Not every operation can be evaluated on no rows: a term of which none is wanted gives its first.
-        rows = [index[mask] - a if mask.any() else [0] for mask, a in zip(masks, bounds[:-1], strict=True)]
-        parts = self._terms_function(*values, *map(np.asarray, rows), *self.leaf_values)
-        result = np.empty(len(index))
-        for mask, part in zip(masks, parts, strict=True):
-            result[mask] = part[: np.count_nonzero(mask)]
+        values, result, first = self.point_values(point), np.empty(len(index)), 0
+        for term, rows in zip(self.locals, self._row_functions, strict=True):
+            own = (index >= first) & (index < first + term.size)
+            if own.any():  # not every operation can be evaluated on no rows
+                result[own] = rows(*values, index[own] - first, *self.leaf_values)
+            first += term.size
         return result
 
     def global_log_density(self, point: Mapping[str, Any]) -> float:
@@ -275,8 +266,8 @@ class Factorisation:
         return function_of(arguments, outputs, mode, stabilised=stabilised, trust_input=True)
 
     @cached_property
-    def _terms_function(self) -> Any:
-        return self.compile([t.rows for t in self.locals], [t.index for t in self.locals])
+    def _row_functions(self) -> list[Any]:
+        return [self.compile(term.rows, [term.index]) for term in self.locals]
 
     @cached_property
     def _global_function(self) -> Any:
@@ -294,6 +285,12 @@ class Factorisation:
 def block_of(factorisation: Factorisation) -> list[Variable]:
     """Value variables of the block, in the order of its vector q."""
     return [factorisation.graph.values[name] for name in factorisation.var_names]
+
+
+def coordinate_name(factorisation: Factorisation, dimension: int) -> str:
+    """Name of one coordinate of q, as ``beta[2]``."""
+    name, index = factorisation.coordinate(dimension)
+    return name + (f"[{', '.join(map(str, index))}]" if index else "")
 
 
 def row_operations(factorisation: Factorisation) -> float:

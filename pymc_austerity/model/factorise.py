@@ -35,7 +35,7 @@ from pymc_austerity.model.lift.indexing import select_early
 from pymc_austerity.model.lift.lifter import Lifter
 from pymc_austerity.model.lift.rows import check_cost, lift_cells, lift_piece
 from pymc_austerity.model.refusal import Coupled, operation_name
-from pymc_austerity.model.self_check import check_against_model, jittered
+from pymc_austerity.model.self_check import REPORT, check_against_model, jittered, same
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.validation import is_whole, nearest
 
@@ -379,7 +379,7 @@ def require_same_rows(whole: Factorisation, head: Factorisation, chosen: np.ndar
     if [term.name for term in whole.locals] != [term.name for term in head.locals]:
         raise SelfCheckError(
             f"With rows on disk the local terms are {whole.local_terms}, with some of them in memory "
-            f"{head.local_terms}. This is a defect of pymc_austerity: please report the model."
+            f"{head.local_terms}. {REPORT}"
         )
     values = jittered(whole.graph)
     on_disk = [leaf.placeholder for leaf in whole.leaves if leaf.source in whole.graph.on_disk]
@@ -395,7 +395,7 @@ def require_same_rows(whole: Factorisation, head: Factorisation, chosen: np.ndar
             wanted = head.compile(short.rows, [short.index], mode=INTERPRETED)(
                 *values, theirs, *head.leaf_values
             )
-            right = bool(np.allclose(found, wanted, rtol=1e-8, atol=1e-9, equal_nan=True))
+            right = same(found, wanted)
         if not right:
             raise FactorisationError(
                 f"Rows of the term {term.name!r} depend on other rows of data on disk, or on the order of "

@@ -25,7 +25,7 @@ from pymc_austerity.model.starting_point import jittered_point
 _SEED = 2014
 # Rows of a term that are computed one by one.
 _ENOUGH_ROWS = 100_000
-_REPORT = "This is a defect of pymc_austerity: please report the model."
+REPORT = "This is a defect of pymc_austerity: please report the model."
 
 
 def jittered(graph: LogDensityGraph) -> list[np.ndarray]:
@@ -73,10 +73,10 @@ def check_against_model(factorisation: Factorisation, model: pm.Model, pieces: S
     ours = rest[len(global_) :]
     for name, their_sum in zip(theirs, ours[len(sums) :], strict=True):
         parts = [float(x) for p, x in zip(split, ours, strict=False) if p.name == name]
-        if not _same(np.array(float(their_sum)), np.array(sum(parts))):
+        if not same(np.array(float(their_sum)), np.array(sum(parts))):
             raise SelfCheckError(
                 f"Self-check failed for the term {name!r}: its parts add up to {sum(parts)!r}, the model "
-                f"gives {float(their_sum)!r}. {_REPORT}"
+                f"gives {float(their_sum)!r}. {REPORT}"
             )
 
 
@@ -102,7 +102,7 @@ def check_change(
         name, moved, whose = what
         raise SelfCheckError(
             f"Self-check failed for {name}: {moved} the log density by {expected!r}, and the terms of "
-            f"{whose} by {change!r} (terms {', '.join(graph.raw)}). {_REPORT}"
+            f"{whose} by {change!r} (terms {', '.join(graph.raw)}). {REPORT}"
         )
 
 
@@ -118,10 +118,10 @@ def _compare_rows(
             found = rows(*values, index, *factorisation.leaf_values)
             expected = vector[start : start + len(index)]
             start += len(index)
-            if found.shape != index.shape or found.shape != expected.shape or not _same(found, expected):
+            if found.shape != index.shape or found.shape != expected.shape or not same(found, expected):
                 raise SelfCheckError(
                     f"Self-check failed for the term {term.name!r}: its rows computed one by one differ "
-                    f"from those of the full term. {_REPORT}"
+                    f"from those of the full term. {REPORT}"
                 )
 
 
@@ -131,12 +131,13 @@ def _compare_globals(
     graphs = [term.sum() for _, term in factorisation.globals]
     found = factorisation.compile(graphs, [], mode=INTERPRETED)(*values, *factorisation.leaf_values)
     for (name, _), ours, expected in zip(factorisation.globals, found, sums, strict=True):
-        if not _same(ours, expected):
+        if not same(ours, expected):
             raise SelfCheckError(
                 f"Self-check failed for the term {name!r}: its global part is {float(ours)!r}, not "
-                f"{float(expected)!r}. {_REPORT}"
+                f"{float(expected)!r}. {REPORT}"
             )
 
 
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
+def same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Are all numbers the same, but for rounding?"""
     return bool(np.allclose(a, b, rtol=1e-8, atol=1e-9, equal_nan=True))

@@ -21,8 +21,7 @@ from pymc_austerity.exceptions import (
     UnsuitableError,
 )
 from pymc_austerity.mode.fields.field_model import FieldModel
-from pymc_austerity.mode.mode_fit import ModeReport
-from pymc_austerity.mode.remainders import Departures
+from pymc_austerity.mode.mode_fit import Departures, ModeReport
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation, vector_of
 from pymc_austerity.model.field.lookups import longest_looked_up
 from pymc_austerity.model.field.priors import NoField

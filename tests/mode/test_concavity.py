@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import Taylor, factorise
-from pymc_austerity.mode.fit import fit_mode
+from pymc_austerity.mode.mode_fit import fit_mode
 from pymc_austerity.mode.search import BlockPosterior, is_log_concave
 from pymc_austerity.model.structure.term_structure import TermStructure
 

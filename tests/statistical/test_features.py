@@ -71,7 +71,7 @@ def test_a_wrong_polynomial_is_noticed(weights, monkeypatch):
         tilted = expansion.gradient + np.array([10.0, -10.0, 0.0, 0.0])
         return expand(structure, expansion._replace(gradient=tilted), slopes)
 
-    monkeypatch.setattr("pymc_austerity.mode.fit.expand", wrong)
+    monkeypatch.setattr("pymc_austerity.mode.mode_fit.expand", wrong)
     draws, _ = run(tuna(model, None), model)
     assert np.abs(z_of_chains(draws, reference)).max() > 1.5 * LIMIT
 

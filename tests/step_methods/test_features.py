@@ -11,7 +11,7 @@ from pymc_austerity import AusterityMH, MHSubLhd, SubsamplingWarning, TunaMH, re
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.kernels.log_ratio_range import certified_range
-from pymc_austerity.mode.fit import feature_factors
+from pymc_austerity.mode.mode_fit import feature_factors
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.structure.differentiable import Differentiable
@@ -83,7 +83,7 @@ def test_a_wrong_whitening_is_noticed(model, monkeypatch, without_c):
         whitening, directions = feature_factors(*args)
         return 1e-3 * whitening, directions
 
-    monkeypatch.setattr("pymc_austerity.mode.fit.feature_factors", wrong)
+    monkeypatch.setattr("pymc_austerity.mode.mode_fit.feature_factors", wrong)
     with pytest.raises(ValueError, match="not in the span of the whitening"):
         TunaMH(model=model, rng=1)
 

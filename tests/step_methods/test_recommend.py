@@ -18,7 +18,7 @@ from scipy.special import expit
 import pymc_austerity as pma
 from pymc_austerity.exceptions import SelfCheckError, warn
 from pymc_austerity.mode import mode_fit
-from pymc_austerity.mode.fit import fit_mode
+from pymc_austerity.mode.mode_fit import fit_mode
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
@@ -439,7 +439,7 @@ DEEP = [
     "pymc_austerity.model.structure.scalar_graph.tensor_rule",
     "pymc_austerity.model.structure.predictor_values.direct_parts",
     "pymc_austerity.mode.newton.newton_steps",
-    "pymc_austerity.mode.fit.expand",
+    "pymc_austerity.mode.mode_fit.expand",
     "pymc_austerity.bounds.row_constants.BoundsByJets",
     "pymc_austerity.step_methods.metropolis.plan.BlockPlan.compile",
 ]
@@ -460,7 +460,7 @@ def test_internal_errors_are_not_reasons(where, kind, monkeypatch):
 
 
 def test_a_failed_self_check_is_not_a_reason(monkeypatch):
-    monkeypatch.setattr("pymc_austerity.model.self_check._same", lambda *args: False)
+    monkeypatch.setattr("pymc_austerity.model.self_check.same", lambda *args: False)
     with pytest.raises(SelfCheckError, match="Self-check failed for the term 'y'"):
         pma.recommend(rare(900, 2))
 

@@ -88,7 +88,7 @@ def test_equal_columns_share_what_the_data_say():
 
 def test_one_impossible_row_of_many_is_named(monkeypatch):
     """Even if it is not among those that are tried before the search."""
-    monkeypatch.setattr("pymc_austerity.mode.fit._ENOUGH_ROWS", 1000)
+    monkeypatch.setattr("pymc_austerity.mode.mode_fit._TRIED_ROWS", 1000)
     x = X.copy()
     x[4242, 1] = np.inf
     with pytest.raises(ValueError, match=r"term 'y' is -inf (wherever|at) .* is inf in row 4242, column 1\."):

@@ -8,7 +8,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import TunaMH
-from pymc_austerity.mode import remainders
+from pymc_austerity.mode import mode_fit
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure.row_functions import PredictorRows
@@ -85,7 +85,7 @@ def test_graphs_are_evaluated_on_some_rows(monkeypatch):
     few = reader.passes[1]
     assert few < 2.5  # 1e5 rows of N for each check, and 3e4 for each of eleven states
     reader.of_graphs = 0
-    monkeypatch.setattr(remainders, "_ENOUGH_ROWS", N)
+    monkeypatch.setattr(mode_fit, "_ENOUGH_ROWS", N)
     with model_of():
         TunaMH()
     assert reader.passes[1] > 5.0 * few

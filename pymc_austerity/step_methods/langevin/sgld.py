@@ -34,12 +34,11 @@ from pymc_austerity.kernels.stochastic_gradient import (
     gradient_moments,
     langevin_transitions,
 )
-from pymc_austerity.mode.fit import expanded_again, fit_mode
-from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, ModeReport
+from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, ModeReport, expanded_again, fit_mode
 from pymc_austerity.model.compile.backend import NUMBA
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.compile.target import CompiledTarget
-from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
+from pymc_austerity.model.factorisation import Factorisation, coordinate_name, point_of, vector_of
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.model.starting_point import require_finite
@@ -245,7 +244,7 @@ class SGLD(RebuiltStep):
     def _build(self, point: PointType) -> None:
         fact, terms, recipe = plan_sgld(self._options, point)
         self._require_stable(recipe)
-        engine = self._compiled(fact, terms, recipe, point)
+        engine = LangevinEngine(terms, recipe.dynamics, vector_of(fact, point), point)
         mode_fit, dynamics = recipe.mode_fit, recipe.dynamics
         if mode_fit is not None:
             noise = engine.gradient_noise(mode_fit, point)
@@ -263,14 +262,8 @@ class SGLD(RebuiltStep):
             terms = expanded_again(TermStructure(fact), point, self._recipe.mode_fit).expanded
         self._factorisation = fact
         # The last: it tells that the step is built.
-        self._engine = self._compiled(fact, terms, self._recipe, point)
+        self._engine = LangevinEngine(terms, self._recipe.dynamics, vector_of(fact, point), point)
         return True
-
-    def _compiled(
-        self, fact: Factorisation, terms: Factorisation, recipe: SgldRecipe, point: PointType
-    ) -> LangevinEngine:
-        stage("transitions")
-        return LangevinEngine(terms, recipe.dynamics, vector_of(fact, point), point)
 
     def _sd_inflation(self, step_size: float) -> float:
         """The ratio at a step size; NaN where no mode is known."""
@@ -351,10 +344,9 @@ class SGLD(RebuiltStep):
         try:
             outcome = self._engine.run(n, self.n_transitions, self.rng, q, point)
         except DivergedError as error:
-            name, index = self.factorisation.coordinate(int(error.args[0]))
-            place = f"[{', '.join(map(str, index))}]" if index else ""
+            name = coordinate_name(self.factorisation, int(error.args[0]))
             raise ValueError(
-                f"The state of {name}{place} is no longer finite after a step of size {error.args[1]:.4g}, "
+                f"The state of {name} is no longer finite after a step of size {error.args[1]:.4g}, "
                 "or a gradient is not: the dynamics are unstable there. Take a smaller step_size, or start "
                 "nearer to the mode, with initvals=find_mode(model)."
             ) from None
@@ -447,6 +439,7 @@ class LangevinEngine:
     """Transitions of `kernels.stochastic_gradient`, of the terms of a model or with Taylor remainders."""
 
     def __init__(self, terms: Factorisation, dynamics: Dynamics, q: Vector, point: PointType) -> None:
+        stage("transitions")
         self.target = CompiledTarget(terms)
         warn_of_given(self.target)
         self._dynamics = dynamics

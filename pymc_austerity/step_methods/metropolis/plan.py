@@ -23,9 +23,8 @@ from pymc_austerity.acceptance.base import AcceptanceRule, log_uniform, with_bat
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.kernels.subsample import NO_ROWS
-from pymc_austerity.mode.fit import expanded_again, fit_mode
 from pymc_austerity.mode.log_ratios import bounded_state, certify_log_ratios
-from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, start_near
+from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, expanded_again, fit_mode, start_near
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.log_density import Fingerprint, LogDensityGraph, fingerprint

@@ -13,9 +13,8 @@ from pymc_austerity.acceptance.base import AcceptanceRule, Exact, with_batch_siz
 from pymc_austerity.kernels.jumps import counted_full_transitions, counted_transitions
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.subsample import NO_ROWS
-from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.mode.log_ratios import bounded_state
-from pymc_austerity.mode.mode_fit import ModeFit
+from pymc_austerity.mode.mode_fit import ModeFit, fit_mode
 from pymc_austerity.model.factorisation import point_of, vector_of
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.log_density import fingerprint
