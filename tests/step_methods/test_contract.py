@@ -133,7 +133,7 @@ STEPS = {
     "states": (states, partial(pma.ParticleGibbs, ["h"])),
 }
 # What belongs to a chain and is not learnt: of SCIR, and of fields.
-CARRIED = ("n_transitions", "log_theta", "written", "anchors", "memory", "others")
+CARRIED = ("n_transitions", "processes", "memory", "others")
 
 
 def counted(model, rng):
