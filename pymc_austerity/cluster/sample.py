@@ -6,8 +6,7 @@ import queue
 import time
 import uuid
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -27,7 +26,7 @@ from pymc.step_methods.compound import CompoundStep, flatten_steps
 from pymc.util import get_random_generator
 from xarray import DataTree
 
-from pymc_austerity.cluster.workers import Inspection, lost, raise_from_worker, require_client
+from pymc_austerity.cluster.workers import Calls, Inspection, lost, require_client
 from pymc_austerity.exceptions import warn
 from pymc_austerity.extras import imported
 from pymc_austerity.model.stored_data import files_of
@@ -163,58 +162,48 @@ class Running:
     """The chains of one call of `sample_distributed`, whose name is the topic."""
 
     def __init__(self, client: Any, content: bytes, chains: int, topic: str, inspection: Inspection) -> None:
-        self._client, self._topic, self._inspection = client, topic, inspection
-        self._bytes, self._n_sent = content, 0
+        self._client, self._n, self._topic, self._inspection = client, chains, topic, inspection
         # Where a chain was last seen, and how many workers have died with it.
         self._last: dict[int, str] = {}
         self._deaths = [0] * chains
-        self._futures: dict[int, Any] = {}
-        self._submit(range(chains))
-
-    def _submit(self, chains: Iterable[int]) -> None:
-        self._content = self._client.scatter(self._bytes, broadcast=True, hash=False)
-        self._n_sent += 1
-        for k in chains:
-            key = f"chain-{k}-{self._n_sent}-{self._topic}"
-            self._futures[k] = self._client.submit(
-                run_chain, self._content, k, self._topic, pure=False, key=key
-            )
+        self._calls = Calls(client, content, inspection, "Chain {}")
+        self._calls.begin(run_chain, [(k, topic) for k in range(chains)])
 
     def results(self, step: Any, draws: int, tune: int, *, progressbar: bool) -> dict[int, Drawn]:
         """Draws of each chain, when all are over; after an interrupt what there is."""
         messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._client.subscribe_topic(self._topic, lambda event: messages.put(event[1]))
         bars = MCMCProgressBarManager(
-            step_method=step, chains=len(self._futures), draws=draws, tune=tune, progressbar=progressbar
+            step_method=step, chains=self._n, draws=draws, tune=tune, progressbar=progressbar
         )
-        found: dict[int, Drawn] = {}
+        found = self._calls.results
         try:
             with bars:
-                while len(found) < len(self._futures) and self._client.status == "running":
+                while len(found) < self._n and self._client.status == "running":
                     self._inspection.require()
                     self._show(messages, bars, tune)
-                    self._collect(found, bars)
+                    self._collect(bars)
                     if self._client.status != "running":
                         break
-                    for k, future in self._futures.items():
-                        if future.status == "error":
-                            raise_from_worker(future.exception(), f"Chain {k}")
-                    self._count_deaths(found)
-                    self._send_again(found)
+                    self._count_deaths()
+                    self._calls.go_on()
                     time.sleep(_LOOK)
         except KeyboardInterrupt:
             stopped = self._client.run(stop_chains, self._topic, on_error="ignore").values()
-            self._collect(found, bars)  # what was over before it could be stopped
+            self._collect(bars)  # what was over before it could be stopped
             for some in stopped:
                 found = {**some, **found}
-            warn(f"Interrupted: {len(found)} of {len(self._futures)} chains have draws, which are kept.")
+            warn(f"Interrupted: {len(found)} of {self._n} chains have draws, which are kept.")
         finally:
-            self._close(found)
+            if self._client.status == "running":
+                self._client.unsubscribe_topic(self._topic)
+                if len(found) < self._n:
+                    self._client.run(stop_chains, self._topic, on_error="ignore")
+            self._calls.cancel()
         if not found:
             raise SamplingError("No chain has any draws: the client was closed, or interrupted too early.")
         if self._client.status != "running":
-            n = len(self._futures)
-            warn(f"The client was closed: {len(found)} of {n} chains had finished, and are kept.")
+            warn(f"The client was closed: {len(found)} of {self._n} chains had finished, and are kept.")
         return dict(sorted(found.items()))
 
     def _show(self, messages: Any, bars: Any, tune: int) -> None:
@@ -223,46 +212,24 @@ class Running:
             n, stats = told["n"], pickle.loads(told["stats"])
             bars.update(chain_idx=told["chain"], is_last=False, draw=n - 1, tuning=n <= tune, stats=stats)
 
-    def _collect(self, found: dict[int, Drawn], bars: Any) -> None:
+    def _collect(self, bars: Any) -> None:
         """Take the draws of chains that have finished."""
-        for k, future in self._futures.items():
-            if k in found or future.status != "finished":
-                continue
-            try:
-                found[k] = drawn = future.result()
-            except CancelledError:  # lost on its way, with all workers
-                continue
+        for k, drawn in self._calls.take().items():
             stats = [{name: values[-1] for name, values in own.items()} for own in drawn.stats]
             bars.update(chain_idx=k, is_last=True, draw=drawn.n - 1, tuning=False, stats=stats)
 
-    def _count_deaths(self, found: Mapping[int, Drawn]) -> None:
+    def _count_deaths(self) -> None:
         """Give up a chain that workers die of."""
         workers = self._client.nthreads()
         for k, address in list(self._last.items()):
-            if address not in workers and k not in found:
+            if address not in workers and k not in self._calls.results:
                 del self._last[k]
                 self._deaths[k] += 1
                 if self._deaths[k] == _MOST_DEATHS:
                     raise lost(f"Chain {k}", address)
-        numbers = {future.key: k for k, future in self._futures.items()}
+        numbers = {future.key: k for k, future in self._calls.futures.items()}
         for address, keys in self._client.processing().items():
             self._last |= {numbers[key]: address for key in keys if key in numbers}
-
-    def _send_again(self, found: Mapping[int, Drawn]) -> None:
-        """Begin chains again that were lost with all workers: Dask drops them without an error."""
-        lost = [
-            k for k, one in self._futures.items() if k not in found and one.status in ("cancelled", "lost")
-        ]
-        if lost and self._client.nthreads():
-            self._submit(lost)
-
-    def _close(self, found: dict[int, Drawn]) -> None:
-        if self._client.status != "running":
-            return
-        self._client.unsubscribe_topic(self._topic)
-        if len(found) < len(self._futures):
-            self._client.run(stop_chains, self._topic, on_error="ignore")
-        self._client.cancel(list(self._futures.values()))
 
 
 # The call -----------------------------------------------------------------------------------------

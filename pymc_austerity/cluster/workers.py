@@ -3,7 +3,7 @@
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -127,59 +127,80 @@ class Calls:
     """Calls that all have the same content, which is sent to each worker once.
 
     A call that a dead worker loses is made again, on another one. Messages begin with `what` the calls
-    compute.
+    compute; {} in it stands for the number of a call.
     """
 
     def __init__(self, client: Any, content: bytes, inspection: Inspection, what: str) -> None:
         self._client, self._bytes, self._inspection, self._what = client, content, inspection, what
         self._sent: Any = None
+        self.futures: dict[int, Any] = {}
+        self.results: dict[int, Any] = {}
 
     def __call__(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """The results of ``function(content, *given)`` for each ``given`` of `arguments`."""
-        results: dict[int, Any] = {}
-        for _ in range(_SENT_AGAIN + 1):
-            if self._sent is None:
-                self._inspection.wait_for_one()
-                self._sent = self._client.scatter(self._bytes, broadcast=True, hash=False)
-            futures = {
-                k: self._client.submit(function, self._sent, *given, pure=False)
-                for k, given in enumerate(arguments)
-                if k not in results
-            }
-            try:
-                while self._wait_for(futures):
-                    self._collect(futures, results)
-                    futures = {k: future for k, future in futures.items() if k not in results}
-            finally:
-                if self._client.status == "running":
-                    self._client.cancel(list(futures.values()))
-            if len(results) == len(arguments):
-                return [results[k] for k in range(len(arguments))]
-            self._sent = None  # Dask drops calls without an error if all that they need is lost
-        raise RuntimeError(
-            f"{self._what}: all workers have died {_SENT_AGAIN + 1} times: too little memory there? See "
-            "their logs."
-        )
-
-    def _collect(self, futures: dict[int, Any], results: dict[int, Any]) -> None:
-        """Take what is finished. A result may be lost on its way, with its worker."""
-        for k, future in futures.items():
-            if future.status == "error":
-                raise_from_worker(future.exception(), self._what)
-            if future.status == "finished":
-                with suppress(TimeoutError, CancelledError):
-                    results[k] = future.result(timeout=_ARRIVES)
-
-    def _wait_for(self, futures: dict[int, Any]) -> bool:
-        """Wait until none is pending; are there any that are not lost?"""
+        self.begin(function, arguments)
         looked_at, begins = time.monotonic(), True
-        while any(future.status == "pending" for future in futures.values()):
-            time.sleep(_LOOK)
-            if time.monotonic() - looked_at >= _LOOK_AT_WORKERS:
-                looked_at = time.monotonic()
-                self._inspection.require(begins=begins)
-                begins = False
-        return any(future.status in ("finished", "error") for future in futures.values())
+        try:
+            while len(self.results) < len(arguments):
+                time.sleep(_LOOK)
+                if time.monotonic() - looked_at >= _LOOK_AT_WORKERS:
+                    looked_at = time.monotonic()
+                    self._inspection.require(begins=begins)
+                    begins = False
+                self.take()
+                if self._lost() and self._n_sent > _SENT_AGAIN:
+                    raise RuntimeError(
+                        f"{self._what}: all workers have died {self._n_sent} times: too little memory there? "
+                        "See their logs."
+                    )
+                self.go_on()
+        finally:
+            self.cancel()
+        return [self.results[k] for k in range(len(arguments))]
+
+    def begin(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> None:
+        """Make calls, whose results are those of `__call__`, and wait for none."""
+        self._function, self._arguments, self._n_sent = function, arguments, 0
+        self.futures, self.results = {}, {}
+        self._submit(range(len(arguments)))
+
+    def _submit(self, numbers: Iterable[int]) -> None:
+        if self._sent is None:
+            self._inspection.wait_for_one()
+            self._sent = self._client.scatter(self._bytes, broadcast=True, hash=False)
+        self._n_sent += 1
+        for k in numbers:
+            self.futures[k] = self._client.submit(self._function, self._sent, *self._arguments[k], pure=False)
+
+    def take(self) -> dict[int, Any]:
+        """Results that have come since they were taken last. One may be lost on its way, with its worker."""
+        new = {}
+        for k, future in self.futures.items():
+            if k not in self.results and future.status == "finished":
+                with suppress(TimeoutError, CancelledError):
+                    new[k] = future.result(timeout=_ARRIVES)
+        self.results |= new
+        return new
+
+    def go_on(self) -> None:
+        """Raise the error of a call, and make those again that were lost with all workers."""
+        for k, future in self.futures.items():
+            if future.status == "error":
+                raise_from_worker(future.exception(), self._what.format(k))
+        lost = self._lost()
+        if lost and self._client.nthreads():
+            self._sent = None
+            self._submit(lost)
+
+    def _lost(self) -> list[int]:
+        """Calls that Dask has dropped without an error, because all that they need is lost."""
+        gone = ("cancelled", "lost")
+        return [k for k, one in self.futures.items() if k not in self.results and one.status in gone]
+
+    def cancel(self) -> None:
+        """Let the cluster drop all calls."""
+        if self._client.status == "running":
+            self._client.cancel(list(self.futures.values()))
 
 
 def raise_from_worker(error: BaseException, what: str) -> NoReturn:

@@ -269,14 +269,15 @@ class TestSums:
 
     def test_a_worker_dies(self, client, counts, own, monkeypatch):
         before = set(client.run(os.getpid).values())
-        wait_for = workers.Calls._wait_for
+        take, killed = workers.Calls.take, []
 
-        def kill_first(self, futures):
-            if set(client.run(os.getpid).values()) == before:
-                os.kill(min(before), signal.SIGKILL)
-            return wait_for(self, futures)
+        def kill_first(self):
+            if not killed:
+                killed.append(min(before))
+                os.kill(killed[0], signal.SIGKILL)
+            return take(self)
 
-        monkeypatch.setattr(workers.Calls, "_wait_for", kill_first)
+        monkeypatch.setattr(workers.Calls, "take", kill_first)
         step = TunaMH(model=counts, client=client)
         client.wait_for_workers(2)
         assert set(client.run(os.getpid).values()) != before
@@ -284,18 +285,18 @@ class TestSums:
 
     def test_all_workers_die_and_others_come(self, lone, counts, own, monkeypatch):
         """Then what was sent to them is lost, too."""
-        wait_for, replaced = workers.Calls._wait_for, []
+        take, replaced = workers.Calls.take, []
 
-        def replace_first(self, futures):
+        def replace_first(self):
             if not replaced:
                 replaced.append(True)
                 lone.cluster.scale(0)
                 while lone.nthreads():
                     time.sleep(0.01)
                 lone.cluster.scale(1)
-            return wait_for(self, futures)
+            return take(self)
 
-        monkeypatch.setattr(workers.Calls, "_wait_for", replace_first)
+        monkeypatch.setattr(workers.Calls, "take", replace_first)
         assert same_sums(TunaMH(model=counts, client=lone), own)
 
     def test_no_workers(self, lone, counts, monkeypatch):
@@ -365,7 +366,7 @@ class TestTrouble:
         """Its draws are not with the worker any more."""
 
         def show(self, messages, bars, tune):
-            while any(one.status != "finished" for one in self._futures.values()):
+            while any(one.status != "finished" for one in self._calls.futures.values()):
                 time.sleep(0.01)
             raise KeyboardInterrupt
 
@@ -378,9 +379,9 @@ class TestTrouble:
         """One worker runs one chain after the other."""
         own = sample.Running._collect
 
-        def collect(self, found, bars):
-            own(self, found, bars)
-            if len(found) == 1:
+        def collect(self, bars):
+            own(self, bars)
+            if len(self._calls.results) == 1:
                 self._client.close()
 
         monkeypatch.setattr(sample.Running, "_collect", collect)
