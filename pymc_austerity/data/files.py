@@ -75,9 +75,9 @@ def place_of_map(array: NDArray[Any]) -> tuple[Path, int, int] | None:
     return Path(mapped.filename).absolute(), begins + low - address, begins + high - address
 
 
-def checksum(rows: NDArray[Any], before: int = 0) -> int:
-    """The crc32 of the bytes of rows, which continues the crc32 of those before them."""
-    return zlib.crc32(np.ascontiguousarray(rows).reshape(-1).view(np.uint8), before)
+def checksum(rows: NDArray[Any]) -> int:
+    """The crc32 of the bytes of rows."""
+    return zlib.crc32(np.ascontiguousarray(rows).reshape(-1).view(np.uint8))
 
 
 # Space on disk, asked for before it is needed -----------------------------------------------------
@@ -242,27 +242,25 @@ def read_layout(folder: Path) -> tuple[int, dict[str, ArrayLayout]]:
             raise ValueError(f"its format is {found['format']}, not {_FORMAT}; write the store again")
         if missing := {"n_rows", "sorted_by"} - set(found):
             raise KeyError(min(missing))
-        return found["chunk_rows"], {name: _array(fields) for name, fields in found["arrays"].items()}
+        arrays = {}
+        for name, fields in found["arrays"].items():
+            # JSON has lists in place of tuples.
+            known: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()}
+            arrays[name] = ArrayLayout(**known)
+        return found["chunk_rows"], arrays
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} cannot be read: {error}.") from error
 
 
-def _array(fields: dict[str, Any]) -> ArrayLayout:
-    """Layout of an array from JSON, which has lists in place of tuples."""
-    known: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()}
-    return ArrayLayout(**known)
-
-
 class NpyFile:
-    """An array that is appended to, with the checksum of each chunk. Its place on disk is reserved first."""
+    """An array that chunks are appended to, with their checksums. Its place on disk is reserved first."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], chunk_rows: int) -> None:
-        self.path, self.dtype, self.shape, self._chunk_rows = path, dtype, shape, chunk_rows
+        self._path, self._dtype = path, dtype
         header = _header(dtype, shape)
         self.offset, self._size = len(header), file_size(dtype, shape)  # bytes before row 0, and of all
-        self._row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
-        self.n_rows = 0  # written so far
-        self.crc32: list[int] = []  # of each chunk that was begun
+        self._chunk_bytes = math.prod((chunk_rows, *shape[1:])) * dtype.itemsize
+        self.crc32: list[int] = []  # of each chunk that was written
         # Without a buffer: what is written is in the hands of the operating system.
         self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
         try:
@@ -273,34 +271,25 @@ class NpyFile:
             self._file.close()
             raise
 
-    def append(self, rows: NDArray[Any]) -> None:
-        """Write rows of the same dtype."""
-        rows = np.ascontiguousarray(rows, self.dtype)
-        write_all(self._file, rows, self.path, self._size)
-        start = 0
-        while start < len(rows):
-            within = self.n_rows % self._chunk_rows
-            stop = min(len(rows), start + self._chunk_rows - within)
-            before = self.crc32.pop() if within else 0
-            self.crc32.append(checksum(rows[start:stop], before))
-            self.n_rows += stop - start
-            start = stop
+    def append(self, chunk: NDArray[Any]) -> None:
+        """Write the next chunk, of the same dtype; the last one may have fewer rows."""
+        chunk = np.ascontiguousarray(chunk, self._dtype)
+        write_all(self._file, chunk, self._path, self._size)
+        self.crc32.append(checksum(chunk))
 
     def go_on(self, crc32: Sequence[int]) -> None:
         """Go on after whole chunks with these checksums, which an earlier run has written."""
         self.crc32 = list(crc32)
-        self.n_rows = len(crc32) * self._chunk_rows
-        self._file.seek(self.offset + self.n_rows * self._row_bytes)
+        self._file.seek(self.offset + len(crc32) * self._chunk_bytes)
 
     def is_whole(self, number: int, crc32: int) -> bool:
         """Has the file all rows of the chunk of this number, with this checksum?"""
-        size = self._chunk_rows * self._row_bytes
-        self._file.seek(self.offset + number * size)
-        return checksum(np.frombuffer(self._file.read(size), np.uint8)) == crc32
+        self._file.seek(self.offset + number * self._chunk_bytes)
+        return zlib.crc32(self._file.read(self._chunk_bytes)) == crc32
 
     def sync(self) -> None:
         """Wait until the disk has it all."""
-        with named_if_full(self.path, self._size):
+        with named_if_full(self._path, self._size):
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -310,7 +299,7 @@ class NpyFile:
 
 def file_size(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     """Bytes of the whole file of an array."""
-    return len(_header(dtype, shape)) + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return len(_header(dtype, shape)) + math.prod(shape) * dtype.itemsize
 
 
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:

@@ -45,11 +45,11 @@ class Output(NamedTuple):
     labels: tuple[Label, ...] | None
     standardised: bool
 
-    def values(self, block: Block, first_row: int, labels: Labels | None) -> NDArray[Any]:
+    def values(self, block: Block, first_row: int, labels: Labels) -> NDArray[Any]:
         """Rows of the output, of dtype `raw`, from those of the source from `first_row` on."""
         parts = []
         for part in self.parts:
-            rows = block[part] if labels is None else labels.codes(block[part], first_row)
+            rows = block[part] if self.labels is None else labels.codes(block[part], first_row)
             parts.append(converted(rows, self.raw, f"column {part!r}", first_row))
         return np.stack(parts, axis=1) if self.stacked else parts[0]
 

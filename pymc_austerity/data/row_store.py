@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -125,6 +126,8 @@ class Rows:
 
     def chunk(self, number: int) -> NDArray[Any]:
         """One chunk, compared with its checksum, which one of a map gets when it is first read."""
+        # A file that was cut is refused before it is read, which would end the program.
+        self.require_unchanged()
         start = number * self.chunk_rows
         rows = self._values[start : start + self.chunk_rows]
         found, known = checksum(rows), self._crc32[number]
@@ -140,8 +143,7 @@ class Rows:
 
     def require_unchanged(self) -> None:
         """Refuse a file that was cut, written to or replaced since it was opened first, by a `ValueError`."""
-        wanted = self._layout.offset + int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
-        require_size(self.path, wanted)
+        require_size(self.path, self._layout.offset + math.prod(self.shape) * self.dtype.itemsize)
         if state_of(self.path) != self._state:
             raise ValueError(
                 f"{self.path} has changed since it was opened. Open the store and build the step again."
@@ -149,7 +151,6 @@ class Rows:
 
     def spot_check(self, rng: np.random.Generator, n_chunks: int) -> None:
         """Compare the file with what it was, and some chunks at random with their checksums."""
-        self.require_unchanged()
         for number in sorted(rng.choice(self.n_chunks, min(n_chunks, self.n_chunks), replace=False)):
             self.chunk(int(number))
 
@@ -242,12 +243,7 @@ class RowStore(Mapping[str, Rows]):
     (1000, 2) int8 [1 1 0]
     """
 
-    def __init__(
-        self,
-        rows: Mapping[str, Rows],
-        path: Path | None,
-        scratch: Path | None,
-    ) -> None:
+    def __init__(self, rows: Mapping[str, Rows], path: Path | None, scratch: Path | None) -> None:
         require_equal_lengths({name: len(one) for name, one in rows.items()})
         self._rows, self._path, self._scratch = dict(rows), path, scratch
 
@@ -443,8 +439,6 @@ class RowStore(Mapping[str, Rows]):
         for number in range(arrays[0].n_chunks if arrays else 0):
             found = {}
             for rows in arrays:
-                # A file that was cut is refused before it is read, which would end the program.
-                rows.require_unchanged()
                 found[rows.name] = rows.chunk(number)
                 rows.require_finite(number)
             start = number * arrays[0].chunk_rows
@@ -459,7 +453,6 @@ class RowStore(Mapping[str, Rows]):
             It names the first file and chunk that differ.
         """
         for rows in self._rows.values():
-            rows.require_unchanged()
             for number in range(rows.n_chunks):
                 rows.chunk(number)
 

@@ -75,7 +75,7 @@ class DictSource:
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         if not arrays:
             raise ValueError("The source has no arrays.")
-        self._readers = {name: _reader(name, array) for name, array in arrays.items()}
+        self._readers = {name: Reader(name, array) for name, array in arrays.items()}
         lengths = {name: reader.shape[0] for name, reader in self._readers.items()}
         require_equal_lengths(lengths)
         self.n_rows = next(iter(lengths.values()))
@@ -99,14 +99,32 @@ def require_equal_lengths(lengths: Mapping[str, int]) -> None:
         raise ValueError(f"Arrays must have equally many rows, got {told}.")
 
 
-class NumpyReader:
-    """An array of NumPy, in memory or mapped from a file, that is read in pieces."""
+class Reader:
+    """An array of NumPy (in memory or mapped) or Zarr that is read in pieces.
 
-    def __init__(self, name: str, array: Any) -> None:
-        self._name, self._array, self._place = name, array, place_of_map(array)
-        self._where = "" if self._place is None else f"{self._place[0]}, array {name!r}"
-        self._chunk = 1  # rows that are read as a whole
+    One of Zarr is read by whole chunks, so that each is decoded once.
+    """
+
+    def __init__(self, name: Any, array: Any) -> None:
+        if not isinstance(name, str):
+            raise ValueError(f"Names of arrays must be text, got {name!r}.")
+        zarr = sys.modules.get("zarr")
+        self._is_zarr = zarr is not None and isinstance(array, zarr.Array)
+        if not self._is_zarr and not isinstance(array, np.ndarray):
+            raise ValueError(
+                f"{name!r} must be an array of NumPy or Zarr, got {type(array).__name__}. "
+                "Other arrays: np.asarray(...)."
+            )
         self.shape, self.dtype = tuple(array.shape), np.dtype(array.dtype)
+        if not self.shape:
+            raise ValueError(f"{name!r} is a single number and has no rows. Leave it out of the source.")
+        self._name, self._array, self._file = name, array, place_of_map(array)
+        file, self._chunk = "" if self._file is None else self._file[0], 1  # rows that are read as a whole
+        if self._is_zarr:
+            # A chunk that is not there would be read as the fill value.
+            self._array = array.with_config({"read_missing_chunks": False})
+            file, self._chunk = array.store_path, int(array.chunks[0])
+        self._where = f"{file}, array {name!r}"
 
     def pieces(self, first_row: int, length: int) -> Iterator[Block]:
         """Rows from a row on: so many chunks as make up the length, at least one."""
@@ -118,25 +136,10 @@ class NumpyReader:
             yield {self._name: rows[max(0, first_row - start) :]}
 
     def _rows(self, start: int, stop: int) -> NDArray[Any]:
-        if self._place is not None:
-            require_size(self._place[0], self._place[2])
-        rows: NDArray[Any] = self._array[start:stop]
-        return rows
-
-    def _told(self, start: int, stop: int) -> str:
-        return ""
-
-
-class ZarrReader(NumpyReader):
-    """An array of Zarr that is read by whole chunks, so that each is decoded once."""
-
-    def __init__(self, name: str, array: Any) -> None:
-        # A chunk that is not there would be read as the fill value.
-        super().__init__(name, array.with_config({"read_missing_chunks": False}))
-        self._where = f"{array.store_path}, array {name!r}"
-        self._chunk = int(array.chunks[0]) if array.shape else 1
-
-    def _rows(self, start: int, stop: int) -> NDArray[Any]:
+        if self._file is not None:
+            require_size(self._file[0], self._file[2])
+        if not self._is_zarr:
+            return np.asarray(self._array[start:stop])
         not_found = imported("zarr.errors", "Files of Zarr", "store").ChunkNotFoundError
         try:
             return np.asarray(self._array[start:stop])
@@ -147,26 +150,11 @@ class ZarrReader(NumpyReader):
             ) from error
 
     def _told(self, start: int, stop: int) -> str:
+        """The chunks of Zarr, for messages."""
         first, last = start // self._chunk, (stop - 1) // self._chunk
+        if not self._is_zarr:
+            return ""
         return f", chunk {first}" if first == last else f", chunks {first} to {last}"
-
-
-def _reader(name: Any, array: Any) -> NumpyReader:
-    if not isinstance(name, str):
-        raise ValueError(f"Names of arrays must be text, got {name!r}.")
-    zarr = sys.modules.get("zarr")
-    if isinstance(array, np.ndarray):
-        reader = NumpyReader(name, array)
-    elif zarr is not None and isinstance(array, zarr.Array):
-        reader = ZarrReader(name, array)
-    else:
-        raise ValueError(
-            f"{name!r} must be an array of NumPy or Zarr, got {type(array).__name__}. "
-            "Other arrays: np.asarray(...)."
-        )
-    if not reader.shape:
-        raise ValueError(f"{name!r} is a single number and has no rows. Leave it out of the source.")
-    return reader
 
 
 def _column(dtype: Dtype, shape: tuple[int, ...]) -> Column:

@@ -5,6 +5,8 @@ interruption. Rows that are sorted are so within each chunk then. The second pas
 standardises.
 """
 
+from __future__ import annotations
+
 import errno
 import json
 import os
@@ -27,7 +29,7 @@ from pymc_austerity.data.files import (
     write_layout,
 )
 from pymc_austerity.data.outputs import Labels, Output, converted
-from pymc_austerity.data.sources import Block, Source, UnreadableError
+from pymc_austerity.data.sources import Block, Source, UnreadableError, regrouped
 from pymc_austerity.progress import stage, watched
 
 JOURNAL = "journal.jsonl"
@@ -103,7 +105,7 @@ def _remove(folder: Path) -> None:
 def _fill(job: Job, folder: Path, earlier: list[Entry]) -> None:
     """Write all files into the partial folder."""
     if not earlier:
-        begin_journal(folder, job.as_json(), []).close()
+        begin_journal(folder, [job.as_json()]).close()  # all that is written from now on is ours
     arrays = [StagedArray(output, job, folder) for output in job.outputs]
     # What an earlier run has written takes its space already.
     allocated = sum(path.stat().st_blocks * 512 for path in folder.rglob("*.npy"))
@@ -130,21 +132,23 @@ class StagedArray:
     def __init__(self, output: Output, job: Job, folder: Path) -> None:
         self.output, self._chunk_rows = output, job.chunk_rows
         self._shape = (job.source.n_rows, *output.shape)
+        self._columns = output.parts if output.stacked else None
         self.is_final = job.sort_by is None and not output.standardised  # after the first pass
         self._path = folder / f"{output.name}.npy"
         self._staged_path = self._path if self.is_final else folder / _STAGED / self._path.name
         sizes = [file_size(dtype, self._shape) for dtype in (output.dtype, output.raw)]
         self.bytes_wanted = sizes[0] if self.is_final else sum(sizes)
-        self._labels = None if output.labels is None else Labels(output.parts[0], output.labels)
-        self._n_told = 0 if self._labels is None else len(self._labels.known)  # labels in the journal
-        self._moments = Moments(output.shape) if output.standardised else None
+        self._labels = Labels(output.parts[0], output.labels or ())  # of categories
+        self._n_told = len(self._labels.known)  # labels in the journal
+        of_none = Moments(0, np.zeros(output.shape), np.zeros(output.shape))
+        self._moments = of_none if output.standardised else None
 
     def open(self, stack: ExitStack, *, is_final: bool) -> None:
         """Begin the file of the first pass, or of the second."""
         path, dtype = self._staged_path, self.output.raw
         if is_final:
             self.staged = np.load(path, mmap_mode="r").view(np.ndarray)
-            self._scale = self._checked_scale()
+            self._require_scale()
             path, dtype = self._path, self.output.dtype
         self.file = stack.enter_context(closing(NpyFile(path, dtype, self._shape, self._chunk_rows)))
 
@@ -152,43 +156,41 @@ class StagedArray:
         """Rows of the output from those of the source, counted among its labels and moments."""
         rows = self.output.values(block, first_row, self._labels)
         if self._moments is not None:
-            self._moments.add(rows)
+            self._moments = self._moments.with_rows(rows)
         return rows
 
     def entry(self) -> Entry:
         """What the journal tells of the last chunk: of labels those that no entry has told before."""
-        labels = [] if self._labels is None else self._labels.known[self._n_told :]
+        labels = self._labels.known[self._n_told :]
         self._n_told += len(labels)
-        moments = None if self._moments is None else self._moments.as_json()
+        moments = None if self._moments is None else [np.asarray(one).tolist() for one in self._moments]
         return {"crc32": self.file.crc32[-1], "labels": labels, "moments": moments}
 
     def go_on(self, entries: Sequence[Entry]) -> None:
         """Go on after the chunks of which these entries tell."""
         self.file.go_on([entry["crc32"] for entry in entries])
         for entry in entries:
-            if self._labels is not None:
-                self._labels.add(entry["labels"])
-                self._n_told += len(entry["labels"])
+            self._labels.add(entry["labels"])
+            self._n_told += len(entry["labels"])
             if self._moments is not None:
-                self._moments.restore(entry["moments"])
+                n_rows, *sums = entry["moments"]
+                self._moments = Moments(n_rows, *(np.asarray(one, float) for one in sums))
 
-    def finish(self, place: slice | Positions) -> None:
+    def finish(self, chunk: NDArray[Any], first_row: int) -> None:
         """Append rows of the first pass, standardised if that was asked for."""
-        rows = self.staged[place]
-        if self._scale is not None:
-            mean, sd = self._scale
+        if self._moments is not None:
             told = f"{self.output.name!r}, standardised"
-            rows = converted((rows - mean) / sd, self.output.dtype, told, self.file.n_rows)
-        self.file.append(rows)
+            scaled = (chunk - self._moments.mean) / self._moments.sd
+            chunk = converted(scaled, self.output.dtype, told, first_row)
+        self.file.append(chunk)
 
-    def _checked_scale(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Mean and standard deviation of each column that is standardised, if they can be used."""
+    def _require_scale(self) -> None:
+        """Refuse to standardise a column that is constant, or has no standard deviation."""
         if self._moments is None:
-            return None
+            return
         mean, sd = self._moments.mean, self._moments.sd
         for place in np.ndindex(mean.shape):
-            columns = self.output.parts if self.output.stacked else None
-            told = told_column(self.output.name, columns, place)
+            told = told_column(self.output.name, self._columns, place)
             if not np.isfinite(sd[place]):
                 raise ValueError(f"{told} has NaN or infinity in it, and cannot be standardised.")
             if sd[place] <= _ROUNDING * abs(mean[place]):
@@ -196,7 +198,6 @@ class StagedArray:
                     f"{told} is {mean[place]:g} in all rows, and cannot be standardised. Write it under "
                     "another name, or leave it out."
                 )
-        return mean, sd
 
     def layout(self) -> ArrayLayout:
         """What `store.json` tells of it."""
@@ -205,47 +206,35 @@ class StagedArray:
             offset=self.file.offset,
             dtype=self.output.dtype.str,
             shape=self._shape,
-            columns=self.output.parts if self.output.stacked else None,
+            columns=self._columns,
             crc32=tuple(self.file.crc32),
-            labels=None if self._labels is None else tuple(self._labels.known),
+            labels=None if self.output.labels is None else tuple(self._labels.known),
             means=None if self._moments is None else self._moments.mean.tolist(),
             sds=None if self._moments is None else self._moments.sd.tolist(),
         )
 
 
-class Moments:
-    """Count, means and sums of squared deviations of columns (Chan, Golub and LeVeque, 1983)."""
+class Moments(NamedTuple):
+    """Number of rows, means and sums of squared deviations of columns (Chan, Golub and LeVeque, 1983)."""
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self._count = 0
-        self.mean: NDArray[np.float64] = np.zeros(shape)
-        self._squares: NDArray[np.float64] = np.zeros(shape)
+    n_rows: int
+    mean: NDArray[np.float64]
+    squares: NDArray[np.float64]
 
-    def add(self, rows: NDArray[Any]) -> None:
-        """Count some rows."""
+    def with_rows(self, rows: NDArray[Any]) -> Moments:
+        """Moments with some rows more."""
         values = rows.astype(np.float64, copy=False)
         mean = values.mean(axis=0)
-        count = self._count + len(values)
+        n_rows = self.n_rows + len(values)
         step = mean - self.mean
-        self._squares = (
-            self._squares + ((values - mean) ** 2).sum(axis=0) + step**2 * (self._count * len(values) / count)
-        )
-        self.mean = self.mean + step * (len(values) / count)
-        self._count = count
+        within = ((values - mean) ** 2).sum(axis=0)
+        squares = self.squares + within + step**2 * (self.n_rows * len(values) / n_rows)
+        return Moments(n_rows, self.mean + step * (len(values) / n_rows), squares)
 
     @property
     def sd(self) -> NDArray[np.float64]:
         """The standard deviation with divisor N."""
-        return np.asarray(np.sqrt(self._squares / self._count))
-
-    def as_json(self) -> list[Any]:
-        """Numbers that `restore` takes."""
-        return [self._count, self.mean.tolist(), self._squares.tolist()]
-
-    def restore(self, saved: Sequence[Any]) -> None:
-        """Go on from saved numbers."""
-        self._count = int(saved[0])
-        self.mean, self._squares = np.asarray(saved[1], float), np.asarray(saved[2], float)
+        return np.asarray(np.sqrt(self.squares / self.n_rows))
 
 
 # The first pass -----------------------------------------------------------------------------------
@@ -257,7 +246,7 @@ def _first_pass(job: Job, folder: Path, arrays: Sequence[StagedArray], earlier: 
         for array in arrays:
             array.open(stack, is_final=False)
         whole = _whole(job, arrays, earlier)
-        journal = stack.enter_context(begin_journal(folder, job.as_json(), whole))
+        journal = stack.enter_context(begin_journal(folder, [job.as_json(), *whole]))
         for array in arrays:
             array.go_on([entry[array.output.name] for entry in whole])
         first_row = len(whole) * job.chunk_rows
@@ -301,9 +290,11 @@ def _second_pass(job: Job, arrays: Sequence[StagedArray]) -> None:
     with ExitStack() as stack:
         for array in arrays:
             array.open(stack, is_final=True)
-        for place in _places(job, arrays):
+        places = _places(job, arrays)
+        pieces = ({array.output.name: array.staged[place] for array in arrays} for place in places)
+        for number, chunk in enumerate(regrouped(pieces, job.chunk_rows)):
             for array in arrays:
-                array.finish(place)
+                array.finish(chunk[array.output.name], number * job.chunk_rows)
         for array in arrays:
             array.file.sync()
 
@@ -436,11 +427,11 @@ def emptied(folder: Path) -> None:
             path.unlink()
 
 
-def begin_journal(folder: Path, request: Entry, entries: list[Entry]) -> TextIO:
+def begin_journal(folder: Path, entries: Sequence[Entry]) -> TextIO:
     """A journal that says what is written, and has the entries of an earlier run that are kept."""
     # What is written to it is in the file after each line.
     journal = (folder / JOURNAL).open("w", encoding="utf-8", buffering=1)
-    journal.writelines(json.dumps(entry) + "\n" for entry in [request, *entries])
+    journal.writelines(json.dumps(entry) + "\n" for entry in entries)
     return journal
 
 

@@ -283,16 +283,16 @@ SLOW = """
 import sys, time
 import numpy as np
 from pymc_austerity.data import RowStore
-from pymc_austerity.data.sources import NumpyReader
+from pymc_austerity.data.sources import Reader
 
-pieces = NumpyReader.pieces
+pieces = Reader.pieces
 
 def slow(self, first_row, length):
     for piece in pieces(self, first_row, length):
         yield piece
         time.sleep(0.05)
 
-NumpyReader.pieces = slow
+Reader.pieces = slow
 print("begins", flush=True)
 RowStore.write({"x": np.arange(1000.0)}, sys.argv[1], chunk_rows=5)
 """
