@@ -23,6 +23,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column
 from rich.theme import Theme
 
+from pymc_austerity.validation import require_switches
+
 # Seconds of a set-up before it is shown, and of a stage that the last line names.
 _VISIBLE = 1.0
 _BAR_WIDTH = 10  # characters, which leave 61 of 80 to the text
@@ -119,6 +121,7 @@ _WATCHED: ContextVar[SetUp | Literal[False] | None] = ContextVar("watched", defa
 @contextmanager
 def watched(title: str, progressbar: bool) -> Iterator[None]:
     """Show the stages that are announced within, unless somebody further out does or does not want to."""
+    require_switches(progressbar=progressbar)
     if _WATCHED.get() is not None:
         yield
         return
@@ -136,10 +139,3 @@ def stage(name: str, detail: str = "") -> None:
     """Announce what is done from now on: a word or two, by which seconds are added up, and what follows."""
     if set_up := _WATCHED.get():
         set_up.begin(name, detail)
-
-
-def checked_progressbar(given: object) -> bool:
-    """Check the option `progressbar`."""
-    if not isinstance(given, bool):
-        raise ValueError(f"progressbar must be True or False, got {given!r}.")
-    return given

@@ -5,6 +5,8 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, TypeGuard
 
+import numpy as np
+
 
 def is_real(value: Any) -> TypeGuard[float]:
     """Is this a real number?"""
@@ -46,6 +48,13 @@ def is_within(value: Any, interval: str) -> Any:
     low, high = map(float, interval[1:-1].split(","))
     above = value >= low if interval[0] == "[" else value > low
     return above & (value <= high if interval[-1] == "]" else value < high)
+
+
+def require_switches(**given: Any) -> None:
+    """Refuse parameters that are neither True nor False."""
+    for name, value in given.items():
+        if not isinstance(value, bool | np.bool_):
+            raise ValueError(f"{name} must be True or False, got {value!r}.")
 
 
 def first_batch(chosen: int | None, default: int, n_local: int) -> int:

@@ -53,7 +53,7 @@ from scipy.special import expit, ndtr
 from pymc_austerity.acceptance.base import BarkerRule, RuleFunctions, Sample, logistic
 from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, Vector
-from pymc_austerity.validation import first_batch, require_real, require_whole
+from pymc_austerity.validation import first_batch, require_real, require_switches, require_whole
 
 # No standardised variable makes the bound of corollary 1 smaller than this over sqrt(n).
 _SMALLEST_CONSTANT = 8.4
@@ -142,9 +142,7 @@ class Barker(BarkerRule):
             require_whole(2, "One term has no variance.", batch_size=self.batch_size)
         if self.max_error is not None:
             require_real("max_error", self.max_error, "(0, inf)", "With None there is no such test.")
-        for name, given in (("pilot", self.pilot), ("skew_correction", self.skew_correction)):
-            if not isinstance(given, bool | np.bool_):
-                raise ValueError(f"{name} must be True or False, got {given!r}.")
+        require_switches(pilot=self.pilot, skew_correction=self.skew_correction)
         if self.pilot and self.max_error is not None:
             raise ValueError(
                 f"max_error={self.max_error!r} reads on until a bound is met, and with pilot=True the first "

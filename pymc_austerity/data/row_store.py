@@ -26,7 +26,7 @@ from pymc_austerity.data.files import (
 from pymc_austerity.data.outputs import STORED, CategoryChoice, ColumnChoice, DtypeChoice, plan_outputs
 from pymc_austerity.data.sources import opened, require_equal_lengths
 from pymc_austerity.data.writing import Job, write_store
-from pymc_austerity.validation import nearest, require_whole
+from pymc_austerity.validation import nearest, require_switches, require_whole
 
 
 class Rows:
@@ -310,9 +310,7 @@ class RowStore(Mapping[str, Rows]):
         """
         target = Path(path).absolute()
         require_whole(1, chunk_rows=chunk_rows)
-        for name, flag in {"overwrite": overwrite, "resume": resume}.items():
-            if not isinstance(flag, bool):
-                raise ValueError(f"{name} must be True or False, got {flag!r}.")
+        require_switches(overwrite=overwrite, resume=resume)
         found = opened(source)
         if not found.n_rows:
             raise ValueError("The source has no rows.")

@@ -30,7 +30,7 @@ from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import transformed
 from pymc_austerity.model.structure.local_terms import rows_within
 from pymc_austerity.model.structure.term_structure import TermStructure
-from pymc_austerity.progress import checked_progressbar, stage, watched
+from pymc_austerity.progress import stage, watched
 from pymc_austerity.target import Index, Vector
 from pymc_austerity.validation import is_whole
 
@@ -134,7 +134,7 @@ def find_mode(
         discrete = [v.name for v in value_vars if np.dtype(v.type.dtype).kind != "f"]
         if discrete:
             raise ValueError(f"find_mode moves continuous variables only; discrete: {', '.join(discrete)}.")
-    with watched("find_mode", checked_progressbar(progressbar)):
+    with watched("find_mode", progressbar):
         stage("reading the model")
         point = dict(default_point(model) if initial_point is None else initial_point)
         return _found(model, value_vars, point, max_iterations)

@@ -23,7 +23,7 @@ from pymc_austerity.data.writing import require_free
 from pymc_austerity.extras import imported
 from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.graph.rows_on_disk import RowsOnDisk, on_disk
-from pymc_austerity.progress import checked_progressbar, stage, watched
+from pymc_austerity.progress import stage, watched
 
 # Bytes of a piece of predictions in memory: all draws of some rows.
 _PIECE = 64_000_000
@@ -106,7 +106,7 @@ def sample_posterior_predictive(
     require_free(path, overwrite, f"{_GROUP}/{_FILE}", "group of predictions")
     asked = _asked(model, var_names)
     given, coords = _posterior(idata, model, asked)
-    with watched("sample_posterior_predictive", checked_progressbar(progressbar)):
+    with watched("sample_posterior_predictive", progressbar):
         factorise(model)  # refuses what looks at several rows at a time
         drawn = _Predictions(model, asked, given, coords, random_seed)
         n_draws = drawn.n_chains * drawn.n_draws

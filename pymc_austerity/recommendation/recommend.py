@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
@@ -47,6 +46,7 @@ from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, warn_of_
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.step_methods.recommendation import Recommendation
+from pymc_austerity.validation import require_switches
 from pymc_austerity.work import DEFAULT_BUDGET, budgeted, checked_budget
 
 # Below PyMC's logger, which shows messages as `pm.sample` does.
@@ -157,9 +157,7 @@ def recommend(
     TunaMH() for level, slope
       because      few rows decide exactly...
     """
-    for name, given in {"approximate": approximate, "verbose": verbose, "progressbar": progressbar}.items():
-        if not isinstance(given, bool | np.bool_):
-            raise ValueError(f"{name} must be True or False, got {given!r}.")
+    require_switches(approximate=approximate, verbose=verbose, progressbar=progressbar)
     model = model_of(model)
     block = model.continuous_value_vars if vars is None else value_variables(model, vars)
     if not block:

@@ -27,7 +27,7 @@ from pymc_austerity.model.graph.log_density import Fingerprint, LogDensityGraph,
 from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.stored_data import files_of, refuse_on_disk
-from pymc_austerity.progress import checked_progressbar, stage, watched
+from pymc_austerity.progress import stage, watched
 from pymc_austerity.step_methods.messages import text
 from pymc_austerity.validation import is_real, is_whole, nearest
 
@@ -151,7 +151,7 @@ class RebuiltStep(BlockedStep):
 
     def _build_first(self, initial_point: PointType | None, progressbar: bool) -> PointType:
         """Build at a given point, or where chains begin, and show how far that is; returns the point."""
-        with watched(type(self).__name__, checked_progressbar(progressbar)):
+        with watched(type(self).__name__, progressbar):
             stage("reading the model")
             point = default_point(self._model) if initial_point is None else initial_point
             warn_of_long_deterministics(self._model, point)

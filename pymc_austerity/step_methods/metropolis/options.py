@@ -27,7 +27,7 @@ from pymc_austerity.proposals.stiefel_walk import StiefelWalk
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import checked_steps_per_draw
 from pymc_austerity.step_methods.messages import refuse_discrete
-from pymc_austerity.validation import is_real
+from pymc_austerity.validation import is_real, require_switches
 from pymc_austerity.work import DEFAULT_BUDGET, checked_budget
 
 Subsample = Literal["gather", "block"]
@@ -165,9 +165,7 @@ def checked_options(
     if subsample is not None and subsample not in get_args(Subsample):
         raise ValueError(f'subsample must be "gather", "block" or None, got {subsample!r}.')
     steps = None if options.steps_per_draw is None else checked_steps_per_draw(options.steps_per_draw)
-    for name in ("tune", "elementwise"):
-        if not isinstance(switch := getattr(options, name), bool | np.bool_):
-            raise ValueError(f"{name} must be True or False, got {switch!r}.")
+    require_switches(tune=options.tune, elementwise=options.elementwise)
     if options.elementwise:
         refuse_on_disk(model, "a step that moves single elements")
     refuse_evaluated(model)

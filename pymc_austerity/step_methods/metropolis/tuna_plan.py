@@ -59,7 +59,7 @@ from pymc_austerity.step_methods.metropolis.plan import (
 )
 from pymc_austerity.step_methods.metropolis.which_plan import field_or_reason, plan_sweeps
 from pymc_austerity.target import Vector
-from pymc_austerity.validation import is_real
+from pymc_austerity.validation import is_real, require_switches
 
 # Expands all rows: those with large bounds are drawn the more often.
 TAYLOR = Taylor(exact_rows=0)
@@ -103,8 +103,7 @@ def checked_tuna_options(
         isinstance(curvature, Mapping) and all(callable(f) for f in curvature.values())
     ):
         raise TypeError(f"curvature must be a dict from names of terms to functions, got {curvature!r}.")
-    if not isinstance(debug, bool | np.bool_):
-        raise ValueError(f"debug must be True or False, got {debug!r}.")
+    require_switches(debug=debug)
     return TunaFields(
         chi=float(chi), switch_above=float(switch_above), curvature=dict(curvature or {}), debug=bool(debug)
     )
