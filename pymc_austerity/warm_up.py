@@ -12,10 +12,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
+
+from pymc_austerity import TunaMH, recommend
 
 N_GROUPS, N_ROWS = 40, 1000
 
@@ -26,42 +29,25 @@ def _data() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _regression() -> None:
-    """`TunaMH` for coefficients."""
-    from pymc_austerity import TunaMH
-
+    """Model of coefficients."""
     X, _, y = _data()
     pm.Bernoulli("y", logit_p=X @ pm.Normal("beta", 0, 1, shape=2), observed=y)
-    _draw(TunaMH(switch_above=np.inf, progressbar=False))
 
 
 def _hierarchy() -> None:
-    """`TunaMH` for effects of groups."""
-    from pymc_austerity import TunaMH
-
+    """Model of effects of groups."""
     X, group, y = _data()
     effects = pm.Normal("effects", 0, pm.HalfNormal("tau", 1), shape=N_GROUPS)
     predictor = pm.Normal("intercept", 0, 1) + X @ pm.Normal("beta", 0, 1, shape=2) + effects[group]
     pm.Bernoulli("y", logit_p=predictor, observed=y)
-    _draw(TunaMH(switch_above=np.inf, progressbar=False))
 
 
-def _few_rows() -> None:
-    """What `recommend` takes where all rows are read."""
-    from pymc_austerity import recommend
-
-    X, _, y = _data()
-    pm.Bernoulli("y", logit_p=X @ pm.Normal("beta", 0, 1, shape=2), observed=y)
-    _draw(recommend(progressbar=False))
-
-
-def _draw(step: object) -> None:
-    pm.sample(1, tune=0, chains=1, step=step, progressbar=False, compute_convergence_checks=False)
-
-
-KINDS: dict[str, Callable[[], None]] = {
-    "hierarchy": _hierarchy,
-    "regression": _regression,
-    "few rows": _few_rows,
+_TUNA = partial(TunaMH, switch_above=np.inf, progressbar=False)
+# A model and a step of each kind; `recommend` takes a step that reads all of few rows.
+KINDS: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
+    "hierarchy": (_hierarchy, _TUNA),
+    "regression": (_regression, _TUNA),
+    "few rows": (_regression, partial(recommend, progressbar=False)),
 }
 
 
@@ -90,8 +76,11 @@ def warm_up(kinds: Sequence[str] = tuple(KINDS)) -> None:
 
 def compiled(kind: str) -> None:
     """Compile one kind in this process."""
+    make_model, make_step = KINDS[kind]
     with pm.Model():
-        KINDS[kind]()
+        make_model()
+        step = make_step()
+        pm.sample(1, tune=0, chains=1, step=step, progressbar=False, compute_convergence_checks=False)
 
 
 if __name__ == "__main__":

@@ -34,12 +34,6 @@ def test_nothing_else_is_public():
     assert found == set(DOCUMENTED)
 
 
-def test_star_import():
-    namespace = {}
-    exec("from pymc_austerity import *", namespace)
-    assert set(PUBLIC) <= set(namespace)  # each can be imported
-
-
 def test_version():
     assert re.fullmatch(r"\d+\.\d+\.\d+.*", pymc_austerity.__version__)
 

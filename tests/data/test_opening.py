@@ -41,13 +41,13 @@ def test_rows_of_a_map_are_the_right_ones(maps, part):
     np.testing.assert_array_equal(rebased["X"], maps["X"][part][1:])
 
 
-def test_they_go_to_another_process_by_their_paths(maps):
-    store = RowStore.open({"X": maps["X"]})
-    sent = pickle.dumps(store)
-    assert len(sent) < 2000
-    arrived = pickle.loads(sent)
-    np.testing.assert_array_equal(arrived["X"], maps["X"])
-    assert arrived.fingerprint == store.fingerprint
+def test_they_go_to_another_process_by_their_paths(maps, tmp_path):
+    for store in (RowStore.open(maps), RowStore.write(maps, tmp_path / "rows")):
+        sent = pickle.dumps(store)
+        assert len(sent) < 3000
+        arrived = pickle.loads(sent)
+        np.testing.assert_array_equal(arrived["X"], maps["X"])
+        assert arrived.fingerprint == store.fingerprint
 
 
 def test_chunks_are_compared_with_what_was_read_first(maps):
