@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import cloudpickle
 import numpy as np
 import pymc as pm
-from numpy.typing import NDArray
 from pymc.backends import init_traces
 from pymc.exceptions import SamplingError
 from pymc.initial_point import PointType, make_initial_point_fns_per_chain
@@ -53,14 +52,16 @@ class ChainsToRun(NamedTuple):
 class Drawn(NamedTuple):
     """Draws of a chain, those of tuning first."""
 
-    points: dict[str, NDArray[Any]]  # (n, ...): values of all value variables
-    stats: list[dict[str, NDArray[Any]]]  # (n, ...): of each step method
+    draws: list[tuple[PointType, Stats]]  # values of all value variables, and statistics of each step method
     told: list[tuple[type[Warning], str]]  # warnings, with their categories
 
-    @property
-    def n(self) -> int:
-        """Number of draws."""
-        return len(next(iter(self.points.values())))
+    def __reduce__(self) -> tuple[Any, ...]:
+        # In one piece: else each array, of one draw, would be a message of its own.
+        return _drawn, (cloudpickle.dumps(tuple(self)),)
+
+
+def _drawn(content: bytes) -> Drawn:
+    return Drawn(*pickle.loads(content))
 
 
 class _StoppedError(Exception):
@@ -72,8 +73,7 @@ class Recorder:
 
     def __init__(self, topic: str, chain: int) -> None:
         self._topic, self._chain = topic, chain
-        self._points: list[PointType] = []
-        self._stats: list[Stats] = []
+        self._draws: list[tuple[PointType, Stats]] = []
         self._told_at = 0.0
         self.told: list[Any] = []
         self.is_stopped = False
@@ -82,41 +82,21 @@ class Recorder:
         """Keep a draw. Steps may write over their points."""
         if self.is_stopped:
             raise _StoppedError
-        self._points.append({name: np.array(value) for name, value in point.items()})
-        self._stats.append([dict(own) for own in stats])
+        stats = [dict(own) for own in stats]
+        self._draws.append(({name: np.array(value) for name, value in point.items()}, stats))
         now = time.monotonic()
         if now - self._told_at > _OFTEN:
             self._told_at = now
-            message = {"chain": self._chain, "n": len(self._points), "stats": pickle.dumps(self._stats[-1])}
+            message = {"chain": self._chain, "n": len(self._draws), "stats": pickle.dumps(stats)}
             distributed = imported("distributed", "Chains on a cluster", "cluster")
             distributed.get_worker().log_event(self._topic, message)
 
     def close(self) -> None:
         """Do nothing: draws are kept in memory, no file is open."""
 
-    def drawn(self) -> Drawn | None:
-        """Draws that were recorded so far; None if there are none."""
-        n = min(len(self._points), len(self._stats))
-        if not n:
-            return None
-        points, stats = self._points[:n], self._stats[:n]
-        return Drawn(
-            {name: np.stack([one[name] for one in points]) for name in points[0]},
-            [
-                {key: _stacked([one[k][key] for one in stats]) for key in own}
-                for k, own in enumerate(stats[0])
-            ],
-            [(one.category, str(one.message)) for one in self.told],
-        )
-
-
-def _stacked(values: Sequence[Any]) -> NDArray[Any]:
-    """One statistic of all draws. What is no number, such as a warning of NUTS, stays as it is."""
-    if isinstance(values[0], bool | int | float | str | np.generic | np.ndarray):
-        return np.stack([np.asarray(value) for value in values])
-    result = np.empty(len(values), dtype=object)
-    result[:] = values
-    return result
+    def drawn(self) -> Drawn:
+        """Draws that were recorded so far."""
+        return Drawn(self._draws.copy(), [(one.category, str(one.message)) for one in self.told])
 
 
 # Chains that this process runs, by topic and number.
@@ -142,9 +122,7 @@ def run_chain(content: bytes, chain: int, topic: str) -> Drawn:
                 pass
     finally:
         del _RUNNING[topic, chain]
-    result = recorder.drawn()
-    assert result is not None
-    return result
+    return recorder.drawn()
 
 
 def stop_chains(topic: str) -> dict[int, Drawn]:
@@ -153,7 +131,7 @@ def stop_chains(topic: str) -> dict[int, Drawn]:
     for (own, chain), recorder in list(_RUNNING.items()):
         if own == topic:
             recorder.is_stopped = True
-            if (drawn := recorder.drawn()) is not None:
+            if (drawn := recorder.drawn()).draws:
                 found[chain] = drawn
     return found
 
@@ -215,8 +193,8 @@ class Running:
     def _collect(self, bars: Any) -> None:
         """Take the draws of chains that have finished."""
         for k, drawn in self._calls.take().items():
-            stats = [{name: values[-1] for name, values in own.items()} for own in drawn.stats]
-            bars.update(chain_idx=k, is_last=True, draw=drawn.n - 1, tuning=False, stats=stats)
+            _, stats = drawn.draws[-1]
+            bars.update(chain_idx=k, is_last=True, draw=len(drawn.draws) - 1, tuning=False, stats=stats)
 
     def _count_deaths(self) -> None:
         """Give up a chain that workers die of."""
@@ -417,9 +395,7 @@ def _traces(model: pm.Model, to_run: ChainsToRun, chains: int, var_names: Sequen
 
 def _record(trace: Any, drawn: Drawn, chain: int, tune: int) -> None:
     """Write draws to a trace, and say what the chain has said."""
-    for k in range(drawn.n):
-        stats = [{name: values[k] for name, values in own.items()} for own in drawn.stats]
-        point = {name: np.asarray(values[k]) for name, values in drawn.points.items()}
+    for k, (point, stats) in enumerate(drawn.draws):
         trace.record(point, stats, in_warmup=k < tune)
         log_warning_stats(stats)
     trace.close()
