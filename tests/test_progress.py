@@ -101,25 +101,6 @@ class TestTerminal:
             some_stages("likelihood of w[red]")
         assert any("likelihood of w[red]" in each for each in terminal.shown())
 
-    def test_stages_of_a_field(self, monkeypatch):
-        shown, begin = [], module.SetUp.begin
-
-        def noted(self, name, detail):
-            begin(self, name, detail)
-            shown.append(self._bar.tasks[0].description)
-
-        monkeypatch.setattr(module.SetUp, "begin", noted)
-        with interpreted():  # to compile sweeps takes long
-            TunaMH(model=effects())
-        for stage_of in (
-            "reading the model",
-            "fit, ",
-            "bounds of 2,000 rows",
-            "transitions",
-            "pilot run",
-        ):
-            assert any(each.startswith(f"TunaMH: {stage_of}") for each in shown), stage_of
-
     def test_a_warning_stands_above(self, terminal):
         with redirect_stderr(terminal):
             with watched("TunaMH", True):
@@ -312,6 +293,11 @@ def effects():
 @pytest.mark.parametrize(
     ("title", "make", "stages"),
     [
+        (
+            "TunaMH",
+            lambda **on: TunaMH(model=effects(), **on),
+            ["reading the model", "fit, ", "bounds of 2,000 rows", "transitions", "pilot run"],
+        ),
         (
             "TunaMH",
             lambda **on: TunaMH(model=poisson(), **on),
