@@ -473,13 +473,15 @@ class TestInspection:
         """Its workers have a number of threads."""
 
         def __init__(self):
-            self.threads, self.asked = {"tcp://a": 1}, []
+            self.threads, self.numba, self.asked = {"tcp://a": 1}, {}, []
 
         def nthreads(self):
             return self.threads
 
         def get_versions(self, packages):
-            return {"client": {"packages": {}}, "workers": {a: {"packages": {}} for a in self.threads}}
+            own = dict.fromkeys(("python", *packages), "1")
+            theirs = {a: {"packages": {**own, "numba": self.numba.get(a, "1")}} for a in self.threads}
+            return {"client": {"packages": own}, "workers": theirs}
 
         def run(self, function, paths, workers, on_error):
             self.asked.append((paths, workers))
@@ -510,21 +512,14 @@ class TestInspection:
         with pytest.raises(error, match=match):
             inspection.require()
 
+    def test_other_versions(self):
+        cluster = self.Cluster()
+        cluster.threads["tcp://b"], cluster.numba["tcp://b"] = 1, "0"
+        with pytest.raises(RuntimeError, match="tcp://b has numba 0, and this process has 1"):
+            workers.Inspection(cluster, [], 9.0).require()
+
     def test_no_worker_is_waited_for(self):
         cluster = self.Cluster()
         cluster.threads = {}
         assert workers.Inspection(cluster, [], 9.0).require() == 0
         assert not cluster.asked
-
-
-def test_other_versions():
-    class Fake:
-        def get_versions(self, packages):
-            own = {name: "1" for name in ("python", *packages)}
-            return {
-                "client": {"packages": own},
-                "workers": {"tcp://a": {"packages": own}, "tcp://b": {"packages": {**own, "numba": "0"}}},
-            }
-
-    with pytest.raises(RuntimeError, match="tcp://b has numba 0, and this process has 1"):
-        workers.require_same_versions(Fake())

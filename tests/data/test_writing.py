@@ -50,25 +50,21 @@ def test_too_little_space_is_found_before_anything_is_written(source, tmp_path, 
     full_disk(tmp_path / "rows", told, errno.ENOSPC, source, sort_by="g")
 
 
-def test_space_is_reserved(source, tmp_path):
-    with limited_file_size(5000):
-        told = rf"x.npy: {BYTES:,} bytes are wanted, [\d,]+ are left on its disk, .* \(ulimit -f\)"
-        full_disk(tmp_path / "rows", told, errno.EFBIG, source)
-
-
 @pytest.mark.parametrize("options", [{}, {"sort_by": "g"}, {"standardise": ["x"]}])
-@pytest.mark.parametrize("known", [True, False])
-def test_without_reservation_the_disk_is_full_while_rows_are_written(
-    source, tmp_path, monkeypatch, known, options
-):
+@pytest.mark.parametrize("space", ["is reserved", "cannot be reserved", "is unknown to Python"])
+def test_a_limit_to_the_size_of_files(source, tmp_path, monkeypatch, space, options):
+    """Where no space is reserved, the disk is full while rows are written."""
+
     def cannot(descriptor, start, length):
         raise OSError(errno.EOPNOTSUPP, "not supported")
 
-    monkeypatch.setattr(os, "posix_fallocate", cannot)
-    if not known:
+    if space == "cannot be reserved":
+        monkeypatch.setattr(os, "posix_fallocate", cannot)
+    elif space == "is unknown to Python":
         monkeypatch.delattr(os, "posix_fallocate")
     with limited_file_size(5000):
-        full_disk(tmp_path / "rows", f"{BYTES:,} bytes are wanted", errno.EFBIG, source, **options)
+        told = rf"x.npy: {BYTES:,} bytes are wanted, [\d,]+ are left on its disk, .* \(ulimit -f\)"
+        full_disk(tmp_path / "rows", told, errno.EFBIG, source, **options)
 
 
 @pytest.mark.parametrize("reserve", [True, False])
