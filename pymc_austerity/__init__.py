@@ -5,7 +5,6 @@ import typing
 from pymc_austerity import design, diagnostics, plots
 from pymc_austerity._version import __version__
 from pymc_austerity.acceptance import Exact
-from pymc_austerity.cluster.sample import sample_distributed
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.data import RowStore
 from pymc_austerity.distributions import UniformStiefel
@@ -18,6 +17,7 @@ from pymc_austerity.model.stored_data import stored_data
 from pymc_austerity.proposals import AdaptiveRandomWalk, Langevin, Laplace, RandomWalk, StiefelWalk, Surrogate
 from pymc_austerity.recommendation.recommend import recommend
 from pymc_austerity.report import compare, probe
+from pymc_austerity.sampling.distributed import sample_distributed
 from pymc_austerity.sampling.sample import sample
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
 from pymc_austerity.step_methods.gamma.scir import SCIR

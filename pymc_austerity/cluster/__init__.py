@@ -1,1 +1,1 @@
-"""Chains on a Dask cluster."""
+"""Workers of a Dask cluster."""

@@ -229,10 +229,9 @@ class Results:
         compute_convergence_checks: bool,
         idata_kwargs: Mapping[str, Any] | None,
         quiet: bool = False,
-        chains: Sequence[int] | None = None,
     ) -> DataTree:
-        """The draws of all chains, or of some, as `pm.sample` returns them."""
-        traces = self._traces if chains is None else [self._traces[k] for k in chains]
+        """The draws of all chains that have any, as `pm.sample` returns them."""
+        traces = [trace for trace in self._traces if trace.draw_idx] or self._traces
         for trace in traces:
             trace.close()
         result: DataTree = pymc_names.sample_return(

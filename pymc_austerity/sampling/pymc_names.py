@@ -9,9 +9,6 @@ from pymc.backends.base import MultiTrace
 from pymc.initial_point import make_initial_point_fns_per_chain
 from pymc.progress_bar import MCMCProgressBarManager
 from pymc.sampling.mcmc import (
-    _iter_sample as iter_sample,
-)
-from pymc.sampling.mcmc import (
     _quiet_logging as quiet_logging,
 )
 from pymc.sampling.mcmc import (
@@ -43,7 +40,6 @@ __all__ = [
     "get_random_generator",
     "init_traces",
     "instantiate_steppers",
-    "iter_sample",
     "log_warning_stats",
     "log_warnings",
     "make_initial_point_fns_per_chain",

@@ -19,7 +19,8 @@ from distributed import Client, LocalCluster
 from pymc.step_methods.compound import CompoundStep
 
 from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, sample_distributed, stored_data
-from pymc_austerity.cluster import sample, workers
+from pymc_austerity.cluster import workers
+from pymc_austerity.sampling import distributed as sample
 from pymc_austerity.step_methods.metropolis import field_plan, sums_elsewhere
 from tests.cluster.planted_steps import Slow, Talks, fails_once, goes_on_for_ever, numba_files, set_store_root
 

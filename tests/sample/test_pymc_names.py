@@ -17,7 +17,6 @@ USED = {
     "instantiate_steppers": {
         "model", "steps", "selected_steps", "step_kwargs", "initial_point", "compile_kwargs",
     },
-    "iter_sample": {"draws", "step", "start", "trace", "chain", "tune", "rng"},
     "make_initial_point_fns_per_chain": {"model", "overrides", "jitter_rvs", "chains"},
     "quiet_logging": {"quiet"},
     "run_convergence_checks": {"idata", "model"},

@@ -10,25 +10,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import cloudpickle
-import numpy as np
 import pymc as pm
-from pymc.backends import init_traces
 from pymc.exceptions import SamplingError
-from pymc.initial_point import PointType, make_initial_point_fns_per_chain
 from pymc.model import modelcontext
-from pymc.progress_bar import MCMCProgressBarManager
-from pymc.sampling.mcmc import _iter_sample, _sample_return, assign_step_methods, instantiate_steppers
-from pymc.stats.convergence import log_warning_stats
-from pymc.step_methods import STEP_METHODS
-from pymc.step_methods.arraystep import PopulationArrayStepShared
-from pymc.step_methods.compound import CompoundStep, flatten_steps
-from pymc.util import get_random_generator
 from xarray import DataTree
 
 from pymc_austerity.cluster.workers import Calls, Inspection, lost, require_client
 from pymc_austerity.exceptions import warn
 from pymc_austerity.extras import imported
 from pymc_austerity.model.stored_data import files_of
+from pymc_austerity.sampling import pymc_names
+from pymc_austerity.sampling.chains import Block, Chains, Recorder, Results, blocks_of, chains_of
 from pymc_austerity.validation import require_whole
 
 # Seconds between two messages of a chain, and between two looks at chains.
@@ -36,27 +28,20 @@ _OFTEN, _LOOK = 0.5, 0.2
 # Workers that may die with a chain; the last one is an error.
 _MOST_DEATHS = 3
 
-Stats = list[dict[str, Any]]
-
-
-class ChainsToRun(NamedTuple):
-    """Model, step and settings that chains have in common, and where each chain begins."""
-
-    step: Any  # it brings its model along
-    starts: list[PointType]
-    rngs: list[np.random.Generator]
-    tune: int
-    draws: int
-
 
 class Drawn(NamedTuple):
     """Draws of a chain, those of tuning first."""
 
-    draws: list[tuple[PointType, Stats]]  # values of all value variables, and statistics of each step method
+    blocks: list[Block]
     told: list[tuple[type[Warning], str]]  # warnings, with their categories
 
+    @property
+    def n(self) -> int:
+        """Number of draws."""
+        return sum(block.n for block in self.blocks)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        # In one piece: else each array, of one draw, would be a message of its own.
+        # In one piece: else each array would be a message of its own.
         return _drawn, (cloudpickle.dumps(tuple(self)),)
 
 
@@ -68,70 +53,57 @@ class _StoppedError(Exception):
     """The chain was stopped from outside."""
 
 
-class Recorder:
-    """Keeps the draws of a chain while it runs, in the place of a trace; messages are sent under a topic."""
+class RunningChain:
+    """A chain that runs, what it has drawn and said; it is told of under a topic."""
 
     def __init__(self, topic: str, chain: int) -> None:
-        self._topic, self._chain = topic, chain
-        self._draws: list[tuple[PointType, Stats]] = []
-        self._told_at = 0.0
+        self._topic, self._chain, self._told_at = topic, chain, 0.0
+        self._blocks: list[Block] = []
         self.told: list[Any] = []
         self.is_stopped = False
 
-    def record(self, point: PointType, stats: Stats, *, in_warmup: bool) -> None:
-        """Keep a draw. Steps may write over their points."""
+    def add(self, block: Block) -> None:
+        """Keep some draws."""
         if self.is_stopped:
             raise _StoppedError
-        stats = [dict(own) for own in stats]
-        self._draws.append(({name: np.array(value) for name, value in point.items()}, stats))
+        self._blocks.append(block)
         now = time.monotonic()
         if now - self._told_at > _OFTEN:
             self._told_at = now
-            message = {"chain": self._chain, "n": len(self._draws), "stats": pickle.dumps(stats)}
+            message = {"chain": self._chain, "n": self.drawn().n, "stats": pickle.dumps(block.last)}
             distributed = imported("distributed", "Chains on a cluster", "cluster")
             distributed.get_worker().log_event(self._topic, message)
 
-    def close(self) -> None:
-        """Do nothing: draws are kept in memory, no file is open."""
-
     def drawn(self) -> Drawn:
-        """Draws that were recorded so far."""
-        return Drawn(self._draws.copy(), [(one.category, str(one.message)) for one in self.told])
+        """Draws that were made so far."""
+        return Drawn(self._blocks.copy(), [(one.category, str(one.message)) for one in self.told])
 
 
 # Chains that this process runs, by topic and number.
-_RUNNING: dict[tuple[str, int], Recorder] = {}
+_RUNNING: dict[tuple[str, int], RunningChain] = {}
 
 
 def run_chain(content: bytes, chain: int, topic: str) -> Drawn:
     """Run a chain from its first state: a chain that is run again makes the same draws."""
-    all_chains: ChainsToRun = pickle.loads(content)
-    recorder = _RUNNING[topic, chain] = Recorder(topic, chain)
+    chains: Chains = pickle.loads(content)
+    running = _RUNNING[topic, chain] = RunningChain(topic, chain)
     try:
-        with warnings.catch_warnings(record=True) as recorder.told:
+        with warnings.catch_warnings(record=True) as running.told:
             warnings.simplefilter("always")
-            for _ in _iter_sample(
-                draws=all_chains.tune + all_chains.draws,
-                step=all_chains.step,
-                start=all_chains.starts[chain],
-                trace=recorder,
-                chain=chain,
-                tune=all_chains.tune,
-                rng=all_chains.rngs[chain],
-            ):
-                pass
+            for block in blocks_of(chains, chain):
+                running.add(block)
     finally:
         del _RUNNING[topic, chain]
-    return recorder.drawn()
+    return running.drawn()
 
 
 def stop_chains(topic: str) -> dict[int, Drawn]:
     """Stop the chains of this process, and hand over what they have drawn."""
     found = {}
-    for (own, chain), recorder in list(_RUNNING.items()):
+    for (own, chain), running in list(_RUNNING.items()):
         if own == topic:
-            recorder.is_stopped = True
-            if (drawn := recorder.drawn()).draws:
+            running.is_stopped = True
+            if (drawn := running.drawn()).n:
                 found[chain] = drawn
     return found
 
@@ -151,7 +123,7 @@ class Running:
         """Draws of each chain, when all are over; after an interrupt what there is."""
         messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._client.subscribe_topic(self._topic, lambda event: messages.put(event[1]))
-        bars = MCMCProgressBarManager(
+        bars = pymc_names.MCMCProgressBarManager(
             step_method=step, chains=self._n, draws=draws, tune=tune, progressbar=progressbar
         )
         found = self._calls.results
@@ -193,8 +165,8 @@ class Running:
     def _collect(self, bars: Any) -> None:
         """Take the draws of chains that have finished."""
         for k, drawn in self._calls.take().items():
-            _, stats = drawn.draws[-1]
-            bars.update(chain_idx=k, is_last=True, draw=len(drawn.draws) - 1, tuning=False, stats=stats)
+            stats = drawn.blocks[-1].last
+            bars.update(chain_idx=k, is_last=True, draw=drawn.n - 1, tuning=False, stats=stats)
 
     def _count_deaths(self) -> None:
         """Give up a chain that workers die of."""
@@ -312,33 +284,29 @@ def sample_distributed(
     inspection = Inspection(client, [file["path"] for file in files_of(model).values()], wait_for_workers)
     inspection.wait_for_one()
     inspection.require()
-    to_run = _chains_to_run(model, step, draws, tune, chains, random_seed, initvals)
+    to_run = chains_of(
+        model, step, draws=draws, tune=tune, chains=chains, random_seed=random_seed, initvals=initvals
+    )
+    results = Results(Recorder(model, to_run, var_names), to_run)
     content = cloudpickle.dumps(to_run)
     if len(content) > _LARGE:
         _LOG.warning(
             "%.0f MB of model and data are sent to each worker, once. Rows on disk are not: see stored_data.",
             len(content) / 1e6,
         )
-    started = time.time()
     topic = f"pymc_austerity-{uuid.uuid4().hex}"
     running = Running(client, content, chains, topic, inspection)
     drawn = running.results(to_run.step, draws, tune, progressbar=progressbar)
-    traces = _traces(model, to_run, chains, var_names)
     for chain, found in drawn.items():
-        _record(traces[chain], found, chain, tune)
-    result: DataTree = _sample_return(
-        run=None,
-        traces=traces,
-        tune=tune,
-        t_sampling=time.time() - started,
+        for block in found.blocks:
+            results.add(chain, block)
+        for category, text in dict.fromkeys(found.told):
+            warnings.warn(f"Chain {chain}: {text}", category, stacklevel=2)
+    return results.returned(
         discard_tuned_samples=discard_tuned_samples,
         compute_convergence_checks=compute_convergence_checks,
-        return_inferencedata=True,
-        keep_warning_stat=False,
-        idata_kwargs=dict(idata_kwargs or {}),
-        model=model,
+        idata_kwargs=idata_kwargs,
     )
-    return result
 
 
 def _require_step(step: Any) -> None:
@@ -347,57 +315,10 @@ def _require_step(step: Any) -> None:
             "step is None: sample_distributed runs steps that you make, such as step=recommend() or "
             "step=pm.NUTS(). pm.sample chooses and starts its own NUTS in another way."
         )
-    for one in flatten_steps(CompoundStep(step) if isinstance(step, list | tuple) else step):
-        if isinstance(one, PopulationArrayStepShared):
+    every = pymc_names.CompoundStep(step) if isinstance(step, list | tuple) else step
+    for one in pymc_names.flatten_steps(every):
+        if isinstance(one, pymc_names.PopulationArrayStepShared):
             raise ValueError(
                 f"{type(one).__name__} moves all chains together, and they are in different processes here. "
                 "Use pm.sample."
             )
-
-
-def _chains_to_run(
-    model: pm.Model, step: Any, draws: int, tune: int, chains: int, random_seed: Any, initvals: Any
-) -> ChainsToRun:
-    """Steps, first states and generators, in the order in which `pm.sample` makes them."""
-    rngs = get_random_generator(random_seed).spawn(chains)
-    seeds = [rng.integers(2**30) for rng in rngs]
-    given, chosen = assign_step_methods(model, step, methods=STEP_METHODS)
-    makers = make_initial_point_fns_per_chain(
-        model=model, overrides=initvals, jitter_rvs=set(), chains=chains
-    )
-    starts = [make(seed) for make, seed in zip(makers, seeds, strict=True)]
-    steps = instantiate_steppers(
-        model, steps=given, selected_steps=chosen, step_kwargs={}, initial_point=starts[0], compile_kwargs={}
-    )
-    return ChainsToRun(CompoundStep(steps) if isinstance(steps, list) else steps, starts, rngs, tune, draws)
-
-
-def _traces(model: pm.Model, to_run: ChainsToRun, chains: int, var_names: Sequence[str] | None) -> Any:
-    kept = None
-    if var_names is not None:
-        kept = [var for var in model.unobserved_RVs if var.name in var_names]
-        unknown = set(var_names) - {var.name for var in kept}
-        if unknown:
-            raise ValueError(f"var_names: the model has no variable {sorted(unknown)[0]!r}.")
-        kept = model.replace_rvs_by_values(kept)
-    _, traces = init_traces(
-        backend=None,
-        chains=chains,
-        expected_length=to_run.draws + to_run.tune,
-        step=to_run.step,
-        initial_point=to_run.starts[0],
-        model=model,
-        trace_vars=kept,
-        tune=to_run.tune,
-    )
-    return traces
-
-
-def _record(trace: Any, drawn: Drawn, chain: int, tune: int) -> None:
-    """Write draws to a trace, and say what the chain has said."""
-    for k, (point, stats) in enumerate(drawn.draws):
-        trace.record(point, stats, in_warmup=k < tune)
-        log_warning_stats(stats)
-    trace.close()
-    for category, text in dict.fromkeys(drawn.told):
-        warnings.warn(f"Chain {chain}: {text}", category, stacklevel=3)
