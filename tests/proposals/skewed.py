@@ -34,8 +34,8 @@ def skewed_args(n_dim):
     return np.ascontiguousarray(SHEAR[:n_dim, :n_dim]), SHAPES[:n_dim]
 
 
-def fit(n_dim):
-    """The normal law at its mode."""
+def fit(n_dim, shift=0.0, width=1.0):
+    """The normal law at its mode, or one that is displaced and too wide or narrow."""
     shear, shapes = skewed_args(n_dim)
     mode = np.linalg.solve(shear, np.log(shapes))
-    return QuadraticProxy(mode, shear.T @ np.diag(shapes) @ shear)
+    return QuadraticProxy(mode + shift, shear.T @ np.diag(shapes) @ shear / width**2)

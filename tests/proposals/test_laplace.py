@@ -1,18 +1,27 @@
-"""Proposals from the fitted normal law: what they propose, and log_hastings."""
+"""Proposals from the fitted normal law: what they propose, log_hastings, and the law of exact chains."""
 
+import itertools
 import math
 
 import numba
 import numpy as np
 import pytest
+from numba.extending import register_jitable
 from scipy import stats
 
 from pymc_austerity.proposals import Laplace
 from pymc_austerity.proposals.base import is_fitted
-from pymc_austerity.proposals.laplace import propose_laplace, squared, times_transposed, times_upper
+from pymc_austerity.proposals.laplace import (
+    LaplaceState,
+    propose_laplace,
+    squared,
+    times_transposed,
+    times_upper,
+)
 from pymc_austerity.target import QuadraticProxy
 from tests.kernels.engines import ScriptedRng
 from tests.proposals.moments import COV, worst_z_of_moments
+from tests.proposals.skewed import SHAPES, SHEAR, fit
 from tests.statistical.errors import LIMIT, z_of_count
 
 MODE = np.array([1.0, -2.0, 0.5])
@@ -139,3 +148,86 @@ def test_log_hastings_of_a_random_walk_is_zero():
         if walks:
             step = state.scale[0] * (state.unwhiten @ [0.3, -1.0, 0.2])
             np.testing.assert_allclose(q_new, FROM + step, rtol=1e-12)
+
+
+# Detailed balance, without chance ---------------------------------------------------------------------------
+
+
+def skewed(q):
+    """A log density that is skewed and correlated: log gamma laws of shapes 2, 3 and 6."""
+    y = SHEAR[: len(q), : len(q)] @ q
+    return SHAPES[: len(q)] @ y - np.exp(y).sum()
+
+
+def flow(propose, state, q, q_new, walk):
+    """Log density of going from q to q', and of accepting it; up to a constant of the component."""
+    here, there = (state.whiten @ (x - state.mode) for x in (q, q_new))
+    rho = 1.0 if walk else state.rho[0]
+    spread = state.scale[0] if walk else math.sqrt(1 - rho**2)
+    z = (there - rho * here) / spread
+    u = 0.5 * state.mix[0] if walk else 0.5 * (1 + state.mix[0])
+    found, log_hastings = propose(state, q, ScriptedRng([u], list(z)))
+    np.testing.assert_allclose(found, q_new, rtol=1e-9, atol=1e-9)
+    ratio = skewed(q_new) - skewed(q) + log_hastings
+    return skewed(q) - 0.5 * z @ z + min(0.0, ratio)
+
+
+def worst_imbalance(propose, proposal, n_dim, proxy):
+    state, rng, worst = state_of(proposal, proxy), np.random.default_rng(8), 0.0
+    scale = 1 / np.sqrt(np.diag(proxy.precision))
+    if n_dim == 1:
+        grid = proxy.mode + 4 * scale * np.linspace(-1, 1, 15)[:, None]
+        pairs = list(itertools.permutations(grid, 2))
+    else:
+        pairs = [proxy.mode + scale * rng.standard_normal((2, n_dim)) for _ in range(200)]
+    for q, q_new in pairs:
+        for walk in (False, True):
+            forward = flow(propose, state, q, q_new, walk)
+            worst = max(worst, abs(forward - flow(propose, state, q_new, q, walk)))
+    return worst
+
+
+BOTH = {"independence": Laplace(mix=0.2), "pcn": Laplace("pcn", rho=0.6, mix=0.2)}
+PROXIES = {"fitted": (0.0, 1.0), "displaced": (0.25, 1.0), "narrow": (0.3, 0.5), "wide": (-0.3, 2.0)}
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("n_dim", [1, 3])
+def test_each_component_is_in_detailed_balance(n_dim, kind, proxy):
+    """So is their mixture, since which of them it is does not depend on q."""
+    assert worst_imbalance(propose_laplace, BOTH[kind], n_dim, fit(n_dim, *PROXIES[proxy])) < 1e-7
+
+
+# Planted faults -----------------------------------------------------------------------------------------
+
+
+@register_jitable
+def walk_with_the_fitted_ratio(state, q, rng):
+    walk = rng.random() < state.mix[0]
+    z = rng.standard_normal(len(q))
+    w = times_upper(state.whiten, q - state.mode)
+    w_new = w + state.scale[0] * z if walk else state.rho[0] * w + math.sqrt(1.0 - state.rho[0] ** 2) * z
+    return state.mode + times_upper(state.unwhiten, w_new), 0.5 * (squared(w_new) - squared(w))
+
+
+@register_jitable
+def wrong_sign(state, q, rng):
+    q_new, log_hastings = propose_laplace(state, q, rng)
+    return q_new, -log_hastings
+
+
+@register_jitable
+def share_depends_on_q(state, q, rng):
+    """Walks where the fitted density is low; each component for itself is right."""
+    w = times_upper(state.whiten, q - state.mode)
+    mix = np.array([0.9 if squared(w) > len(q) else 0.1])
+    here = LaplaceState(state.scale, state.rho, mix, state.mode, state.whiten, state.unwhiten)
+    return propose_laplace(here, q, rng)
+
+
+@pytest.mark.parametrize("bug", [walk_with_the_fitted_ratio, wrong_sign])
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("n_dim", [1, 3])
+def test_planted_faults_break_detailed_balance(n_dim, kind, bug):
+    assert worst_imbalance(bug, BOTH[kind], n_dim, fit(n_dim)) > 0.1

@@ -1,4 +1,4 @@
-"""Inner Hamiltonian moves: leapfrog, law, step size; with the outer test see `tests.kernels.test_moves`."""
+"""Inner Hamiltonian moves: leapfrog, law, step size; and chains with the outer test."""
 
 import inspect
 import math
@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 from numba.extending import register_jitable
-from scipy import stats
+from scipy import integrate, stats
 
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
@@ -16,9 +16,12 @@ from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.proposals import Surrogate, surrogate
 from pymc_austerity.proposals.base import bind, is_fitted
-from pymc_austerity.proposals.surrogate import adapt_step_size, inner_transitions
+from pymc_austerity.proposals.surrogate import (
+    adapt_step_size,
+    inner_transitions,
+)
 from pymc_austerity.target import QuadraticProxy, Target
-from tests.kernels.engines import ScriptedRng
+from tests.kernels.engines import ScriptedRng, by, rule_of
 from tests.proposals.moments import COV
 from tests.proposals.skewed import SHAPES, SHEAR, fit, skewed_args, skewed_ratio, zeros
 from tests.statistical.errors import LIMIT, error_of_mean
@@ -308,6 +311,19 @@ def test_planted_faults_change_the_law(bug):
     assert worst_z(scores(draws, "skewed")) > 1.5 * LIMIT
 
 
+@pytest.mark.parametrize("name", LAWS)
+def test_interpreted_and_compiled_draws_are_identical(name):
+    target, args = LAWS[name]
+    results = []
+    for run in (chain_of(inner_transitions, target), chain_of(inner_transitions, target).py_func):
+        state, rng = Surrogate(3).bind_to(rough(3)).state, np.random.default_rng(8)
+        draws, accepted = run(60, rng, state, np.array([0.5, -1.0, 0.2]), args(3))
+        results.append((draws, accepted, rng.random()))
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    assert len(np.unique(results[0][0][:, 0])) > 30
+
+
 # The step size -------------------------------------------------------------------------------------
 
 
@@ -317,13 +333,17 @@ def transitions_of(target):
     make_proposal = constructor(Surrogate().bind_to(fit(2)).kernel(...))
 
     def run(n, tune, rng, q, args, state, rows, schedule):
-        scales = np.empty(n)
+        draws, scales = np.empty((n, q.shape[0])), np.empty(n)
+        n_accepted = n_used = 0
         for t in range(n):
-            q = transitions(
+            out = transitions(
                 1, tune, rng, q, args, rows, make_rule(schedule), make_proposal(state), make_target()
-            ).q
-            scales[t] = state.scale[0]
-        return q, scales
+            )
+            q = out.q
+            draws[t], scales[t] = q, state.scale[0]
+            n_accepted += out.n_accepted
+            n_used += out.n_used
+        return draws, scales, n_accepted, n_used
 
     return numba.njit(run)
 
@@ -335,17 +355,17 @@ def test_the_step_size_adapts_only_when_it_is_told():
     start = state.scale[0]
     schedule = Exact().bind(1)
     rest = fit(3).mode, args, state, rows_of(schedule), schedule
-    _, scales = run(200, False, np.random.default_rng(1), *rest)
+    _, scales, _, _ = run(200, False, np.random.default_rng(1), *rest)
     np.testing.assert_array_equal(scales, start)
     assert state.counts[0] == 0
-    _, scales = run(3000, True, np.random.default_rng(2), *rest)
+    _, scales, _, _ = run(3000, True, np.random.default_rng(2), *rest)
     assert state.counts[0] == 3000
     assert len(np.unique(scales)) > 1000
     tuned = state.scale[0]
-    q, scales = run(3000, False, np.random.default_rng(3), *rest)
+    draws, scales, _, _ = run(3000, False, np.random.default_rng(3), *rest)
     np.testing.assert_array_equal(scales, tuned)
     assert state.counts[0] == 3000
-    _, accepted = chain_of(inner_transitions, SKEWED)(3000, np.random.default_rng(4), state, q, args)
+    _, accepted = chain_of(inner_transitions, SKEWED)(3000, np.random.default_rng(4), state, draws[-1], args)
     assert accepted.mean() == pytest.approx(0.8, abs=0.04)
 
 
@@ -368,3 +388,97 @@ def test_adaptation_looks_at_the_inner_rate_alone():
         adapt_step_size(state, np.zeros(3), accepted)
         expected *= math.exp((rate - 0.8) * min(1.0, 10 / t))
         assert state.scale[0] == pytest.approx(expected, rel=1e-12)
+
+
+# With the outer test -------------------------------------------------------------------------------
+
+# What is left of 40 terms, of which each is bounded; their sum is 1.2 tanh(y1) + 0.8 sin(2 y2).
+N_LOCAL = 40
+
+
+@register_jitable
+def rest_of(q, i):
+    return (1.2 * math.tanh(q[0]) + 0.8 * math.sin(2.0 * q[1])) / 40 + (0.1 if i % 2 else -0.1) * math.cos(
+        q[0]
+    )
+
+
+@register_jitable
+def remainders(q_new, q, index, args):
+    out = np.empty(index.shape[0])
+    for k in range(index.shape[0]):
+        out[k] = rest_of(q_new, index[k]) - rest_of(q, index[k])
+    return out
+
+
+OUTER = Target(skewed_ratio, remainders, global_gradient=skewed_gradient)
+
+
+def posterior_means(functions):
+    """By quadrature, over the two coordinates of the skewed law times the rest."""
+    shear, shapes = skewed_args(2)
+
+    def density(b, a):
+        y = shear @ [a, b]
+        rest = 1.2 * math.tanh(a) + 0.8 * math.sin(2.0 * b)
+        return math.exp(shapes @ y - np.exp(y).sum() + rest)
+
+    box = (-6.0, 3.5, -7.0, 7.0)
+    options = {"epsabs": 1e-6, "epsrel": 1e-6}
+    total = integrate.dblquad(density, *box, **options)[0]
+    return [
+        integrate.dblquad(lambda b, a, f=f: f(a, b) * density(b, a), *box, **options)[0] / total
+        for f in functions
+    ]
+
+
+FUNCTIONS = [lambda a, b: a, lambda a, b: b, lambda a, b: a * a, lambda a, b: a * b]
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return np.array(posterior_means(FUNCTIONS))
+
+
+def z_of_posterior(draws, truth):
+    values = [f(draws[:, 0], draws[:, 1]) for f in FUNCTIONS]
+    return max(abs(v.mean() - t) / error_of_mean(v) for v, t in zip(values, truth, strict=True))
+
+
+def outer_run(n, *, seed=6):
+    state = Surrogate(3).bind_to(fit(2)).state
+    state.scale[0] = 1.0
+    rng = np.random.default_rng(seed)
+    schedule = Exact().bind(N_LOCAL)
+    return transitions_of(OUTER)(
+        n, False, rng, fit(2).mode, skewed_args(2), state, rows_of(schedule), schedule
+    )
+
+
+@pytest.mark.slow("a long run")
+def test_with_the_outer_test_the_law_is_the_posterior(truth):
+    draws, _, n_accepted, n_used = outer_run(40_000)
+    assert z_of_posterior(draws, truth) < LIMIT
+    assert 0.4 < n_accepted / 40_000 < 0.95
+    assert n_used <= 40_000 * N_LOCAL
+    # Without that test it is the law of the global terms.
+    inner, _ = long_run("skewed", 2, fit(2))
+    assert z_of_posterior(inner, truth) > 2 * LIMIT
+
+
+def test_the_global_terms_must_not_be_counted_twice(truth):
+    """A planted fault: the test of all of the posterior after moves for the global terms."""
+
+    @register_jitable
+    def propose(state, q, rng):
+        return inner_transitions(state, q, rng, skewed_args(2), OUTER), 0.0
+
+    state, schedule = Surrogate(1).bind_to(fit(2)).state, Exact().bind(N_LOCAL)
+    rng, q, draws, target = np.random.default_rng(7), fit(2).mode, [], OUTER
+    for _ in range(4000):
+        q = transitions(
+            1, False, rng, q, skewed_args(2), rows_of(schedule), rule_of(Exact(), schedule),
+            by(propose, state), target,
+        ).q  # fmt: skip
+        draws.append(q)
+    assert z_of_posterior(np.array(draws), truth) > LIMIT
