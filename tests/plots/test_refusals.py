@@ -97,7 +97,7 @@ def risk(match, runs=None, truth=TRUTH, **keywords):
         ),
         refused(plot_test_designs, "at least two moves to hold one out, got 1", ALONE, [0.1], N=2000),
         refused(plot_test_designs, "tolerances must be at least one number", MOVES, [], N=2000),
-        refused(plot_test_designs, "tolerance must be between 0 and 0.5, got 0.7", MOVES, [0.7], N=2000),
+        refused(plot_test_designs, "tolerance must be in \\(0, 0.5\\), got 0.7", MOVES, [0.7], N=2000),
         refused(plot_test_designs, "N, the number of local terms", MOVES, [0.1]),
         risk("runs must map names", {}),
         risk("runs must map names", [1]),
