@@ -438,7 +438,7 @@ DEEP = [
     "pymc_austerity.model.self_check._compare_rows",
     "pymc_austerity.model.structure.scalar_graph.tensor_rule",
     "pymc_austerity.model.structure.predictor_values.direct_parts",
-    "pymc_austerity.mode.newton.newton_steps",
+    "pymc_austerity.mode.newton.maximum_at",
     "pymc_austerity.mode.mode_fit.expand",
     "pymc_austerity.bounds.row_constants.BoundsByJets",
     "pymc_austerity.step_methods.metropolis.plan.BlockPlan.compile",

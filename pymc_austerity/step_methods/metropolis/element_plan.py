@@ -196,7 +196,7 @@ class ElementEngine(Engine):
 
     def statistics(self, found: dict[str, float], outcome: Any, n: int) -> None:
         """Data usage is a share of the rows that contain the elements; `scale` is the mean over these."""
-        found["fraction_used"] = outcome.n_used / np.maximum(1, outcome.n_possible)
+        found["fraction_used"] = outcome.n_used / (outcome.n_possible + (outcome.n_possible == 0))
         found["scale"] = float(np.mean(self._record.state.scale))
 
     def restart(self) -> None:
