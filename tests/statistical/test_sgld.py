@@ -83,16 +83,15 @@ def test_a_drift_of_the_wrong_size_would_be_seen(mean):
     # Planted fault: half the drift.
 
     class Half(SGLD):
-        def _compiled(self, *given):
-            engine = super()._compiled(*given)
-            run = engine.run
+        def _build(self, point):
+            super()._build(point)
+            run = self._engine.run
 
             def halved(n, first, rng, q, point):
                 half = run(n, first, rng, q.copy(), point)
                 return half._replace(q=0.5 * (q + half.q))
 
-            engine.run = halved
-            return engine
+            self._engine.run = halved
 
     model, precision = mean
     with model:
