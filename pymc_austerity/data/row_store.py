@@ -151,6 +151,7 @@ class Rows:
 
     def spot_check(self, rng: np.random.Generator, n_chunks: int) -> None:
         """Compare the file with what it was, and some chunks at random with their checksums."""
+        self.require_unchanged()
         for number in sorted(rng.choice(self.n_chunks, min(n_chunks, self.n_chunks), replace=False)):
             self.chunk(int(number))
 

@@ -84,7 +84,9 @@ def stopping_time_bound(
     array([  2010., 100000., 100000.])
     """
     away, most = numbers("distance", distance), numbers("max_abs", max_abs)
-    _check_looks(delta, p, batch_size, N)
+    _check_looks(delta, p, batch_size)
+    if N is not None:
+        require_whole(1, _NUMBER, N=N)
     require_real("growth", growth, "[1, inf)")
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         inverse = 4.0 / (away / (2.0 * most)) ** 2
@@ -164,7 +166,8 @@ def expected_share(
     0.609
     """
     spread = numbers("sd_sum", sd_sum)
-    _check_looks(delta, p, batch_size, N)
+    _check_looks(delta, p, batch_size)
+    require_whole(1, _NUMBER, N=N)
     require_real("growth", growth, "(1, inf)")
     require_real("relative_range", relative_range, "[0, inf)")
     # Distance of the log ratio from log u: a normal variable plus an exponential one.
@@ -181,9 +184,10 @@ def expected_share(
     return as_given(share)
 
 
-def _check_looks(delta: float, p: float, batch_size: int, N: int | None) -> None:
+_NUMBER = "It is the number of terms."
+
+
+def _check_looks(delta: float, p: float, batch_size: int) -> None:
     require_real("delta", delta, "(0, 1)", "It is the largest probability of a wrong decision.")
     require_real("p", p, "(1, inf)", "Otherwise the looks spend more than delta.")
     require_whole(1, "Terms are read before the first look.", batch_size=batch_size)
-    if N is not None:
-        require_whole(1, "It is the number of terms.", N=N)

@@ -33,6 +33,7 @@ _FLAT, _LEVEL, _FLOOR = 1e-10, 1e-6, 1e-8
 _MAX_ITERATIONS = 300
 # Products of larger numbers overflow within a search, and quotients by smaller ones than its inverse.
 _HUGE = 1e100
+_LEVELLED = "the log density has no curvature (flat, or made of straight pieces)"
 
 # Operations for a step in D dimensions, divided by D^3: of Newton's method, and more within a trust region.
 OF_STEP, _OF_REGION = 0.25, 0.75
@@ -121,9 +122,10 @@ def maximise(
                 radius = radius if within is None else min(_GROWTH * within, _LARGEST * root)
                 break
         else:
-            where = "the log density has no curvature (flat, or made of straight pieces)"
-            raise refusal(step if flat is None else flat, f"the search came to where {where}")
+            raise refusal(step if flat is None else flat, f"the search came to where {_LEVELLED}")
         q, last = q + step, norm if step is newton_step else math.inf
+    if (flat := flat_direction(-found[2])) is not None:
+        raise refusal(flat, f"the search came to where {_LEVELLED}")
     raise refusal(step, f"no maximum was found in {passes} passes over the rows")
 
 

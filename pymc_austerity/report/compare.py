@@ -21,9 +21,11 @@ from pymc_austerity.exceptions import (
 )
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.find_mode import constrained, find_mode
+from pymc_austerity.model.checks import explained
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, FEWEST_IF_SLOW, point_of
 from pymc_austerity.model.factorise import model_of
 from pymc_austerity.model.field.of_model import factorise
+from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.starting_point import initial_point, require_finite
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage, watched
@@ -46,6 +48,7 @@ from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, ch
 from pymc_austerity.step_methods.metropolis.plan import factorised
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 from pymc_austerity.validation import is_real, require_whole
+from pymc_austerity.work import budgeted
 
 Reference = Literal["exact", "nuts"] | DataTree
 
@@ -298,11 +301,15 @@ def exact_step(model: pm.Model, fewest: int = FEWEST_GROUPS) -> tuple[BlockedSte
         raise UnsuitableError("The model has no continuous variable for an exact step.")
     options, point = _of_all_rows(model, fewest), initial_point(model)
     with watched("compare: the reference", True):  # sweeps that read all rows
-        evidence = gather(options, point)
-        why = None if evidence.field else why_not_normal(evidence)
-        if why is None:
-            plan = evidence.field or plan_of_all_rows(evidence)[0]
-            return MetropolisHastings.from_plan(plan, point), []
+        with many_graphs(), explained(model), budgeted(options.set_up_budget):
+            evidence = gather(options, point)
+            why = None if evidence.field else why_not_normal(evidence)
+            if why is None:
+                try:
+                    plan = evidence.field or plan_of_all_rows(evidence)[0]
+                    return MetropolisHastings.from_plan(plan, point), []
+                except UnsuitableError as error:
+                    why = str(error)
         step = _without_polynomial(evidence)
         if step is not None:
             return step, []

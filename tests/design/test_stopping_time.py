@@ -130,3 +130,8 @@ def test_wrong_parameters(of, name, value, said):
     function, given = of
     with pytest.raises(ValueError, match=said):
         function(**{**given, name: value})
+
+
+def test_a_share_needs_the_number_of_terms():
+    with pytest.raises(ValueError, match="N must be an integer of at least 1, got None"):
+        expected_share(3.0, None)

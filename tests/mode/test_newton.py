@@ -237,3 +237,14 @@ def test_flat_direction_of_a_matrix():
     np.testing.assert_array_equal(flat_direction(np.diag([1.0, 0.0])), [0.0, 1.0])
     negative = flat_direction(np.array([[1.0, 2.0], [2.0, 1.0]]))
     assert angle(negative, np.array([1.0, -1.0])) < 1e-12
+
+
+def test_where_the_search_ends_on_a_plane_it_says_so():
+    """x - y^2 / 2 rises for ever along x, without curvature."""
+
+    def density(q):
+        return q[0] - 0.5 * q[1] ** 2, np.array([1.0, -q[1]]), np.diag([0.0, -1.0])
+
+    with pytest.raises(NoMaximumError, match="no curvature") as caught:
+        maximise(density, np.array([0.0, 1.0]))
+    assert abs(caught.value.direction[0]) > 10 * abs(caught.value.direction[1])

@@ -384,3 +384,20 @@ def test_compound_steps_and_parts_that_are_left_to_pymc():
     np.testing.assert_allclose(run.terms, 3 * used[..., 0].sum() + used[..., 1].sum())
     assert result.results[1][0].terms == result.runs["one"]["sample_stats"]["n_used"].sum()
     assert set(result.to_dataframe()["shift_of"]) <= {"", "a", "b", "kind"}
+
+
+def test_the_exact_reference_is_set_up_within_the_budget(monkeypatch):
+    """Without one a search for its mode might not end."""
+    from pymc_austerity import work
+    from pymc_austerity.recommendation import choice
+    from pymc_austerity.report.compare import exact_step
+
+    seen = []
+    survey = choice.survey
+    monkeypatch.setattr(choice, "survey", lambda *a, **k: seen.append(work._OPEN.get()) or survey(*a, **k))
+    rng = np.random.default_rng(1)
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu"), observed=rng.normal(size=1500))
+    exact_step(model)
+    assert seen
+    assert None not in seen
