@@ -16,6 +16,7 @@ REASONS = {
     ("report/probe.py", "probed"): "the step may be the user's; the report shows type and text",
     ("report/run.py", "run_step"): "the step may be the user's; the report shows type and text",
     ("sampling/processes.py", "_run"): "of a process of its own; it is raised where the chain was started",
+    ("sampling/processes.py", "_sendable"): "methods of errors of users; type and text are sent instead",
     (
         "step_methods/metropolis/engine/base.py",
         "_compile",

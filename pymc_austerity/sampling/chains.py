@@ -14,8 +14,10 @@ from xarray import DataTree
 from pymc_austerity.sampling import pymc_names
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 
-# Seconds that draws are gathered for, where each is a call of Python.
-_GATHERED = 0.2
+# Seconds that draws are gathered for, where each is a call of Python; and for which compiled code is left
+# alone, as an interrupt waits for it: so many draws at first, and at most.
+_GATHERED, _AHEAD = 0.2, 0.05
+_FIRST_AHEAD, _MOST_AHEAD = 16, 5000
 
 
 class Chains(NamedTuple):
@@ -75,7 +77,18 @@ def chains_of(
         model, steps=given, selected_steps=chosen, step_kwargs={}, initial_point=starts[0], compile_kwargs={}
     )
     whole = pymc_names.CompoundStep(steps) if isinstance(steps, list) else steps
+    refuse_populations(whole)
     return Chains(whole, starts, rngs, pymc_names.get_default_tune_steps(whole, tune), draws)
+
+
+def refuse_populations(step: Any) -> None:
+    """Refuse steps that move all chains together: here each chain runs by itself."""
+    for one in pymc_names.flatten_steps(step):
+        if isinstance(one, pymc_names.PopulationArrayStepShared):
+            raise ValueError(
+                f"{type(one).__name__} moves all chains together, and here each runs by itself. "
+                "Use pm.sample."
+            )
 
 
 def blocks_of(chains: Chains, chain: int) -> Iterator[Block]:
@@ -86,6 +99,7 @@ def blocks_of(chains: Chains, chain: int) -> Iterator[Block]:
     if hasattr(step, "reset_tuning"):
         step.reset_tuning()
     gathered, began, made, n = _Gathered(), time.monotonic(), 0, tune + chains.draws
+    n_ahead = _FIRST_AHEAD
     try:
         while made < n:
             if made == 0 and hasattr(step, "iter_count"):
@@ -95,7 +109,9 @@ def blocks_of(chains: Chains, chain: int) -> Iterator[Block]:
             if made > tune and isinstance(step, SubsampledStep) and step.runs_ahead:
                 if gathered:
                     yield gathered.block()
-                ahead = step.draw_ahead(point, min(n - made, step.draws_in_one_call))
+                began = time.monotonic()
+                ahead = step.draw_ahead(point, min(n - made, n_ahead))
+                n_ahead = int(np.clip(n_ahead * _AHEAD / (time.monotonic() - began), 1, _MOST_AHEAD))
                 if ahead.n:
                     yield Block({name: ahead.values[name] for name in point}, [ahead.statistics])
                     point = {name: values[-1] for name, values in ahead.values.items()}
@@ -123,21 +139,20 @@ class _Gathered:
     """Draws that were made one by one."""
 
     def __init__(self) -> None:
-        self._points: list[PointType] = []
-        self._stats: list[list[dict[str, Any]]] = []
+        self._draws: list[tuple[PointType, list[dict[str, Any]]]] = []
 
     def __bool__(self) -> bool:
-        return bool(self._points)
+        return bool(self._draws)
 
     def add(self, point: PointType, stats: list[dict[str, Any]]) -> None:
         """Keep a draw. Steps may write over their points."""
-        self._points.append({name: np.array(value) for name, value in point.items()})
-        self._stats.append([dict(own) for own in stats])
+        values = {name: np.array(value) for name, value in point.items()}
+        self._draws.append((values, [dict(own) for own in stats]))
 
     def block(self) -> Block:
         """All of them, which are forgotten."""
-        points, stats = self._points, self._stats
-        self._points, self._stats = [], []
+        draws, self._draws = self._draws, []
+        points, stats = zip(*draws, strict=True)
         return Block(
             {name: np.stack([one[name] for one in points]) for name in points[0]},
             [{key: stacked([one[k][key] for one in stats]) for key in own} for k, own in enumerate(stats[0])],
@@ -158,7 +173,11 @@ class Recorder:
 
     def __init__(self, model: pm.Model, chains: Chains, var_names: Sequence[str] | None) -> None:
         self._vars = None
+        if isinstance(var_names, str):
+            var_names = [var_names]
         if var_names is not None:
+            if not len(var_names):
+                raise ValueError("var_names is empty: name a variable to keep, or leave it out for all.")
             kept = [var for var in model.unobserved_RVs if var.name in var_names]
             unknown = sorted(set(var_names) - {var.name for var in kept})
             if unknown:

@@ -20,7 +20,15 @@ from pymc_austerity.exceptions import warn
 from pymc_austerity.extras import imported
 from pymc_austerity.model.stored_data import files_of
 from pymc_austerity.sampling import pymc_names
-from pymc_austerity.sampling.chains import Block, Chains, Recorder, Results, blocks_of, chains_of
+from pymc_austerity.sampling.chains import (
+    Block,
+    Chains,
+    Recorder,
+    Results,
+    blocks_of,
+    chains_of,
+    refuse_populations,
+)
 from pymc_austerity.validation import require_whole
 
 # Seconds between two messages of a chain, and between two looks at chains.
@@ -315,10 +323,4 @@ def _require_step(step: Any) -> None:
             "step is None: sample_distributed runs steps that you make, such as step=recommend() or "
             "step=pm.NUTS(). pm.sample chooses and starts its own NUTS in another way."
         )
-    every = pymc_names.CompoundStep(step) if isinstance(step, list | tuple) else step
-    for one in pymc_names.flatten_steps(every):
-        if isinstance(one, pymc_names.PopulationArrayStepShared):
-            raise ValueError(
-                f"{type(one).__name__} moves all chains together, and they are in different processes here. "
-                "Use pm.sample."
-            )
+    refuse_populations(pymc_names.CompoundStep(step) if isinstance(step, list | tuple) else step)

@@ -79,6 +79,11 @@ class StoredResults:
             self._write(chain)
             self._at[chain] = now
 
+    def write_all(self) -> None:
+        """Write all that chains have drawn."""
+        for chain in range(len(self._waiting)):
+            self._write(chain)
+
     def _write(self, chain: int) -> None:
         """Write what a chain has drawn since."""
         blocks, self._waiting[chain] = self._waiting[chain], []
@@ -104,7 +109,7 @@ class StoredResults:
             if self._root is None:
                 self._create(tree)
             for group in ("posterior", "sample_stats"):
-                for name, values in tree[group].data_vars.items():
+                for name, values in _storable(tree[group]):
                     array = self._root[phase.prefix + group][name]
                     array[chain, first : first + block.n] = values.values[0]
 
@@ -122,11 +127,12 @@ class StoredResults:
         n_chains, n_draws = len(self._chains.starts), phase.last - phase.first
         group = self._root.create_group(phase.prefix + name)
         group.attrs.update({key: value for key, value in like.attrs.items() if isinstance(value, str | int)})
-        coords = {dim: like.coords[dim].values for dim in like.coords}
+        used = {dim for _, one in _storable(like) for dim in one.dims}
+        coords = {dim: like.coords[dim].values for dim in like.coords if dim in used}
         coords |= {"chain": np.arange(n_chains), "draw": np.arange(n_draws)}
         for dim, values in coords.items():
             group.create_array(dim, data=values, dimension_names=[dim])
-        for variable, one in like.data_vars.items():
+        for variable, one in _storable(like):
             n_together = int(_CHUNK // max(1, one.dtype.itemsize * math.prod(one.shape[2:])))
             group.create_array(
                 variable,
@@ -149,15 +155,19 @@ class StoredResults:
 
         Parameters are those of `Results.returned`; tuning and conversion are settled already.
         """
-        for chain in range(len(self._waiting)):
-            self._write(chain)
-        if self._root is None or not max(made := self._root["posterior"].attrs[_MADE]):
+        self.write_all()
+        keeps_tuning, made = len(self._phases) > 1, [max(0, n - self._chains.tune) for n in self._written]
+        if self._root is None or not (max(made) or keeps_tuning):
             raise ValueError("Not enough samples to build a trace.")
         self._root["posterior"].attrs["sampling_time"] = time.time() - self._began
         tree: DataTree = open_datatree(self._path, engine="zarr", consolidated=False)
         chains, n = _in_common(made)
         if len(chains) < len(made) or n < self._chains.draws:
-            tree = tree.isel(chain=chains, draw=slice(0, n), missing_dims="ignore")
+            n_tuning = min(self._chains.tune, *(self._written[k] for k in chains))
+            for name, group in tree.children.items():
+                if "draw" in group.dims:
+                    last = n_tuning if name.startswith("warmup_") else n
+                    group.dataset = group.to_dataset().isel(chain=chains, draw=slice(0, last))
         if compute_convergence_checks:
             small = [name for name, one in tree["posterior"].data_vars.items() if one[0, 0].size <= _CHECKED]
             some = DataTree.from_dict(
@@ -170,6 +180,11 @@ class StoredResults:
             if not quiet:
                 pymc_names.log_warnings(warnings)
         return tree
+
+
+def _storable(group: Any) -> list[tuple[Any, Any]]:
+    """Variables of a group, without warnings of NUTS, which are objects of Python."""
+    return [(name, one) for name, one in group.data_vars.items() if name != "warning"]
 
 
 def _in_common(made: Sequence[int]) -> tuple[list[int], int]:

@@ -93,6 +93,10 @@ def run_steps(
                             see(chain, block)
         except KeyboardInterrupt:
             pass  # what was drawn is kept
+        except BaseException:
+            if isinstance(results, StoredResults):
+                results.write_all()
+            raise
         return results.returned(
             discard_tuned_samples=run.discard_tuned_samples,
             compute_convergence_checks=run.compute_convergence_checks,

@@ -163,6 +163,8 @@ def sample(
     if is_plain and given is not None and (path is not None or (is_alone and trace is None)):
         return run_steps(model, given, run, path, **others)
     own = None if path is not None else trace
+    if path is not None and not quiet:
+        logger.warning("sample: PyMC draws in memory here; %s is written when all chains are over.", path)
     result: DataTree = pm.sample(step=given, model=model, trace=own, **run._asdict(), **others)
     return result if path is None else written(result, path)
 

@@ -10,11 +10,14 @@ import pytest
 from xarray import open_datatree
 
 import pymc_austerity as pma
-from pymc_austerity.sampling import on_disk
+from pymc_austerity.sampling import chains, on_disk
 
 from .test_sample import QUIET, groups, line, tuna
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = [
+    pytest.mark.usefixtures("interpreted"),
+    pytest.mark.filterwarnings("ignore:SGLD"),
+]
 FEW = {"chains": 2, "cores": 1, **QUIET}
 
 
@@ -49,6 +52,46 @@ def test_several_steps_and_checks(tmp_path, caplog):
     given |= {"quiet": False, "compute_convergence_checks": True}
     require_equal(pma.sample(120, step=steps(), trace=str(tmp_path / "draws.zarr"), **given), kept)
     assert "at least 4 chains" in caplog.text
+
+
+def test_objects_are_left_out(tmp_path):
+    """NUTS has a statistic of warnings."""
+    model = line()
+    given = {"tune": 20, "model": model, **FEW}
+    stored = pma.sample(10, step=pm.NUTS(model=model), trace=tmp_path / "draws.zarr", **given)
+    kept = pma.sample(10, step=pm.NUTS(model=model), **given)
+    assert stored.posterior.equals(kept.posterior)
+    assert set(stored.sample_stats.data_vars) == set(kept.sample_stats.data_vars)  # others are times
+    assert set(stored.sample_stats.dims) == {"chain", "draw"}
+
+
+def test_steps_of_all_chains_are_refused(tmp_path):
+    model = line()
+    with pytest.raises(ValueError, match="DEMetropolis moves all chains together"):
+        pma.sample(10, step=pm.DEMetropolis(model=model), model=model, trace=tmp_path / "a", **FEW)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("at", [12, 45])
+def test_tuning_that_is_kept_after_ctrl_c(tmp_path, at, monkeypatch):
+    """Of draws as of tuning there are those that were made."""
+    model, n = line(), []
+    write = on_disk.StoredResults.add
+    monkeypatch.setattr(chains, "_GATHERED", 0.0)
+
+    def interrupted(self, chain, block):
+        n.extend([0] * block.n)
+        write(self, chain, block)
+        if len(n) >= at:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(on_disk.StoredResults, "add", interrupted)
+    given = {"tune": 20, "model": model, "discard_tuned_samples": False, **FEW, "chains": 1}
+    step = pma.SGLD(model=model, step_size=1e-4, batch_size=100)
+    stored = pma.sample(40, step=step, trace=tmp_path / "draws.zarr", **given)
+    assert stored.warmup_posterior.sizes["draw"] == min(at, 20)
+    assert stored.posterior.sizes["draw"] == max(0, at - 20)
+    assert np.isfinite(stored.warmup_posterior["sigma"].values).all()
 
 
 def test_without_a_step(tmp_path, monkeypatch):
@@ -92,10 +135,10 @@ def test_a_killed_run_leaves_what_it_drew(tmp_path):
         import pymc_austerity as pma
         from pymc_austerity.model.compile.backend import interpreted
         from pymc_austerity.sampling import on_disk
-        from pymc_austerity.step_methods.metropolis import base
+        from pymc_austerity.sampling import chains
         from tests.sample.test_sample import QUIET, line, tuna
 
-        on_disk._BUFFER, base._MOST_AHEAD = 100.0, 30
+        on_disk._BUFFER, chains._MOST_AHEAD = 100.0, 30
         see, n = on_disk.StoredResults.add, 0
         def killed(self, chain, block):
             global n

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 
 import numpy as np
 import pymc as pm
@@ -12,9 +13,8 @@ import pytest
 from pymc.exceptions import SamplingError
 
 import pymc_austerity as pma
-from pymc_austerity.sampling import run
+from pymc_austerity.sampling import chains, run
 from pymc_austerity.sampling.processes import ChainError
-from pymc_austerity.step_methods.metropolis import base as metropolis
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from tests.models import as_model
 
@@ -111,7 +111,7 @@ class TestDraws:
         monkeypatch.setattr(SubsampledStep, "draw_ahead", counted)
         pma.sample(100, tune=5, chains=1, cores=1, step=step, model=model, **QUIET)
         assert sum(asked) == 99  # all but the first after tuning
-        assert max(asked) > 20
+        assert max(asked) >= 16
 
     def test_planted_fault_a_state_that_is_not_written_back(self, monkeypatch):
         """Planted fault: each call of compiled code goes on from the state of the first."""
@@ -164,6 +164,18 @@ class TestProcesses:
         assert any("In the process of chain" in note for note in caught.value.__notes__)
 
 
+class Slow(pma.TunaMH):
+    """Takes a while for each draw."""
+
+    def step(self, point):
+        time.sleep(0.01)
+        return super().step(point)
+
+    @property
+    def runs_ahead(self):
+        return False
+
+
 class Dies(pma.TunaMH):
     """Ends its process in draw number 10."""
 
@@ -177,6 +189,36 @@ class Dies(pma.TunaMH):
 
 
 @STARTS
+def test_warnings_and_exits_of_processes_are_told(monkeypatch):
+    """A warning of a class that only the chain knows, and a proposal that ends the program."""
+    monkeypatch.setattr(run, "_SHORT", 0.0)
+    model = line()
+    given = {"tune": 5, "chains": 2, "cores": 2, "model": model, **QUIET}
+    with pytest.warns(UserWarning, match="Local: careful"):
+        pma.sample(5, step=Warns(model=model, switch_above=np.inf), **given)
+    with pytest.raises(ChainError, match="SystemExit: 3"):
+        pma.sample(5, step=Exits(model=model, switch_above=np.inf), **given)
+
+
+class Warns(Slow):
+    """Warns by a class that cannot be pickled."""
+
+    def step(self, point):
+        class Local(UserWarning):
+            pass
+
+        warnings.warn("careful", Local, stacklevel=2)
+        return super().step(point)
+
+
+class Exits(Slow):
+    """Ends the program."""
+
+    def step(self, point):
+        raise SystemExit(3)
+
+
+@STARTS
 def test_a_process_that_dies_is_named(monkeypatch):
     monkeypatch.setattr(run, "_SHORT", 0.0)
     model = line()
@@ -186,20 +228,28 @@ def test_a_process_that_dies_is_named(monkeypatch):
         )
 
 
-class Slow(pma.TunaMH):
-    """Takes a while for each draw."""
-
-    def step(self, point):
-        time.sleep(0.01)
-        return super().step(point)
-
-    @property
-    def runs_ahead(self):
-        return False
-
-
 @pytest.mark.usefixtures("ctrl_c")
 class TestCtrlC:
+    @STARTS
+    def test_no_block_is_lost_where_it_is_kept(self, monkeypatch):
+        """The interrupt comes while a block is written: later ones must not take its place."""
+        model, add, n = line(), run.Results.add, []
+        monkeypatch.setattr(run, "_SHORT", 0.0)
+
+        def interrupted(self, chain, block):
+            n.append(block.n)
+            if len(n) == 3:
+                os.kill(os.getpid(), signal.SIGINT)
+            add(self, chain, block)
+
+        given = {"tune": 0, "chains": 2, "step": tuna(model), "model": model, **QUIET}
+        with monkeypatch.context() as patch:
+            patch.setattr(run.Results, "add", interrupted)
+            ours = pma.sample(200_000, cores=2, **given).posterior
+        assert ours.sizes["draw"] < 200_000
+        theirs = pma.sample(ours.sizes["draw"], cores=1, **given).posterior
+        assert ours.equals(theirs.sel(chain=ours.chain))
+
     def interrupt(self, seconds):
         threading.Timer(seconds, os.kill, [os.getpid(), signal.SIGINT]).start()
 
@@ -223,7 +273,7 @@ class TestCtrlC:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(type(step.engine), "run_ahead", interrupted)
-        monkeypatch.setattr(metropolis, "_MOST_AHEAD", 30)
+        monkeypatch.setattr(chains, "_FIRST_AHEAD", 30)
         given = {"tune": 0, "chains": 1, "cores": 1, "step": step, "model": model, **QUIET}
         ours = pma.sample(500, **given)
         n = ours.posterior.sizes["draw"]
@@ -247,6 +297,9 @@ class TestCtrlC:
         idata = pma.sample(10_000, tune=0, chains=2, cores=2, step=step, model=model, **QUIET)
         sizes = idata.posterior.sizes
         assert 400 <= sizes["chain"] * sizes["draw"] < 10_000
+        given = {"tune": 0, "chains": 2, "cores": 1, "step": tuna(model), "model": model, **QUIET}
+        whole = pma.sample(sizes["draw"], **given).posterior.sel(chain=idata.posterior.chain)
+        assert idata.posterior.equals(whole)  # no draw is left out
 
 
 # Which step is used --------------------------------------------------------------------------------
@@ -337,6 +390,8 @@ def test_refused_by_pymc_too(interpreted):
     ours, other = line(), line()
     with other, pytest.raises(ValueError, match="of another model"):
         pma.sample(step=tuna(ours))
+    with pytest.raises(ValueError, match="var_names is empty"):
+        pma.sample(step=tuna(ours), model=ours, var_names=[])
     with pytest.raises(ValueError, match="no variable 'gamma'"):
         pma.sample(step=tuna(ours), model=ours, var_names=["beta", "gamma"])
 

@@ -61,8 +61,6 @@ if TYPE_CHECKING:
 # `mean_tree_accept` as `acceptance_rate`, of NUTS too: equal names stack.
 DTYPES_SHAPES = floats("accepted", "mean_tree_accept", "n_used", "fraction_used", "n_stages", "exhausted")
 DTYPES_SHAPES |= floats("log_ratio_mean", "log_ratio_se", "psi", "scale")
-# Nanoseconds of draws that are made in one call of compiled code, and how many these are at most.
-_AHEAD, _MOST_AHEAD = 5e7, 5000
 
 
 class Ahead(NamedTuple):
@@ -114,8 +112,6 @@ class SubsampledStep(RebuiltStep):
     _recipe: Recipe
     # Why `recommend` chose the step, if it did.
     recommendation: Recommendation | None = None
-    # Rows of a transition in the last call of `draw_ahead`.
-    _rows_ahead: float | None = None
 
     def __init__(
         self,
@@ -371,13 +367,9 @@ class SubsampledStep(RebuiltStep):
     def nanoseconds_of_draw(self) -> float:
         """What a draw takes, roughly, of one thread."""
         recipe, is_surrogate = self._recipe, isinstance(self._recipe.proposal, Surrogate)
-        n_rows = recipe.rows_a_draw if self._rows_ahead is None else self._rows_ahead
-        return nanoseconds_of_draw(n_rows, recipe.n_watched, self.steps_per_draw, is_surrogate=is_surrogate)
-
-    @property
-    def draws_in_one_call(self) -> int:
-        """Draws of `draw_ahead` that take little time, as an interrupt waits for them."""
-        return int(np.clip(_AHEAD / self.nanoseconds_of_draw, 1, _MOST_AHEAD))
+        return nanoseconds_of_draw(
+            recipe.rows_a_draw, recipe.n_watched, self.steps_per_draw, is_surrogate=is_surrogate
+        )
 
     def draw_ahead(self, point: PointType, n_draws: int) -> Ahead:
         """Draws as `step` makes them one after another, in one call of compiled code."""
@@ -402,7 +394,6 @@ class SubsampledStep(RebuiltStep):
         if self.watches and n_made:
             look(self.watches, outcome, n, tunes=False, expected=self._expected)
         statistics = self._statistics(outcome, n)
-        self._rows_ahead = float(np.mean(statistics["n_used"])) if n_made else None
         stats = {name: np.broadcast_to(value, n_made) for name, value in statistics.items()}
         return Ahead(point_of(fact, draws, {}), stats, is_interrupted)
 
