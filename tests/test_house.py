@@ -57,8 +57,8 @@ MOST_FILES = 298
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700
 
-# The interface of a NamedTuple, those of numba's structures and of its code generator, and where PyMC's traces
-# have statistics.
+# The interface of a NamedTuple, those of numba's structures and of its code generator, and where traces of
+# PyMC have statistics.
 OF_LIBRARIES = {"_replace", "_fields", "_field_defaults", "_asdict", "_make", "_getvalue"} | {
     "_library_class",
     "_data_layout",
