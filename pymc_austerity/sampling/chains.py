@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray as Array
+from pymc.backends.ndarray import NDArray
 from pymc.initial_point import PointType
 from xarray import DataTree
 
@@ -111,7 +112,8 @@ def blocks_of(chains: Chains, chain: int) -> Iterator[Block]:
                     yield gathered.block()
                 began = time.monotonic()
                 ahead = step.draw_ahead(point, min(n - made, n_ahead))
-                n_ahead = int(np.clip(n_ahead * _AHEAD / (time.monotonic() - began), 1, _MOST_AHEAD))
+                seconds = max(time.monotonic() - began, 1e-6)  # draws do not depend on it
+                n_ahead = int(np.clip(n_ahead * _AHEAD / seconds, 1, _MOST_AHEAD))
                 if ahead.n:
                     yield Block({name: ahead.values[name] for name in point}, [ahead.statistics])
                     point = {name: values[-1] for name, values in ahead.values.items()}
@@ -155,11 +157,14 @@ class _Gathered:
         points, stats = zip(*draws, strict=True)
         return Block(
             {name: np.stack([one[name] for one in points]) for name in points[0]},
-            [{key: stacked([one[k][key] for one in stats]) for key in own} for k, own in enumerate(stats[0])],
+            [
+                {key: _stacked([one[k][key] for one in stats]) for key in own}
+                for k, own in enumerate(stats[0])
+            ],
         )
 
 
-def stacked(values: Sequence[Any]) -> Array[Any]:
+def _stacked(values: Sequence[Any]) -> Array[Any]:
     """One statistic of some draws. What is no number, such as a warning of NUTS, stays as it is."""
     if isinstance(values[0], bool | int | float | str | np.generic | np.ndarray):
         return np.stack([np.asarray(value) for value in values])
@@ -184,21 +189,21 @@ class Recorder:
                 raise ValueError(f"var_names: the model has no variable {unknown[0]!r}.")
             self._vars = model.replace_rvs_by_values(kept)
         self.model, self._chains = model, chains
-        (self._first,) = self.traces(1, 1)
+        self._first = NDArray(model=model, vars=self._vars, test_point=chains.starts[0])
         self._inputs = [var.name for var in model.value_vars]
 
-    def traces(self, n_draws: int, n_chains: int | None = None) -> list[Any]:
-        """Empty traces of PyMC, of each chain."""
-        _, traces = pymc_names.init_traces(
-            backend=None,
-            chains=n_chains or len(self._chains.starts),
-            expected_length=n_draws,
-            step=self._chains.step,
-            initial_point=self._chains.starts[0],
+    def trace(self, n_draws: int, chain: int = 0) -> Any:
+        """An empty trace of PyMC's; the function of a draw is compiled once for all."""
+        like = self._first
+        result = NDArray(
             model=self.model,
-            trace_vars=self._vars,
+            vars=like.vars,
+            fn=like.fn,
+            var_shapes=like.var_shapes,
+            var_dtypes=like.var_dtypes,
         )
-        return list(traces)
+        result.setup(n_draws, chain, self._chains.step.stats_dtypes)
+        return result
 
     @property
     def bytes_of_draw(self) -> int:
@@ -235,7 +240,8 @@ class Results:
 
     def __init__(self, recorder: Recorder, chains: Chains) -> None:
         self._recorder, self._tune, self._began = recorder, chains.tune, time.time()
-        self._traces = recorder.traces(chains.tune + chains.draws)
+        n = chains.tune + chains.draws
+        self._traces = [recorder.trace(n, chain) for chain in range(len(chains.starts))]
 
     def add(self, chain: int, block: Block) -> None:
         """Keep draws of a chain, those that follow upon the ones that it has."""

@@ -22,8 +22,7 @@ _CHUNK = 4e6
 # Elements of variables up to which their convergence is looked at: those of others are on disk.
 _CHECKED = 1000
 _MADE = "draws_made"
-
-
+# What needs an extra of the package, and which.
 _NEED = "Draws on disk", "store"
 
 
@@ -101,7 +100,7 @@ class StoredResults:
             self._root["posterior"].attrs[_MADE] = made
 
     def _write_part(self, chain: int, phase: _Phase, first: int, block: Block) -> None:
-        (trace,) = self._recorder.traces(block.n, 1)
+        trace = self._recorder.trace(block.n)
         self._recorder.write(trace, block)
         tree = pm.to_inference_data(pymc_names.MultiTrace([trace]), model=self._recorder.model)
         wanted = len(self._chains.starts) * self._recorder.bytes_of_draw * self._chains.draws

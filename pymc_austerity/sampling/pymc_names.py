@@ -1,10 +1,9 @@
-"""What of `pm.sample` is not public: how it makes chains and returns them.
+"""Names of PyMC that are not public, by which chains are made as `pm.sample` makes them, and returned.
 
-All of it is here, and `tests/sampling/test_pymc_names.py` has a test for each: a new version of PyMC that
+All of them are here, and `tests/sample/test_pymc_names.py` has a test for each: a new version of PyMC that
 moves one is noticed at once.
 """
 
-from pymc.backends import init_traces
 from pymc.backends.base import MultiTrace
 from pymc.initial_point import make_initial_point_fns_per_chain
 from pymc.progress_bar import MCMCProgressBarManager
@@ -38,7 +37,6 @@ __all__ = [
     "flatten_steps",
     "get_default_tune_steps",
     "get_random_generator",
-    "init_traces",
     "instantiate_steppers",
     "log_warning_stats",
     "log_warnings",

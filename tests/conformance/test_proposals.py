@@ -1,6 +1,5 @@
 """Every proposal leaves a known law alone, and planted faults do not pass."""
 
-import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,10 +10,10 @@ from numba.extending import register_jitable
 from pymc_austerity import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
-from pymc_austerity.proposals.laplace import LaplaceState, propose_laplace, squared, times_upper
 from pymc_austerity.testing import check_proposal
 from pymc_austerity.testing.proposals import check_invariance, check_memory, check_moves, proxy_of
 from pymc_austerity.testing.targets import LOG_NORMAL, NORMAL
+from tests.proposals.test_laplace import share_depends_on_q, walk_with_the_fitted_ratio, wrong_sign
 
 COV = [[0.5, 0.2], [0.2, 0.3]]
 
@@ -119,30 +118,6 @@ WRONG = {
     "not finite": (lambda q, rng: (q + np.inf, 0.0), "goes to"),
     "out of reach": (lambda q, rng: (q + 1e6 * rng.standard_normal(len(q)), 0.0), "nothing can be seen"),
 }
-
-
-@register_jitable
-def walk_with_the_fitted_ratio(state, q, rng):
-    walk = rng.random() < state.mix[0]
-    z = rng.standard_normal(len(q))
-    w = times_upper(state.whiten, q - state.mode)
-    w_new = w + state.scale[0] * z if walk else state.rho[0] * w + math.sqrt(1.0 - state.rho[0] ** 2) * z
-    return state.mode + times_upper(state.unwhiten, w_new), 0.5 * (squared(w_new) - squared(w))
-
-
-@register_jitable
-def wrong_sign(state, q, rng):
-    q_new, log_hastings = propose_laplace(state, q, rng)
-    return q_new, -log_hastings
-
-
-@register_jitable
-def share_depends_on_q(state, q, rng):
-    """Walks where the fitted density is low; each component for itself is right."""
-    w = times_upper(state.whiten, q - state.mode)
-    mix = np.array([0.9 if squared(w) > len(q) else 0.1])
-    here = LaplaceState(state.scale, state.rho, mix, state.mode, state.whiten, state.unwhiten)
-    return propose_laplace(here, q, rng)
 
 
 class Fitted:

@@ -11,9 +11,6 @@ USED = {
     "MCMCProgressBarManager": {"step_method", "chains", "draws", "tune", "progressbar"},
     "assign_step_methods": {"model", "step", "methods"},
     "get_default_tune_steps": {"step", "tune"},
-    "init_traces": {
-        "backend", "chains", "expected_length", "step", "initial_point", "model", "trace_vars",
-    },
     "instantiate_steppers": {
         "model", "steps", "selected_steps", "step_kwargs", "initial_point", "compile_kwargs",
     },

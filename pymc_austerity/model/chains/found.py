@@ -166,7 +166,7 @@ def _shaped_as(selection: SelectedElements, columns: list[Variable]) -> Variable
 def of_what_matters(
     reading: ReadingTerm, inputs: Sequence[Variable], values: Sequence[np.ndarray]
 ) -> ReadingTerm:
-    """The same term without elements that rows read and do not depend on; a factor of zero hides some.
+    """A term that reads only elements on which its rows depend: some are multiplied by zero.
 
     `inputs` and `values` are what else the rows depend on, and the values of these. A single row is left as
     it is.

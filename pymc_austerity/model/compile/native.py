@@ -99,7 +99,7 @@ class NativeKernel:
     def __call__(self, *args: Any) -> Any:
         """Run the kernel, compiling it first if need be."""
         given, numbers = self._given(args), np.empty((1, self._n_numbers))
-        written = self._written(args, 0, numbers)
+        written = self._written(args, numbers)
         self._engine(*written, *given)
         types = tuple(self._engine.typeof_pyval(each) for each in (*written, *given))
         compiled = self._engine.overloads.get(types)
@@ -119,7 +119,7 @@ class NativeKernel:
         """
         (entry_point,) = self._entry_points.values()
         numbers = np.empty((1, self._n_numbers))
-        entry_point(*self._written(args, 0, numbers), *self._given(args))
+        entry_point(*self._written(args, numbers), *self._given(args))
         return self._outcome_of(args, numbers)
 
     def run_ahead(self, draws: Matrix, numbers: Matrix, *args: Any) -> None:
@@ -127,12 +127,12 @@ class NativeKernel:
         (entry_point,) = self._entry_points.values()
         entry_point(draws, numbers, *self._given(args))
 
-    def _written(self, args: tuple[Any, ...], n: int, numbers: Matrix) -> list[Any]:
-        """What the machine code writes to: room for n states, if the kernel returns any, and for numbers."""
+    def _written(self, args: tuple[Any, ...], numbers: Matrix) -> list[Any]:
+        """What the machine code writes to: an empty table, if the kernel has states, and numbers."""
         if self._q_at is None:
             return [numbers]
         q = args[self._q_at]
-        return [np.empty((n, len(q)), q.dtype), numbers]
+        return [np.empty((0, len(q)), q.dtype), numbers]
 
     def _given(self, args: tuple[Any, ...]) -> list[Any]:
         """Arguments of the machine code: addresses in place of the generator and of the model's arguments."""
