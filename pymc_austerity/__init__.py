@@ -19,6 +19,7 @@ from pymc_austerity.recommendation.recommend import recommend
 from pymc_austerity.report import compare, probe
 from pymc_austerity.sampling.distributed import sample_distributed
 from pymc_austerity.sampling.sample import sample
+from pymc_austerity.sampling.sampler import sampler
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
 from pymc_austerity.step_methods.gamma.scir import SCIR
 from pymc_austerity.step_methods.langevin.sgld import SGLD
@@ -73,6 +74,7 @@ __all__ = [
     "sample",
     "sample_distributed",
     "sample_posterior_predictive",
+    "sampler",
     "stored_data",
 ]
 

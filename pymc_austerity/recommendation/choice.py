@@ -22,6 +22,7 @@ from pymc_austerity.exceptions import (
 )
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.mode_fit import Departures, ModeReport
+from pymc_austerity.mode.whitening import Whitening
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation, vector_of
 from pymc_austerity.model.field.lookups import longest_looked_up
 from pymc_austerity.model.field.priors import NoField
@@ -29,6 +30,7 @@ from pymc_austerity.model.graph.log_density import raw_terms, typed_log_density
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.surrogate import Surrogate
+from pymc_austerity.recommendation.nuts import NUTS, whitening_of
 from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
@@ -206,12 +208,6 @@ _MOST_TRIED, _MOST_NAMED = 8, 3
 _WORTH = 0.3
 _NOTHING = "Nothing in the model is in the way"
 _UNKNOWN = "No single parameter was found that is in the way"
-
-
-class NUTS(pm.NUTS):
-    """`pymc.NUTS` as it is, with a record of why it was recommended."""
-
-    recommendation: Recommendation | None = None
 
 
 def choose(evidence: Evidence, *, approximate: bool) -> SubsampledStep | NUTS:
@@ -400,7 +396,15 @@ def by_nuts(evidence: Evidence, slow: str | None = None) -> NUTS:
         missing = "" if find_spec("nutpie") else " (pip install nutpie)"
         said.append(f'pm.sample(nuts_sampler="nutpie") without step= is faster than pm.NUTS{missing}')
     otherwise = " ".join(f"{sentence}." for sentence in said if sentence)
-    return _recommended(NUTS(block, model=model), evidence, "pm.NUTS()", reason, otherwise)
+    step = NUTS.in_coordinates(block, model, _whitening(evidence))
+    return _recommended(step, evidence, "pm.NUTS()", reason, otherwise)
+
+
+def _whitening(evidence: Evidence) -> Whitening | None:
+    """Coordinates in which the posterior is nearly round, where the search has found some."""
+    if (plan := evidence.field) is not None:
+        return whitening_of(plan.field, plan.field.fit_again(plan.recipe.fit))
+    return None if evidence.survey is None else whitening_of(evidence.survey)
 
 
 def why_no_gradient(options: MetropolisOptions) -> Exception | None:

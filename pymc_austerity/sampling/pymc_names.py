@@ -4,9 +4,10 @@ All of them are here, and `tests/sample/test_pymc_names.py` has a test for each:
 moves one is noticed at once.
 """
 
+from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
 from pymc.backends.base import MultiTrace
 from pymc.initial_point import make_initial_point_fns_per_chain
-from pymc.progress_bar import MCMCProgressBarManager
+from pymc.progress_bar import MCMCProgressBarManager, NutpieProgressBarManager
 from pymc.sampling.mcmc import (
     _quiet_logging as quiet_logging,
 )
@@ -31,9 +32,13 @@ __all__ = [
     "CompoundStep",
     "MCMCProgressBarManager",
     "MultiTrace",
+    "NutpieProgressBarManager",
     "PopulationArrayStepShared",
     "assign_step_methods",
+    "coords_and_dims_for_inferencedata",
     "cpu_count",
+    "find_constants",
+    "find_observations",
     "flatten_steps",
     "get_default_tune_steps",
     "get_random_generator",

@@ -9,7 +9,11 @@ from pymc_austerity.sampling import pymc_names
 # Parameters that are used; of classes those of their constructor.
 USED = {
     "MCMCProgressBarManager": {"step_method", "chains", "draws", "tune", "progressbar"},
+    "NutpieProgressBarManager": {"chains", "draws", "progressbar"},
     "assign_step_methods": {"model", "step", "methods"},
+    "coords_and_dims_for_inferencedata": {"model"},
+    "find_constants": {"model"},
+    "find_observations": {"model"},
     "get_default_tune_steps": {"step", "tune"},
     "instantiate_steppers": {
         "model", "steps", "selected_steps", "step_kwargs", "initial_point", "compile_kwargs",

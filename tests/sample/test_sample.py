@@ -322,7 +322,7 @@ def test_recommend_is_asked(caplog, interpreted):
 
 def test_few_rows_take_no_search(of_pymc, monkeypatch, caplog):
     caplog.set_level(logging.INFO, "pymc.austerity")
-    monkeypatch.setattr("pymc_austerity.sampling.sample.recommend", None)
+    monkeypatch.setattr("pymc_austerity.sampling.sampler.recommend", None)
     with pm.Model() as model:
         mu = pm.Normal("mu")
         pm.Normal("y", mu, observed=np.zeros(999))
@@ -338,14 +338,14 @@ def test_nuts(of_pymc):
 
 
 def test_a_search_that_ends_with_nuts_leaves_the_choice_to_pymc(of_pymc, monkeypatch):
-    monkeypatch.setattr("pymc_austerity.sampling.sample.recommend", lambda model, **_: object())
+    monkeypatch.setattr("pymc_austerity.sampling.sampler.recommend", lambda model, **_: object())
     pma.sample(model=line())
     assert of_pymc["step"] is None
 
 
 def test_potentials_may_have_rows(of_pymc, monkeypatch):
     asked = []
-    monkeypatch.setattr("pymc_austerity.sampling.sample.recommend", lambda model, **_: asked.append(model))
+    monkeypatch.setattr("pymc_austerity.sampling.sampler.recommend", lambda model, **_: asked.append(model))
     with pm.Model() as model:
         pm.Potential("sum", -pm.math.sum((pm.Normal("mu") - Y) ** 2))
     pma.sample(model=model)

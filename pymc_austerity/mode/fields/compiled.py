@@ -4,6 +4,7 @@ from pymc_austerity.bounds.jets.compiled import of_records
 from pymc_austerity.kernels.fields import decisions, held, law, state, tree
 
 factorise, selected_inverse = of_records(tree.factorise), of_records(tree.selected_inverse)
+backward = of_records(tree.backward)
 write_elements, write_precision = of_records(state.write_elements), of_records(state.write_precision)
 write_state, write_levels = of_records(state.write_state), of_records(decisions.write_levels)
 log_marginal, mean_log_marginal = of_records(state.log_marginal), of_records(state.mean_log_marginal)
