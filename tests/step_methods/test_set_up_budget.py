@@ -200,7 +200,7 @@ def test_a_pilot_that_reads_without_end_is_given_up():
     assert engine.calls == 41
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert mixing_pilot.try_out(Reader(100), lambda rng: np.zeros(2), **options).n_draws == 800
+        assert mixing_pilot.try_out(Reader(100), lambda rng: np.zeros(2), **options).size == 1600
 
 
 def test_jumps_have_the_same_budget(strict):

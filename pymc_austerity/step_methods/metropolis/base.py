@@ -36,6 +36,7 @@ from pymc_austerity.step_methods.metropolis.engine.base import Engine
 from pymc_austerity.step_methods.metropolis.mixing_pilot import (
     Mixing,
     draws_of_pilot,
+    mixing_of,
     nanoseconds_of_draw,
     try_out,
 )
@@ -279,7 +280,7 @@ class SubsampledStep(RebuiltStep):
         is_surrogate = isinstance(recipe.proposal, Surrogate)
         n_draws = draws_of_pilot(recipe.rows_a_draw, recipe.n_watched, steps, is_surrogate=is_surrogate)
         if n_draws and is_fitted(recipe.proposal) and engine is not None and engine.backend is NUMBA:
-            self.mixing = try_out(
+            draws = try_out(
                 engine,
                 lambda rng: recipe.fitted_draw(self.factorisation, engine, point, rng),
                 point,
@@ -288,6 +289,7 @@ class SubsampledStep(RebuiltStep):
                 steps_per_draw=steps,
                 n_watched=recipe.n_watched,
             )
+            self.mixing = None if draws is None else mixing_of(draws)
         return self.mixing
 
     def name_of(self, dimension: int) -> str:

@@ -16,7 +16,7 @@ from pymc_austerity.model.factorisation import FEWEST_GROUPS
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.engine.fields import FieldEngine
-from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, affordable, try_out
+from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, affordable, mixing_of, try_out
 from pymc_austerity.target import Vector
 
 # Nodes for each square root of the rows, above which these are many.
@@ -39,8 +39,9 @@ _FEW_WALKS = 0.05
 # Groups that are accepted less often are given so many times the rows, so often.
 _POOR, _MORE, _MOST_MORE = 0.7, 5.0, 3
 
-# Of the run that is announced: sweeps that are dropped, and those that count at least.
-_SETTLE, _COUNTED = 40, 100
+# Of the run that is announced: sweeps that are dropped, and those that count at least. Where effects are not
+# accepted nearly always, so many of them are watched: in a large node they may stay for long.
+_SETTLE, _COUNTED, _EFFECTS = 40, 100, 500
 # Nanoseconds for four chains of it, and for one.
 _BUDGETS = {4: 6e7, 1: 3e8}
 
@@ -58,7 +59,8 @@ class FieldPrediction(NamedTuple):
     effects_acceptance: float
     of_tree: float  # Nanoseconds of a sweep beside its rows
     reads_all: bool = False  # Whether decisions are made on all rows
-    # Effective draws of theta, measured; None as long as schedules are tried out
+    # Effective draws of theta, and of effects that are not accepted nearly always, measured; None as long as
+    # schedules are tried out
     mixing: Mixing | None = None
 
     @property
@@ -271,7 +273,7 @@ def announced(
     point: PointType,
     times: float = 1.0,
 ) -> FieldPrediction:
-    """What a fresh run finds, in which nothing was chosen: rows, acceptance and effective draws of theta.
+    """What a fresh run finds, in which nothing was chosen: rows, acceptance and effective draws.
 
     `prediction` is that of the run that chose the schedule; `start` says where a chain starts. The run
     may cost so many `times` as usual.
@@ -287,12 +289,14 @@ def announced(
             [outcome.shared_n_used, outcome.effects_n_used, outcome.n_accepted, outcome.effects_accepted]
         )
 
-    mixing = try_out(
+    draws = try_out(
         engine, start, point, engine.new_state(),
-        n_draws=n_draws, n_watched=prediction.n_shared, n_chains=n_chains, n_settle=_SETTLE, see=see,
+        n_draws=n_draws, n_watched=prediction.n_shared + _EFFECTS, n_chains=n_chains, n_settle=_SETTLE, see=see,
     )  # fmt: skip
     shared_rows, effects_rows, accepted, of_effects = np.mean(counts, axis=0).tolist()
+    assert draws is not None  # with `see` no run is given up
+    watched = draws if of_effects < _POOR else draws[:, :, : prediction.n_shared]
     return prediction._replace(
         shared_rows=shared_rows, effects_rows=effects_rows, shared_acceptance=accepted,
-        effects_acceptance=of_effects, mixing=mixing,
+        effects_acceptance=of_effects, mixing=mixing_of(watched),
     )  # fmt: skip

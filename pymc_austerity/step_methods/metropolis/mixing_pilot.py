@@ -111,11 +111,11 @@ def try_out(
     n_chains: int = _CHAINS,
     n_settle: int = _SETTLE,
     see: Callable[[Any], None] | None = None,
-) -> Mixing | None:
-    """Run some chains, each from a state of its own; None if they read far too many rows.
+) -> npt.NDArray[np.float64] | None:
+    """Draws (chain, draw, D) of chains, each from a state of its own; None if they read far too many rows.
 
     `start` draws a state. Chains run a copy of the engine and of the proposal's state, which learns in the
-    first `n_settle` draws. Of the other `n_draws` the first `n_watched` coordinates are looked at, by default
+    first `n_settle` draws. Of the other `n_draws` the first `n_watched` coordinates are returned, by default
     all, and `see` is handed each outcome.
     """
     stage("pilot run", f" of {n_chains} x {n_draws:,} draws")
@@ -139,7 +139,7 @@ def try_out(
                 see(outcome)
         chains.append(draws[:, :n_watched])
         engine.restart()
-    return mixing_of(np.array(chains))
+    return np.array(chains)
 
 
 def mixing_of(draws: npt.NDArray[np.float64]) -> Mixing:
