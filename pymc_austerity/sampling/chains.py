@@ -15,9 +15,9 @@ from xarray import DataTree
 from pymc_austerity.sampling import pymc_names
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 
-# Seconds that draws are gathered for, where each is a call of Python; and for which compiled code is left
-# alone, as an interrupt waits for it: so many draws at first, and at most.
-_GATHERED, _AHEAD = 0.2, 0.05
+# Seconds that draws are gathered for, where each is a call of Python, and their bytes; and seconds for which
+# compiled code is left alone, as an interrupt waits for it: so many draws at first, and at most.
+_GATHERED, _BYTES, _AHEAD = 0.2, 4e6, 0.05
 _FIRST_AHEAD, _MOST_AHEAD = 16, 5000
 
 
@@ -124,7 +124,7 @@ def blocks_of(chains: Chains, chain: int) -> Iterator[Block]:
             point, stats = step.step(point)
             gathered.add(point, stats)
             made += 1
-            if time.monotonic() - began > _GATHERED:
+            if time.monotonic() - began > _GATHERED or gathered.n_bytes > _BYTES:
                 yield gathered.block()
                 began = time.monotonic()
     except GeneratorExit:
@@ -142,6 +142,7 @@ class _Gathered:
 
     def __init__(self) -> None:
         self._draws: list[tuple[PointType, list[dict[str, Any]]]] = []
+        self.n_bytes = 0
 
     def __bool__(self) -> bool:
         return bool(self._draws)
@@ -150,10 +151,11 @@ class _Gathered:
         """Keep a draw. Steps may write over their points."""
         values = {name: np.array(value) for name, value in point.items()}
         self._draws.append((values, [dict(own) for own in stats]))
+        self.n_bytes += sum(value.nbytes for value in values.values())
 
     def block(self) -> Block:
         """All of them, which are forgotten."""
-        draws, self._draws = self._draws, []
+        draws, self._draws, self.n_bytes = self._draws, [], 0
         points, stats = zip(*draws, strict=True)
         return Block(
             {name: np.stack([one[name] for one in points]) for name in points[0]},

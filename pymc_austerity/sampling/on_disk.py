@@ -16,12 +16,19 @@ from pymc_austerity.sampling import pymc_names
 from pymc_austerity.sampling.chains import Block, Chains, Recorder
 
 # Draws of a chain are written when they have so many bytes, or so many seconds after the last.
-_BUFFER, _SECONDS = 16e6, 5.0
+_BUFFER, _SECONDS = 12e6, 5.0
 # Bytes of a chunk of Zarr.
 _CHUNK = 4e6
 # Elements of variables up to which their convergence is looked at: those of others are on disk.
 _CHECKED = 1000
 _MADE = "draws_made"
+# Statistics of steps that PyMC gives another name.
+_RENAMED = {
+    "model_logp": "lp",
+    "mean_tree_accept": "acceptance_rate",
+    "depth": "tree_depth",
+    "tree_size": "n_steps",
+}
 # What needs an extra of the package, and which.
 _NEED = "Draws on disk", "store"
 
@@ -67,6 +74,8 @@ class StoredResults:
         self._waiting: list[list[Block]] = [[] for _ in range(n_chains)]
         self._written, self._at = [0] * n_chains, [time.monotonic()] * n_chains
         self._root: Any = None
+        self._names: dict[str, list[str]] = {}  # Of variables, by groups
+        self._arrays: dict[tuple[str, str], Any] = {}
 
     def add(self, chain: int, block: Block) -> None:
         """Keep draws of a chain, those that follow upon the ones that it has."""
@@ -102,19 +111,32 @@ class StoredResults:
     def _write_part(self, chain: int, phase: _Phase, first: int, block: Block) -> None:
         trace = self._recorder.trace(block.n)
         self._recorder.write(trace, block)
-        tree = pm.to_inference_data(pymc_names.MultiTrace([trace]), model=self._recorder.model)
+        every = pymc_names.MultiTrace([trace])
         wanted = len(self._chains.starts) * self._recorder.bytes_of_draw * self._chains.draws
         with named_if_full(self._path, wanted):
             if self._root is None:
-                self._create(tree)
-            for group in ("posterior", "sample_stats"):
-                for name, values in _storable(tree[group]):
-                    array = self._root[phase.prefix + group][name]
-                    array[chain, first : first + block.n] = values.values[0]
+                self._create(pm.to_inference_data(every, model=self._recorder.model))
+            values = {name: trace.samples[name] for name in self._names["posterior"]}
+            stats = {
+                _RENAMED.get(name, name): every.get_sampler_stats(name, combine=False, squeeze=False)[0]
+                for name in every.stat_names
+            }
+            stats = {name: stats[name] for name in self._names["sample_stats"]}
+            for group, found in (("posterior", values), ("sample_stats", stats)):
+                for name, own in found.items():
+                    self._array(phase.prefix + group, name)[chain, first : first + block.n] = own
+
+    def _array(self, group: str, name: str) -> Any:
+        """An array of Zarr, which is opened once."""
+        if (group, name) not in self._arrays:
+            self._arrays[group, name] = self._root[group][name]
+        return self._arrays[group, name]
 
     def _create(self, tree: DataTree) -> None:
         """Make the groups, as the first draws have them."""
         self._root = imported("zarr", *_NEED).create_group(str(self._path))
+        groups = ("posterior", "sample_stats")
+        self._names = {group: [name for name, _ in _storable(tree[group])] for group in groups}
         for phase in self._phases:
             for name in ("posterior", "sample_stats"):
                 self._create_group(phase, name, tree[name])
