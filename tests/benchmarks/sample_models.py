@@ -1,4 +1,4 @@
-"""Models of the kinds that posteriordb has, for `tests.benchmarks.sample`; data are simulated or old and short."""
+"""Models of the kinds that posteriordb has, for `tests.benchmarks.sample`."""
 
 import numpy as np
 import pymc as pm
@@ -109,9 +109,8 @@ def volatility():
     with pm.Model() as model:
         rho, sd = pm.Uniform("rho", -1, 1), pm.HalfNormal("sd")
         h_t = pm.AR("h", [rho], sigma=sd, init_dist=pm.Normal.dist(), shape=500)
-        pm.Normal(
-            "y", 0, pm.math.exp(0.5 * (pm.Normal("mu", 0, 5) + h_t)), observed=rng.normal(0, np.exp(h / 2))
-        )
+        sd_t = pm.math.exp(0.5 * (pm.Normal("mu", 0, 5) + h_t))
+        pm.Normal("y", 0, sd_t, observed=rng.normal(0, np.exp(h / 2)))
     return model
 
 
@@ -148,6 +147,7 @@ HIERARCHIES = {
 OTHERS = {
     one.__name__.replace("_", " "): one
     for one in (
-        eight_schools, children, earnings, autoregression, falcons, growth, process, mixture, volatility, diamonds,
+        eight_schools, children, earnings, autoregression, falcons,
+        growth, process, mixture, volatility, diamonds,
     )
 }  # fmt: skip
