@@ -30,6 +30,7 @@ from pytensor.xtensor.type import XTensorType
 
 from pymc_austerity.distributions.uniform_stiefel import orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError, UnsuitableError
+from pymc_austerity.model.bambi import ROWS_OF_BAMBI
 from pymc_austerity.model.factorisation import CHUNK
 from pymc_austerity.model.graph.checks import array_of, uncast
 from pymc_austerity.model.graph.functions import function_of
@@ -106,11 +107,13 @@ def _as_given(value: Variable) -> np.ndarray:
 
 
 def warn_of_long_deterministics(model: pm.Model, point: Mapping[str, Any]) -> None:
-    """Tell of Deterministics that take longer to record than a draw takes.
+    """Tell of Deterministics that take longer to record than a draw, but for those that Bambi leaves out.
 
     A length that the graph does not tell is measured at `point`.
     """
-    shapes: dict[Variable, Any] = {det: getattr(det.type, "shape", (None,)) for det in model.deterministics}
+    dims = model.named_vars_to_dims
+    recorded = [det for det in model.deterministics if ROWS_OF_BAMBI not in dims.get(det.name, ())]
+    shapes: dict[Variable, Any] = {det: getattr(det.type, "shape", (None,)) for det in recorded}
     sizes = {str(det.name): math.prod(shape) for det, shape in shapes.items() if None not in shape}
     if unknown := [det for det, shape in shapes.items() if None in shape]:
         graphs = model.replace_rvs_by_values([det + 0 for det in unknown])

@@ -23,6 +23,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.type import RandomType
 
 from pymc_austerity.exceptions import FactorisationError, SelfCheckError
+from pymc_austerity.model.bambi import is_of_bambi, pymc_model
 from pymc_austerity.model.checks import require_sound_rows
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.checks import array_of
@@ -185,7 +186,9 @@ def _lifted_table(
 
 
 def model_of(model: Any) -> pm.Model:
-    """The given model, or that of the context."""
+    """The given model, which Bambi may have made, or that of the context."""
+    if is_of_bambi(model):
+        return pymc_model(model)
     if model is not None and not hasattr(model, "value_vars"):  # frozen models are models too
         raise TypeError(f"model must be a pm.Model, got {model!r}; the variables are the second argument.")
     return pm.modelcontext(model)

@@ -394,7 +394,7 @@ def by_nuts(evidence: Evidence, slow: str | None = None) -> NUTS:
     if len(block) == len(model.value_vars):
         # As a step NUTS may not take all of a model.
         missing = "" if find_spec("nutpie") else " (pip install nutpie)"
-        said.append(f'pm.sample(nuts_sampler="nutpie") without step= is faster than pm.NUTS{missing}')
+        said.append(f"pma.sample() without step= is faster: it runs NUTS by nutpie{missing}")
     otherwise = " ".join(f"{sentence}." for sentence in said if sentence)
     step = NUTS.in_coordinates(block, model, _whitening(evidence))
     return _recommended(step, evidence, "pm.NUTS()", reason, otherwise)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -64,16 +63,16 @@ class WhitenedPotential(QuadPotentialDiagAdapt):
         n = len(whitening.center)
         super().__init__(n, np.zeros(n), np.ones(n), 10)
 
-    def velocity(self, x: Vector, out: Any = None) -> Any:
+    def velocity(self, x: Vector, out: Vector | None = None) -> Vector:
         """The velocity of q at a momentum."""
         factor = self._whitening.factor
-        found = factor @ super().velocity(factor.T @ x)
+        found: Vector = factor @ (self._var * (factor.T @ x))
         if out is None:
             return found
         out[:] = found
         return out
 
-    def energy(self, x: Vector, velocity: Any = None) -> float:
+    def energy(self, x: Vector, velocity: Vector | None = None) -> float:
         """Kinetic energy of a momentum."""
         return 0.5 * float(x @ (self.velocity(x) if velocity is None else velocity))
 

@@ -26,7 +26,6 @@ from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.starting_point import initial_point
 from pymc_austerity.progress import stage, watched
 from pymc_austerity.recommendation.choice import (
-    NUTS,
     Evidence,
     as_clause,
     by_nuts,
@@ -37,6 +36,7 @@ from pymc_austerity.recommendation.choice import (
     record_of,
     why_no_gradient,
 )
+from pymc_austerity.recommendation.nuts import NUTS
 from pymc_austerity.step_methods.messages import few_digits, refuse_discrete
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
@@ -71,7 +71,7 @@ def recommend(
 
     Parameters
     ----------
-    model : pymc.Model, optional
+    model : pymc.Model or bambi.Model, optional
         Default: the model of the context.
     vars : variables or their names, optional
         Continuous variables to update together. Default: all of the model. Others, such as discrete ones, are

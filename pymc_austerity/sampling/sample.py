@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pymc as pm
-from pymc.model import modelcontext
 from xarray import DataTree
 
+from pymc_austerity.model.bambi import as_fitted, is_of_bambi, kept_by_bambi
+from pymc_austerity.model.factorise import model_of
 from pymc_austerity.sampling import pymc_names
 from pymc_austerity.sampling.sampler import Sampler, Step
 from pymc_austerity.validation import nearest
@@ -20,13 +21,13 @@ _REFUSED = {
 
 
 def sample(
-    draws: int = 1000,
+    draws: Any = 1000,
     *,
     tune: int | None = None,
     chains: int | None = None,
     cores: int | None = None,
     step: Step | None = None,
-    model: pm.Model | None = None,
+    model: Any = None,
     random_seed: Any = None,
     initvals: Any = None,
     var_names: Sequence[str] | None = None,
@@ -48,7 +49,7 @@ def sample(
     Parameters
     ----------
     draws : int, default 1000
-        Draws of each chain, after tuning.
+        Draws of each chain, after tuning. Or the model: ``sample(model)`` is ``sample(1000, model=model)``.
     tune : int, optional
         Draws of each chain that are for tuning, and discarded. Default: 1000, or what the step asks for; 200
         for NUTS in coordinates in which the posterior is nearly round.
@@ -60,8 +61,9 @@ def sample(
     step : step method, sequence of step methods, "recommend" or "nuts", optional
         Default: "recommend". With "nuts", or where `recommend` finds no better, NUTS; by nutpie if that is
         installed. If the mode is known it runs in coordinates in which the posterior is nearly round.
-    model : pymc.Model, optional
-        Default: the model of the context.
+    model : pymc.Model or bambi.Model, optional
+        Default: the model of the context. Of a model of Bambi the result is in the form of its method `fit`:
+        parameters of the likelihood, with a value for each row, are left out.
     random_seed : int or numpy.random.Generator, optional
         Seed of all chains.
     initvals : dict or sequence of dict, optional
@@ -134,10 +136,23 @@ def sample(
     True
     """
     _require_known(others)
+    if is_of_bambi(draws) or isinstance(draws, pm.Model):
+        if model is not None:
+            raise TypeError("sample was given two models: leave model= out, or give a number of draws first.")
+        draws, model = 1000, draws
+    of_bambi = model if is_of_bambi(model) else None
+    if of_bambi is not None:
+        if trace is not None:
+            raise ValueError(
+                f"trace={trace!r}: results of a Bambi model are put into its own form at the end, in memory. "
+                "Leave it out, or sample(model=model.backend.model, trace=...), whose intercept is that of "
+                "centred predictors."
+            )
+        var_names = kept_by_bambi(of_bambi) if var_names is None else var_names
     config = {name: others.pop(name) for name in ("keep_warning_stat", "compile_kwargs") if name in others}
     chosen = Sampler("recommend" if step is None else step, others.pop("nuts", {}), trace, quiet, others)
-    return chosen.sample_from_init(
-        model=modelcontext(model),
+    tree = chosen.sample_from_init(
+        model=model_of(model),
         draws=draws,
         tune=tune,
         chains=chains,
@@ -151,6 +166,7 @@ def sample(
         compute_convergence_checks=compute_convergence_checks,
         **config,
     )
+    return tree if of_bambi is None else as_fitted(of_bambi, tree)
 
 
 def _require_known(others: Mapping[str, Any]) -> None:

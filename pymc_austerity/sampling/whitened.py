@@ -1,4 +1,4 @@
-"""NUTS in coordinates w in which the posterior is nearly round; unconstrained values are center + factor w."""
+"""NUTS in coordinates w in which the posterior is nearly round; the model's values are center + factor w."""
 
 import logging
 import math
@@ -125,7 +125,7 @@ type _Draw = Callable[[int, int, int, int, int, Run], DataTree]
 
 def _by_nutpie(white: pm.Model, nuts: Mapping[str, Any]) -> _Draw:
     """Draws by nutpie, of a model that is compiled once."""
-    import nutpie
+    import nutpie  # type: ignore[import-untyped]  # optional, and slow to import
 
     compiled = nutpie.compile_pymc_model(white, default_initialization_strategy="prior", jitter_rvs=set())
     options = {"maxdepth" if key == "max_treedepth" else key: value for key, value in nuts.items()}

@@ -139,7 +139,7 @@ def answers():
 
 HIERARCHIES = {
     "radon": lambda: radon(12_500),
-    "survey": lambda: survey(10_000),
+    "survey": lambda: survey(4_000),
     "tennis": lambda: tennis(10_000),
     "stores and products": lambda: stores_and_products(10_000),
     "answers": answers,

@@ -139,3 +139,47 @@ def test_posteriors_and_predictions_are_those_of_nuts(family, groups):
     responses = model.predict(result, kind="response", data=some, inplace=False).posterior_predictive["y"]
     means = responses.mean("__obs__").values
     assert abs(means.mean() - some["y"].mean()) < LIMIT * means.std()
+
+
+# In one call --------------------------------------------------------------------------------------
+
+
+def test_sample_takes_a_model_and_returns_what_fit_does(caplog, interpreted):
+    """The intercept is that of predictors that are not centred; parameters of rows are left out."""
+    model = bmb.Model("y ~ x + z + kind + (1|g)", rows("gaussian"))
+    with caplog.at_level("INFO", "pymc.austerity"):
+        idata = pma.sample(40, model=model, tune=20, chains=1, random_seed=1, progressbar=False)
+    assert "Deterministic" not in caplog.text
+    pymc_model = model.backend.model
+    with pymc_model:
+        raw = pma.sample(40, tune=20, chains=1, random_seed=1, progressbar=False, quiet=True)
+    fitted = model.fit(draws=5, tune=5, chains=1, random_seed=1, progressbar=False)
+    assert set(idata.posterior.data_vars) == set(fitted.posterior.data_vars)
+    assert idata.posterior["1|g"].dims == fitted.posterior["1|g"].dims
+    columns = model.backend.components["mu"].design_matrix_without_intercept
+    slopes = np.concatenate([np.ravel(raw.posterior[name][0, 0]) for name in ("x", "z", "kind")])
+    expected = float(raw.posterior["Intercept"][0, 0]) - columns.mean(axis=0) @ slopes
+    assert np.isclose(float(idata.posterior["Intercept"][0, 0]), expected)
+    assert "mu" in model.predict(idata, inplace=False).posterior
+
+
+def test_sample_takes_a_model_in_the_place_of_draws(monkeypatch):
+    given = {}
+    place = "pymc_austerity.sampling.sample.Sampler.sample_from_init"
+    monkeypatch.setattr(place, lambda self, **own: given.update(own))
+    model = built("gaussian", "(1|g)").backend.model
+    pma.sample(model)
+    assert given["draws"] == 1000
+    assert given["model"] is model
+    with pytest.raises(TypeError, match="two models"):
+        pma.sample(model, model=model)
+
+
+def test_recommend_takes_a_model(interpreted):
+    model = bmb.Model("y ~ x + z", rows("gaussian"))
+    assert pma.recommend(model, verbose=False).recommendation.step == "TunaMH()"
+
+
+def test_draws_of_a_model_are_not_written_to_disk(tmp_path):
+    with pytest.raises(ValueError, match="results of a Bambi model"):
+        pma.sample(model=built("gaussian", "(1|g)"), trace=tmp_path / "draws.zarr")

@@ -290,8 +290,8 @@ def announced(
         )
 
     draws = try_out(
-        engine, start, point, engine.new_state(),
-        n_draws=n_draws, n_watched=prediction.n_shared + _EFFECTS, n_chains=n_chains, n_settle=_SETTLE, see=see,
+        engine, start, point, engine.new_state(), n_draws=n_draws,
+        n_watched=prediction.n_shared + _EFFECTS, n_chains=n_chains, n_settle=_SETTLE, see=see,
     )  # fmt: skip
     shared_rows, effects_rows, accepted, of_effects = np.mean(counts, axis=0).tolist()
     assert draws is not None  # with `see` no run is given up

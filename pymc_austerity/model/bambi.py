@@ -1,0 +1,39 @@
+"""Models of Bambi, known by what they have: Bambi itself is no dependency."""
+
+from typing import Any
+
+import pymc as pm
+from xarray import DataTree
+
+# The dimension that its models have for rows.
+ROWS_OF_BAMBI = "__obs__"
+
+
+def is_of_bambi(model: Any) -> bool:
+    """Whether it is a model of Bambi."""
+    return all(hasattr(model, name) for name in ("build", "backend", "formula", "family"))
+
+
+def pymc_model(model: Any) -> pm.Model:
+    """The PyMC model that a model of Bambi is, which is built if it was not."""
+    if not model.built:
+        model.build()
+    result: pm.Model = model.backend.model
+    return result
+
+
+def kept_by_bambi(model: Any) -> list[str]:
+    """Names of what `fit` of Bambi keeps: all but the parameters of the likelihood of each row."""
+    own = pymc_model(model)
+    left_out = {det.name for det in own.deterministics} & set(model.family.likelihood.params)
+    return [str(rv.name) for rv in own.unobserved_RVs if rv.name not in left_out]
+
+
+def as_fitted(model: Any, tree: DataTree) -> DataTree:
+    """The draws as `fit` of Bambi returns them: intercepts are those of predictors that are not centred.
+
+    The model is told that it was fitted, as its `predict` asks for that.
+    """
+    result: DataTree = model.backend._clean_results(tree, omit_offsets=True, include_response_params=False)
+    model.backend.fit = True
+    return result
