@@ -33,7 +33,7 @@ from pymc_austerity.validation import is_real, is_whole, nearest
 
 _PACKAGE = __name__.partition(".")[0]
 # A column of the progress bar: the statistic that it shows, its digits and title, by the name of the field.
-SHARE_OF_DATA = {"fraction_used": ("fraction_used", "0.3f", "Share of data")}
+ROWS = {"n_used": ("n_used", ",.0f", "Rows")}
 
 
 def floats(*names: str) -> dict[str, tuple[type, list[int]]]:

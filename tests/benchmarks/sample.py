@@ -18,6 +18,7 @@ import warnings
 import arviz_stats
 import numpy as np
 import pymc as pm
+from scipy import stats
 
 import pymc_austerity as pma
 from tests.benchmarks.logistic import model
@@ -63,10 +64,7 @@ def loops():
 
 def limits(logs):
     """The geometric mean of ratios, and its 95 % limits."""
-    quantile = {2: 4.30, 3: 3.18, 4: 2.78}.get(len(logs) - 1, 2.14)
-    if len(logs) == 2:
-        quantile = 12.7
-    half = quantile * logs.std(ddof=1) / np.sqrt(len(logs)) if len(logs) > 1 else np.inf
+    half = stats.t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs))
     return np.exp(logs.mean() + half * np.array([0.0, -1.0, 1.0]))
 
 

@@ -27,7 +27,7 @@ from pymc_austerity.model.conjugacy.recognise import (
 )
 from pymc_austerity.model.graph.log_density import LogDensityGraph, fingerprint
 from pymc_austerity.progress import stage
-from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, batch_rows, floats
+from pymc_austerity.step_methods.base import ROWS, RebuiltStep, batch_rows, floats
 from pymc_austerity.step_methods.gamma.variable_chain import (
     ControlVariate,
     Counter,
@@ -176,7 +176,7 @@ class SCIR(RebuiltStep):
     """
 
     name = "scir"
-    _columns = SHARE_OF_DATA
+    _columns = ROWS
     _rebuilt = ()  # chains leave out of pickles what has size N
     _state_class = GammaProcessState
     _chains: list[VariableChain]

@@ -46,7 +46,7 @@ from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.step_methods.base import (
-    SHARE_OF_DATA,
+    ROWS,
     RebuiltStep,
     batch_rows,
     checked_batch_size,
@@ -204,7 +204,7 @@ class SGLD(RebuiltStep):
 
     name = "sgld"
     _rebuilt = ("_factorisation", "_engine")
-    _columns = SHARE_OF_DATA
+    _columns = ROWS
     _state_class = LangevinState
     _factorisation: Factorisation | None = None
     _engine: LangevinEngine | None = None

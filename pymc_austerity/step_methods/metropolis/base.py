@@ -30,7 +30,7 @@ from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.surrogate import Surrogate
-from pymc_austerity.step_methods.base import SHARE_OF_DATA, RebuiltStep, floats, warn_of_compile_kwargs
+from pymc_austerity.step_methods.base import ROWS, RebuiltStep, floats, warn_of_compile_kwargs
 from pymc_austerity.step_methods.messages import plain, warn_of_temperature
 from pymc_austerity.step_methods.metropolis.engine.base import Engine
 from pymc_austerity.step_methods.metropolis.mixing_pilot import (
@@ -99,8 +99,8 @@ class SubsampledStep(RebuiltStep):
     _reads_disk = True
     _rebuilt = ("_factorisation", "_engine")
     _columns: ClassVar[dict[str, tuple[str, str, str]]] = {
-        "acceptance_rate": ("mean_tree_accept", "0.2f", "Acceptance"),
-        **SHARE_OF_DATA,
+        "acceptance_rate": ("mean_tree_accept", "0.2f", "Accept"),
+        **ROWS,
     }
     # Whether it updates discrete variables.
     _discrete: ClassVar[bool] = False
