@@ -16,7 +16,7 @@ ROOT = Path(pymc_austerity.__file__).parent
 # Lines that each room may have, as `wc -l` counts them, without those of a room within it that is named, too.
 # A room that needs more says so here.
 BUDGETS = {
-    ".": 1_580,
+    ".": 1_590,
     "acceptance": 990,
     "bounds": 1_520,
     "bounds/expressions": 2_650,
@@ -29,9 +29,9 @@ BUDGETS = {
     "distributions": 250,
     "kernels": 1_660,
     "kernels/fields": 2_800,
-    "mode": 1_880,
+    "mode": 2_110,
     "mode/fields": 5_040,
-    "model": 2_300,
+    "model": 2_340,
     "model/chains": 870,
     "model/compile": 1_270,
     "model/conjugacy": 1_110,
@@ -42,23 +42,23 @@ BUDGETS = {
     "model/structure": 4_810,
     "plots": 1_350,
     "proposals": 1_640,
-    "recommendation": 940,
+    "recommendation": 1_060,
     "report": 2_000,
-    "sampling": 1_390,
+    "sampling": 1_760,
     "step_methods": 1_440,
     "step_methods/gamma": 900,
     "step_methods/langevin": 530,
-    "step_methods/metropolis": 4_900,
+    "step_methods/metropolis": 4_910,
     "testing": 1_510,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 58_800
-MOST_FILES = 298
+WHOLE = 59_580
+MOST_FILES = 303
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700
 
-# The interface of a NamedTuple, those of numba's structures and of its code generator, and where traces of
-# PyMC have statistics.
+# The interface of a NamedTuple, those of numba's structures and of its code generator, where traces of PyMC
+# have statistics, and how Bambi gives results its form.
 OF_LIBRARIES = {"_replace", "_fields", "_field_defaults", "_asdict", "_make", "_getvalue"} | {
     "_library_class",
     "_data_layout",
@@ -66,6 +66,7 @@ OF_LIBRARIES = {"_replace", "_fields", "_field_defaults", "_asdict", "_make", "_
     "_getattrs",
     "_cache",
     "_stats",
+    "_clean_results",
 }
 
 

@@ -16,6 +16,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_austerity.exceptions import warn
+from pymc_austerity.model.bambi import is_of_bambi
 from pymc_austerity.model.checks import (
     explained,
     refuse_data,
@@ -72,6 +73,10 @@ class RebuiltStep(BlockedStep):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """PyMC's, for keywords that the step has. With ``blocked=False`` these are several steps."""
         refuse_unknown(cls, kwargs)
+        if args and (isinstance(args[0], pm.Model) or is_of_bambi(args[0])):
+            raise TypeError(
+                f"The first argument of {cls.__name__} are its variables, not the model: write model=model."
+            )
         step: Self = super().__new__(cls, *args, **kwargs)
         return step
 

@@ -1,5 +1,6 @@
 """Models that Bambi writes: effects of groups beside common terms, of which one is categorical."""
 
+import re
 import warnings
 from pathlib import Path
 
@@ -183,3 +184,19 @@ def test_recommend_takes_a_model(interpreted):
 def test_draws_of_a_model_are_not_written_to_disk(tmp_path):
     with pytest.raises(ValueError, match="results of a Bambi model"):
         pma.sample(model=built("gaussian", "(1|g)"), trace=tmp_path / "draws.zarr")
+
+
+@pytest.mark.slow("two pilot runs in Python")
+@pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")
+def test_the_page_on_bambi(interpreted):
+    """With fewer rows and draws than it has."""
+    page = Path(__file__).parents[2] / "docs" / "howto" / "bambi.md"
+    first, second = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    short = {"n = 200_000": "n = 3_000", "sample(model, chains=4": "sample(20, tune=5, model=model, chains=1"}
+    short |= {"draws=1000, chains=4": "draws=5, tune=5, chains=1"}
+    scope = {}
+    for source in (first, second):
+        for long, brief in short.items():
+            source = source.replace(long, brief)  # noqa: PLW2901
+        exec(source, scope)
+    assert "income|state" in scope["idata"].posterior

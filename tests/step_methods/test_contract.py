@@ -392,6 +392,10 @@ class TestVariables:
         with line:
             assert AusterityMH([line["b"]])._model is line
 
+    def test_a_model_in_the_place_of_the_variables(self, line):
+        with pytest.raises(TypeError, match="not the model: write model=model"):
+            AusterityMH(line)
+
     def test_no_model(self):
         with pytest.raises(TypeError, match="No model on context stack"):
             AusterityMH()
