@@ -57,6 +57,11 @@ class Whitening:
     def _inverse(self) -> linalg.SuperLU:
         return linalg.splu(self.factor.tocsc())
 
+    def __getstate__(self) -> dict[str, object]:
+        return {
+            name: value for name, value in self.__dict__.items() if name != "_inverse"
+        }  # no pickle has it
+
     def solve(self, q: Vector) -> Vector:
         """W of a displacement of q."""
         return self._inverse.solve(q)
@@ -65,15 +70,18 @@ class Whitening:
         """What `factor` transposed makes `gradient` of."""
         return self._inverse.solve(gradient, trans="T")
 
-    @property
+    @cached_property
     def stretch(self) -> float:
         """How many times longer than wide the fitted distribution is after a diagonal scaling.
 
         It is scaled as well as standard deviations, given the other coordinates and not, allow.
         """
         squares = self.factor.multiply(self.factor).sum(axis=1)
-        inverse = [self.solve(one) for one in np.eye(len(self.center))]
-        given = np.square(inverse).sum(axis=1)
+        given, unit = np.empty(len(squares)), np.zeros(len(squares))
+        for k in range(len(given)):
+            unit[k] = 1.0
+            given[k] = np.sum(self.solve(unit) ** 2)
+            unit[k] = 0.0
         units = (squares / given) ** 0.25
         start, factor = np.random.default_rng(_SEED).standard_normal(len(units)), self.factor
         longest = _length(lambda w: factor @ w / units, lambda q: factor.T @ (q / units), start)

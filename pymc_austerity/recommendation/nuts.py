@@ -14,7 +14,7 @@ from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.fields.fit import FieldFit
 from pymc_austerity.mode.whitening import Whitening, of_field, of_mode
-from pymc_austerity.model.checks import explained, refuse_data
+from pymc_austerity.model.checks import explained, refuse_data, require_start
 from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.starting_point import initial_point
 from pymc_austerity.progress import stage, watched
@@ -104,6 +104,7 @@ def search_whitening(options: MetropolisOptions, *, progressbar: bool = True) ->
     with begun[0], begun[1], begun[2], begun[3], suppress(UnsuitableError):
         stage("reading the model")
         point = initial_point(model)
+        require_start(model, point)
         fact = factorised(options, point)
         field = field_of(options, fact, point)
         if isinstance(field, FieldModel):

@@ -30,6 +30,9 @@ logger = logging.getLogger("pymc.austerity")
 # Rows of the longest term below which no step of this package is worth a search.
 _FEW_ROWS = 1000
 
+# Options of NUTS that say how the model is compiled.
+_OF_MODEL = {"backend", "gradient_backend"}
+
 type Step = BlockedStep | Sequence[BlockedStep] | Literal["recommend", "nuts"]
 
 
@@ -83,35 +86,35 @@ class Sampler:
                 raise ValueError(
                     f"idata_kwargs={idata_kwargs!r} has no meaning with draws on disk. Leave it out."
                 )
-        step = self._step(model, progressbar=bool(progressbar))
+        others = dict(self.others)
+        others |= {"keep_warning_stat": True} if keep_warning_stat else {}
+        others |= {"compile_kwargs": compile_kwargs} if compile_kwargs else {}
+        is_plain = set(others) <= {"mp_ctx", "blas_cores"} and draws > 0
+        has_own_start = initvals is not None or bool(idata_kwargs) or not _OF_MODEL.isdisjoint(self.nuts)
+        is_open = is_plain and not has_own_start and (path is not None or self.trace is None)
+        step = self._step(model, progressbar=bool(progressbar), is_open=is_open)
         run = Run(
             draws, tune, chains, cores, random_seed, initvals, var_names, progressbar, self.quiet,
             discard_tuned_samples, compute_convergence_checks, idata_kwargs,
         )  # fmt: skip
-        others = dict(self.others)
-        others |= {"keep_warning_stat": True} if keep_warning_stat else {}
-        others |= {"compile_kwargs": compile_kwargs} if compile_kwargs else {}
         if isinstance(step, Whitening):
-            has_start = initvals is not None or bool(idata_kwargs)
-            is_own = not others and not has_start and draws > 0 and (path is not None or self.trace is None)
-            found = sample_whitened(model, step, run, self.nuts) if is_own else None
+            found = sample_whitened(model, step, run, self.nuts)
             if found is not None:
                 return found if path is None else written(found, path)
             step = None
-        if self.nuts:
-            others["nuts"] = dict(self.nuts)
         is_alone = isinstance(step, RebuiltStep) and set(step.vars) == set(model.value_vars)
-        is_plain = set(others) <= {"mp_ctx", "blas_cores"} and draws > 0
         if is_plain and step is not None and (path is not None or (is_alone and self.trace is None)):
             return run_steps(model, step, run, path, **others)
+        if self.nuts:
+            others["nuts"] = dict(self.nuts)
         own = None if path is not None else self.trace
         if path is not None and not self.quiet:
             logger.warning("sample: PyMC draws in memory here; %s is written when all chains are over.", path)
         result: DataTree = pm.sample(step=step, model=model, trace=own, **run._asdict(), **others)
         return result if path is None else written(result, path)
 
-    def _step(self, model: pm.Model, *, progressbar: bool) -> Any:
-        """The step that is used, or coordinates for NUTS; None for PyMC's own choice."""
+    def _step(self, model: pm.Model, *, progressbar: bool, is_open: bool) -> Any:
+        """The step; or coordinates for NUTS, if that `is_open` to them; or None for PyMC's choice."""
         if not isinstance(self.step, str):
             return self.step
         if not model.continuous_value_vars:
@@ -126,14 +129,14 @@ class Sampler:
             return None
         shown = progressbar and not self.quiet
         if self.step == "nuts":
-            if len(model.value_vars) > len(model.continuous_value_vars):
+            if len(model.value_vars) > len(model.continuous_value_vars) or not is_open:
                 return None
             return search_whitening(options_of(model, model.continuous_value_vars), progressbar=shown)
         found = recommend(model, verbose=not self.quiet, progressbar=shown)
         if isinstance(found, SubsampledStep):
             return found
         is_alone = isinstance(found, NUTS) and set(found.vars) == set(model.value_vars)
-        return found.whitening if is_alone else None
+        return found.whitening if is_alone and is_open else None
 
 
 def sampler(

@@ -11,6 +11,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from arviz_base import dict_to_dataset
+from pymc.exceptions import SamplingError
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from scipy import sparse
@@ -19,13 +20,16 @@ from xarray import DataTree
 from pymc_austerity.mode.whitening import Whitening
 from pymc_austerity.sampling import pymc_names
 from pymc_austerity.sampling.run import Run
+from pymc_austerity.step_methods.metropolis.mixing_pilot import mixing_of
 
 logger = logging.getLogger("pymc.austerity")
 
 # Draws for tuning: masses are nearly one from the beginning.
 _TUNE = 200
-# A pilot run, and what speaks against the coordinates: longer trajectories, or so many divergences a draw.
-_PILOT_TUNE, _PILOT, _LONGEST, _DIVERGENT = 60, 40, 63.0, 0.1
+# Draws and chains of a pilot run; and what speaks against the coordinates: longer trajectories, more
+# divergences a draw, and fewer effective draws a draw.
+_PILOT_TUNE, _PILOT, _PILOT_CHAINS = 60, 100, 2
+_LONGEST, _DIVERGENT, _EFFECTIVE = 31.0, 0.1, 0.05
 # How far the mean square of w is from one, beside what it is for N(0, I).
 _AWAY = 0.3
 # A matrix with a larger share of elements that are not zero is written as a dense one.
@@ -43,8 +47,9 @@ def sample_whitened(
     seeds = [int(rng.integers(2**30)) for rng in pymc_names.get_random_generator(run.random_seed).spawn(2)]
     names = [str(var.name) for var in kept]
     draw = (_by_nutpie if find_spec("nutpie") else _by_pymc)(white, nuts)
-    pilot = draw(_PILOT, _PILOT_TUNE, 1, 1, seeds[0], run._replace(progressbar=False, quiet=True))
-    if not _is_round(pilot, white.free_RVs[0].name):
+    quietly = run._replace(progressbar=False, quiet=True)
+    pilot = draw(_PILOT, _PILOT_TUNE, _PILOT_CHAINS, cores, seeds[0], quietly)
+    if pilot is None or not _is_round(pilot, white.free_RVs[0].name):
         return None
     if not run.quiet:
         logger.info(
@@ -54,6 +59,9 @@ def sample_whitened(
         )
     began, tune = time.time(), _TUNE if run.tune is None else run.tune
     tree = draw(run.draws, tune, chains, cores, seeds[1], run)
+    if tree is None:
+        return None
+    tree["posterior"].attrs["tuning_steps"] = tune
     found = _as_of_model(tree, model, names, time.time() - began)
     if run.compute_convergence_checks:
         warnings = pymc_names.run_convergence_checks(found, model)
@@ -65,11 +73,14 @@ def sample_whitened(
 def _is_round(pilot: DataTree, name: str) -> bool:
     """Does a pilot run look as if w were nearly N(0, I)?"""
     stats, w = pilot["sample_stats"], pilot["posterior"][name].to_numpy()
+    if w.shape[:2] != (_PILOT_CHAINS, _PILOT):
+        raise KeyboardInterrupt  # nutpie returns what it has
     away = np.abs(np.mean(w**2, axis=-1) - 1.0).mean()
     return bool(
         stats["n_steps"].mean() <= _LONGEST
         and stats["diverging"].mean() <= _DIVERGENT
         and away <= _AWAY + math.sqrt(2.0 / w.shape[-1])
+        and mixing_of(w).efficiency >= _EFFECTIVE
     )
 
 
@@ -91,7 +102,7 @@ def kept_of(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
 def whitened_model(model: pm.Model, whitening: Whitening, kept: Sequence[Variable]) -> pm.Model:
     """A model of w with the density of another one, which has variables of that as deterministics."""
     name = "whitened"
-    while name in model.named_vars:
+    while any(other.startswith(name) for other in model.named_vars):
         name += "_"
     values = model.value_vars
     white, point = whitening.in_order(tuple(value.name for value in values)), model.initial_point()
@@ -103,12 +114,17 @@ def whitened_model(model: pm.Model, whitening: Whitening, kept: Sequence[Variabl
             part = pt.as_tensor(white.center[own]) + _product(white.factor[own], w)
             places[value] = part.reshape(np.shape(point[value.name]))
             start = own.stop
-        graphs = [model.logp(), *model.replace_rvs_by_values([var + 0 for var in kept])]
+        graphs = [model.logp(), *model.replace_rvs_by_values([_copied(model, var) for var in kept])]
         log_density, *draws = graph_replace(graphs, places, strict=False)
-        pm.Potential(f"{name}_density", log_density + 0.5 * pt.sum(w**2))
+        pm.Potential(f"{name}_density", log_density - pm.logp(pm.Normal.dist(), w).sum())
         for var, graph in zip(kept, draws, strict=True):
             pm.Deterministic(var.name, graph)
     return result
+
+
+def _copied(model: pm.Model, var: Variable) -> Variable:
+    """A variable as a function of itself, if it is a free one: PyMC replaces these within graphs only."""
+    return var + 0 if var in model.free_RVs else var
 
 
 def _product(matrix: sparse.csr_array, w: Variable) -> Variable:
@@ -120,7 +136,8 @@ def _product(matrix: sparse.csr_array, w: Variable) -> Variable:
     return pt.zeros(matrix.shape[0])[elements.row].inc(products)
 
 
-type _Draw = Callable[[int, int, int, int, int, Run], DataTree]
+# None if no chain could start.
+type _Draw = Callable[[int, int, int, int, int, Run], DataTree | None]
 
 
 def _by_nutpie(white: pm.Model, nuts: Mapping[str, Any]) -> _Draw:
@@ -140,6 +157,8 @@ def _by_nutpie(white: pm.Model, nuts: Mapping[str, Any]) -> _Draw:
                 save_warmup=not run.discard_tuned_samples, progress_bar=False,
                 progress_callback=bars.update, **options,
             )  # fmt: skip
+        library = {"inference_library": "nutpie", "inference_library_version": nutpie.__version__}
+        tree["posterior"].attrs |= library
         return tree
 
     return draw
@@ -148,12 +167,16 @@ def _by_nutpie(white: pm.Model, nuts: Mapping[str, Any]) -> _Draw:
 def _by_pymc(white: pm.Model, nuts: Mapping[str, Any]) -> _Draw:
     """Draws by NUTS of PyMC."""
 
-    def draw(draws: int, tune: int, chains: int, cores: int, seed: int, run: Run) -> DataTree:
-        tree: DataTree = pm.sample(
-            draws, tune=tune, chains=chains, cores=cores, random_seed=seed, model=white,
-            nuts_sampler="pymc", init="adapt_diag", nuts=dict(nuts), progressbar=run.progressbar,
-            quiet=True, discard_tuned_samples=run.discard_tuned_samples, compute_convergence_checks=False,
-        )  # fmt: skip
+    def draw(draws: int, tune: int, chains: int, cores: int, seed: int, run: Run) -> DataTree | None:
+        try:
+            tree: DataTree = pm.sample(
+                draws, tune=tune, chains=chains, cores=cores, random_seed=seed, model=white,
+                nuts_sampler="pymc", init="adapt_diag", nuts=dict(nuts), progressbar=run.progressbar,
+                quiet=True, discard_tuned_samples=run.discard_tuned_samples, compute_convergence_checks=False,
+            )  # fmt: skip
+        except SamplingError:  # the density is zero where one of them would begin
+            return None
+        tree["posterior"].attrs |= {"inference_library": "pymc", "inference_library_version": pm.__version__}
         return tree
 
     return draw
@@ -170,7 +193,7 @@ def _as_of_model(tree: DataTree, model: pm.Model, kept: list[str], seconds: floa
             f"{name}_dim_{k}": dim for name in own.data_vars for k, dim in enumerate(dims.get(name, ()))
         }
         own = own.drop_vars([name for name in renamed if name in own.coords]).rename_dims(renamed)
-        used = {dim: coords[dim] for dim in renamed.values() if coords.get(dim) is not None}
+        used = {dim: _labels(coords.get(dim), own.sizes[dim]) for dim in renamed.values()}
         tree[group] = DataTree(own.assign_coords(used))
     for group, data in (
         ("constant_data", pymc_names.find_constants(model)),
@@ -181,3 +204,9 @@ def _as_of_model(tree: DataTree, model: pm.Model, kept: list[str], seconds: floa
         )
     tree["posterior"].attrs["sampling_time"] = seconds
     return tree
+
+
+def _labels(given: Any, n: int) -> np.ndarray:
+    """Labels of a dimension, as PyMC writes them."""
+    labels = np.arange(n) if given is None else np.asarray(given)
+    return labels.astype(object) if labels.dtype.kind == "U" else labels

@@ -197,6 +197,6 @@ def test_the_page_on_bambi(interpreted):
     scope = {}
     for source in (first, second):
         for long, brief in short.items():
-            source = source.replace(long, brief)  # noqa: PLW2901
+            source = source.replace(long, brief)
         exec(source, scope)
     assert "income|state" in scope["idata"].posterior

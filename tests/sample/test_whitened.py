@@ -1,7 +1,10 @@
 """NUTS in coordinates in which the posterior is nearly round: the same posterior, and result."""
 
+import inspect
+import pickle
 from abc import ABC, abstractmethod
 
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
@@ -9,7 +12,7 @@ import xarray as xr
 
 import pymc_austerity as pma
 from pymc_austerity.recommendation.choice import options_of
-from pymc_austerity.recommendation.nuts import NUTS, search_whitening
+from pymc_austerity.recommendation.nuts import NUTS, WhitenedPotential, search_whitening
 from pymc_austerity.sampling import whitened
 from pymc_austerity.sampling.sampler import Sampler
 from tests.models import as_model
@@ -145,6 +148,25 @@ def test_result_is_that_of_pymc(own_nuts):
     assert np.allclose(again.posterior["share"], ours["share"], rtol=1e-12)
 
 
+def test_statistics_and_attributes(own_nuts):
+    model = line()
+    idata = pma.sample(20, tune=30, chains=2, step="nuts", model=model, **QUIET)
+    name = "logp" if own_nuts == "nutpie" else "lp"
+    expected = [model.compile_logp()({"beta": beta}) for beta in idata.posterior["beta"].to_numpy()[0]]
+    assert np.allclose(idata.sample_stats[name][0], expected)
+    assert idata.posterior.attrs["inference_library"] == own_nuts
+    assert idata.posterior.attrs["tuning_steps"] == 30
+
+
+def test_names_that_are_taken():
+    with pm.Model() as model:
+        beta = pm.Normal("whitened", 0, 1, shape=3)
+        pm.Deterministic("whitened_density", beta.sum())
+        pm.Normal("outcome", pm.math.dot(X, beta), 1.0, observed=Y)
+    other = whitened.whitened_model(model, coordinates(model), model.unobserved_RVs)
+    assert other.free_RVs[0].name not in model.named_vars
+
+
 def test_draws_go_to_disk(own_nuts, tmp_path):
     pytest.importorskip("zarr")
     given = {"tune": 50, "chains": 2, "model": line(), **QUIET}
@@ -162,20 +184,36 @@ def test_what_coordinates_do_not_have_is_left_to_pymc(given, monkeypatch):
     assert called == [None]
 
 
-@pytest.mark.parametrize(
-    ("steps", "diverging", "scale", "is_round"),
-    [(7, 0.0, 1.0, True), (127, 0.0, 1.0, False), (7, 0.5, 1.0, False), (7, 0.0, 0.5, False)],
-)
-def test_pilot(steps, diverging, scale, is_round):
-    w = scale * np.random.default_rng(1).normal(size=(1, 40, 200))
-    stats = {"n_steps": np.full((1, 40), steps), "diverging": np.full((1, 40), diverging)}
-    tree = xr.DataTree.from_dict(
+def pilot(w, steps=7, diverging=0.0):
+    """A pilot run with draws w."""
+    stats = {"n_steps": np.full(w.shape[:2], steps), "diverging": np.full(w.shape[:2], diverging)}
+    return xr.DataTree.from_dict(
         {
             "posterior": xr.Dataset({"w": (("chain", "draw", "k"), w)}),
             "sample_stats": xr.Dataset({name: (("chain", "draw"), one) for name, one in stats.items()}),
         }
     )
+
+
+DRAWN = np.random.default_rng(1).normal(size=(2, 100, 200))
+PILOTS = {
+    "round": (pilot(DRAWN), True),
+    "long trajectories": (pilot(DRAWN, steps=63), False),
+    "divergences": (pilot(DRAWN, diverging=0.5), False),
+    "of another size": (pilot(0.5 * DRAWN), False),
+    "hardly moves": (pilot(np.repeat(DRAWN[:, :5], 20, axis=1)), False),
+}
+
+
+@pytest.mark.parametrize("case", PILOTS)
+def test_pilot(case):
+    tree, is_round = PILOTS[case]
     assert whitened._is_round(tree, "w") is is_round
+
+
+def test_pilot_that_was_interrupted():
+    with pytest.raises(KeyboardInterrupt):
+        whitened._is_round(pilot(DRAWN[:, :30]), "w")
 
 
 def test_pilot_that_speaks_against_it(own_nuts, monkeypatch):
@@ -207,7 +245,6 @@ def test_step(order):
 
 def test_planted_fault_momenta_of_other_coordinates(monkeypatch):
     """Planted fault: momenta are drawn as if w were the unconstrained values."""
-    from pymc_austerity.recommendation.nuts import WhitenedPotential
 
     model = line()
     monkeypatch.setattr(WhitenedPotential, "random", WhitenedPotential.__mro__[1].random)
@@ -215,6 +252,14 @@ def test_planted_fault_momenta_of_other_coordinates(monkeypatch):
     idata = sampled(1500, step, tune=300, chains=2, random_seed=5, model=model)
     with pytest.raises(AssertionError):
         require_posterior(idata.posterior["beta"].to_numpy().reshape(-1, 3))
+
+
+def test_step_is_pickled_after_it_has_drawn():
+    model = line()
+    step = NUTS.in_coordinates(model.continuous_value_vars, model, coordinates(model))
+    sampled(2, step, tune=2, chains=1, model=model)
+    again = pickle.loads(cloudpickle.dumps(step))
+    assert np.allclose(again.whitening.solve(np.ones(3)), step.whitening.solve(np.ones(3)))
 
 
 def test_recommended(monkeypatch):
@@ -250,7 +295,6 @@ def of_pymc(sampler, **given):
 
 
 def test_sampler_has_the_shape_of_pymc():
-    import inspect
 
     own = inspect.signature(Sampler.sample_from_init).parameters
     theirs = inspect.signature(OfPyMC.sample_from_init).parameters
