@@ -24,12 +24,13 @@ from pymc_austerity.step_methods.metropolis.mixing_pilot import mixing_of
 
 logger = logging.getLogger("pymc.austerity")
 
-# Draws for tuning: masses are nearly one from the beginning.
-_TUNE = 200
+# Draws for tuning: masses are nearly one from the beginning. And the acceptance that is tuned to: where few
+# steps are needed, shorter ones cost little and follow scales near zero better.
+_TUNE, _ACCEPT = 200, 0.9
 # Draws and chains of a pilot run; and what speaks against the coordinates: longer trajectories, more
 # divergences a draw, and fewer effective draws a draw.
 _PILOT_TUNE, _PILOT, _PILOT_CHAINS = 60, 100, 2
-_LONGEST, _DIVERGENT, _EFFECTIVE = 31.0, 0.1, 0.05
+_LONGEST, _DIVERGENT, _EFFECTIVE = 47.0, 0.01, 0.1
 # How far the mean square of w is from one, beside what it is for N(0, I).
 _AWAY = 0.3
 # A matrix with a larger share of elements that are not zero is written as a dense one.
@@ -45,7 +46,7 @@ def sample_whitened(
     cores = min(4, pymc_names.cpu_count()) if run.cores is None else run.cores
     chains = max(2, cores) if run.chains is None else run.chains
     seeds = [int(rng.integers(2**30)) for rng in pymc_names.get_random_generator(run.random_seed).spawn(2)]
-    names = [str(var.name) for var in kept]
+    names, nuts = [str(var.name) for var in kept], {"target_accept": _ACCEPT, **nuts}
     draw = (_by_nutpie if find_spec("nutpie") else _by_pymc)(white, nuts)
     quietly = run._replace(progressbar=False, quiet=True)
     pilot = draw(_PILOT, _PILOT_TUNE, _PILOT_CHAINS, cores, seeds[0], quietly)
