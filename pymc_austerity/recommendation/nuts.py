@@ -77,7 +77,7 @@ class WhitenedPotential(QuadPotentialDiagAdapt):
         return 0.5 * float(x @ (self.velocity(x) if velocity is None else velocity))
 
     def random(self) -> Vector:
-        """A momentum."""
+        """A momentum of q, drawn from the normal distribution whose energy this is."""
         return self._whitening.solve_transposed(super().random())
 
     def update(self, sample: Vector, grad: Vector, tune: bool) -> None:

@@ -108,9 +108,9 @@ def sample(
     NUTS runs in coordinates w, q = m + S w, of the unconstrained values q. Of a hierarchy m and S are frozen
     where the density of the scales and other shared variables is largest, effects integrated out: an element
     of w moves one of these, and all effects with it, or some effects given these. Otherwise m is the mode,
-    and S S' the inverse of minus the Hessian. They are used where the posterior has 1,000 rows or more and
-    is four times longer than wide (after a diagonal scaling, which NUTS adapts anyway), and if a pilot run looks
-    like N(0, I). Chains start at draws of N(0, I).
+    and S S' the inverse of minus the Hessian. They are used where there are 1,000 rows or more, the posterior
+    is four times longer than wide (after a diagonal scaling, which NUTS adapts anyway), and a pilot run looks
+    like N(0, I). Chains start at draws of N(0, I), all around one mode: another one far away is not seen.
 
     *Guarantee*: the posterior is the stationary distribution if it is that of the step; NUTS in other
     coordinates has the same one. Draws of a step of this package are those of ``pm.sample(step=step)`` with

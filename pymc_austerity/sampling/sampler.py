@@ -173,6 +173,13 @@ def sampler(
     ValueError
         If `step` is another word.
 
+    Notes
+    -----
+    *Guarantee*: as `sample`.
+
+    *When it fails*: as `sample`. The interface of PyMC is not settled: parameters of `sample_from_init` follow
+    it until it is.
+
     Examples
     --------
     >>> import pymc_austerity as pma

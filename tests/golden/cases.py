@@ -18,6 +18,7 @@ TIMES = frozenset({"process_time_diff", "perf_counter_diff", "perf_counter_start
 LEFT_OUT = {
     "Factorisation": "what factorise returns",
     "sample_distributed": "its draws are compared with those of pm.sample",
+    "sampler": "its draws are those of sample",
     "sample_posterior_predictive": "its distribution is tested row by row",
     "FactorisationError": "an error",
     "SubsamplingWarning": "warnings are compared by their texts",
