@@ -177,8 +177,8 @@ def sampler(
     -----
     *Guarantee*: as `sample`.
 
-    *When it fails*: as `sample`. The interface of PyMC is not settled: parameters of `sample_from_init` follow
-    it until it is.
+    *When it fails*: as `sample`. PyMC has not settled the interface: `sample_from_init` follows what is
+    proposed.
 
     Examples
     --------
