@@ -44,7 +44,7 @@ BUDGETS = {
     "proposals": 1_640,
     "recommendation": 1_060,
     "report": 2_000,
-    "sampling": 1_800,
+    "sampling": 1_790,
     "step_methods": 1_440,
     "step_methods/gamma": 900,
     "step_methods/langevin": 530,
@@ -52,7 +52,7 @@ BUDGETS = {
     "testing": 1_510,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 59_630
+WHOLE = 59_620
 MOST_FILES = 303
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700

@@ -58,9 +58,8 @@ class Whitening:
         return linalg.splu(self.factor.tocsc())
 
     def __getstate__(self) -> dict[str, object]:
-        return {
-            name: value for name, value in self.__dict__.items() if name != "_inverse"
-        }  # no pickle has it
+        """All but the decomposition, which cannot be pickled."""
+        return {name: value for name, value in self.__dict__.items() if name != "_inverse"}
 
     def solve(self, q: Vector) -> Vector:
         """W of a displacement of q."""

@@ -10,6 +10,7 @@ import pymc as pm
 from numpy.typing import NDArray as Array
 from pymc.backends.ndarray import NDArray
 from pymc.initial_point import PointType
+from pytensor.graph.basic import Variable
 from xarray import DataTree
 
 from pymc_austerity.sampling import pymc_names
@@ -175,21 +176,26 @@ def _stacked(values: Sequence[Any]) -> Array[Any]:
     return result
 
 
+def kept_of(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
+    """The variables of which draws are returned."""
+    if isinstance(var_names, str):
+        var_names = [var_names]
+    if var_names is None:
+        return list(model.unobserved_RVs)
+    if not len(var_names):
+        raise ValueError("var_names is empty: name a variable to keep, or leave it out for all.")
+    kept = [var for var in model.unobserved_RVs if var.name in var_names]
+    unknown = sorted(set(var_names) - {var.name for var in kept})
+    if unknown:
+        raise ValueError(f"var_names: the model has no variable {unknown[0]!r}.")
+    return kept
+
+
 class Recorder:
     """What is kept of a draw: some variables, which may be functions of those that are sampled."""
 
     def __init__(self, model: pm.Model, chains: Chains, var_names: Sequence[str] | None) -> None:
-        self._vars = None
-        if isinstance(var_names, str):
-            var_names = [var_names]
-        if var_names is not None:
-            if not len(var_names):
-                raise ValueError("var_names is empty: name a variable to keep, or leave it out for all.")
-            kept = [var for var in model.unobserved_RVs if var.name in var_names]
-            unknown = sorted(set(var_names) - {var.name for var in kept})
-            if unknown:
-                raise ValueError(f"var_names: the model has no variable {unknown[0]!r}.")
-            self._vars = model.replace_rvs_by_values(kept)
+        self._vars = None if var_names is None else model.replace_rvs_by_values(kept_of(model, var_names))
         self.model, self._chains = model, chains
         self._first = NDArray(model=model, vars=self._vars, test_point=chains.starts[0])
         self._inputs = [var.name for var in model.value_vars]

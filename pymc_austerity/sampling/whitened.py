@@ -19,6 +19,7 @@ from xarray import DataTree
 
 from pymc_austerity.mode.whitening import Whitening
 from pymc_austerity.sampling import pymc_names
+from pymc_austerity.sampling.chains import kept_of
 from pymc_austerity.sampling.run import Run
 from pymc_austerity.step_methods.metropolis.mixing_pilot import mixing_of
 
@@ -83,21 +84,6 @@ def _is_round(pilot: DataTree, name: str) -> bool:
         and away <= _AWAY + math.sqrt(2.0 / w.shape[-1])
         and mixing_of(w).efficiency >= _EFFECTIVE
     )
-
-
-def kept_of(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
-    """The variables of which draws are returned."""
-    if isinstance(var_names, str):
-        var_names = [var_names]
-    if var_names is None:
-        return list(model.unobserved_RVs)
-    if not len(var_names):
-        raise ValueError("var_names is empty: name a variable to keep, or leave it out for all.")
-    kept = [var for var in model.unobserved_RVs if var.name in var_names]
-    unknown = sorted(set(var_names) - {var.name for var in kept})
-    if unknown:
-        raise ValueError(f"var_names: the model has no variable {unknown[0]!r}.")
-    return kept
 
 
 def whitened_model(model: pm.Model, whitening: Whitening, kept: Sequence[Variable]) -> pm.Model:
