@@ -11,6 +11,7 @@ from xarray import open_datatree
 
 import pymc_austerity as pma
 from pymc_austerity.sampling import chains, on_disk
+from tests.peak_memory import peak_of
 
 from .test_sample import QUIET, groups, line, tuna
 
@@ -178,3 +179,22 @@ def test_chains_that_have_most_draws_in_common():
     assert on_disk._in_common([10, 10, 0]) == ([0, 1], 10)
     assert on_disk._in_common([10, 4]) == ([0], 10)
     assert on_disk._in_common([10, 6]) == ([0, 1], 6)
+
+
+@pytest.mark.slow("2,400 draws of 20,000 effects")
+def test_few_megabytes_wait_for_the_disk(tmp_path):
+    """All draws together take 380 MB."""
+    script = """
+    import numpy as np, pymc as pm, pymc_austerity as pma
+    rng, n = np.random.default_rng(1), int(sys.argv[2])
+    group = np.arange(2 * n) % n
+    with pm.Model() as model:
+        effect = pm.Normal("effect", pm.Normal("mu"), pm.HalfNormal("tau"), shape=n)
+        pm.Normal("y", effect[group], 1.0, observed=rng.normal(size=n)[group] + rng.normal(size=2 * n))
+        step = pma.TunaMH()
+    given = {"tune": 20, "chains": 2, "cores": 1, "step": step, "model": model, "random_seed": 1}
+    given |= {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
+    pma.sample(20, **given)  # what is imported and compiled
+    peak(lambda: pma.sample(1200, trace=sys.argv[1] + "/draws.zarr", **given))
+    """
+    assert peak_of(script, tmp_path, 20_000) < 120e6
