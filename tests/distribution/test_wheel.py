@@ -48,9 +48,10 @@ def run(*command, cwd, **variables):
 
 
 def readme_script():
-    """The first script of the README that makes a model."""
+    """The script of the README that makes a model, and the one after it, which prints the reasons."""
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-    return next(block for block in blocks if "pm.Model" in block)
+    first = next(k for k, block in enumerate(blocks) if "pm.Model" in block)
+    return "\n".join(blocks[first : first + 2])
 
 
 def metadata_of(wheel):
