@@ -45,7 +45,7 @@ class Whitening:
     factor: sparse.csr_array  # (D, D)
 
     def in_order(self, names: tuple[str, ...]) -> Whitening:
-        """The same coordinates for a vector q that has the variables in another order."""
+        """A `Whitening` with rows of center and factor put in the order of these value variables."""
         ends = np.cumsum(self.sizes)
         every = zip(self.names, self.sizes, ends, strict=True)
         places = {name: np.arange(end - size, end) for name, size, end in every}

@@ -101,6 +101,8 @@ class Sampler:
             found = sample_whitened(model, step, run, self.nuts)
             if found is not None:
                 return found if path is None else written(found, path)
+            if not self.quiet:
+                logger.info("sample: NUTS in the model's own coordinates: a pilot run speaks against others.")
             step = None
         is_alone = isinstance(step, RebuiltStep) and set(step.vars) == set(model.value_vars)
         if is_plain and step is not None and (path is not None or (is_alone and self.trace is None)):
