@@ -129,7 +129,7 @@ type _Draw = Callable[[int, int, int, int, int, Run], DataTree | None]
 
 def _by_nutpie(white: pm.Model, nuts: Mapping[str, Any]) -> _Draw:
     """Draws by nutpie, of a model that is compiled once."""
-    import nutpie  # type: ignore[import-untyped]  # optional, and slow to import
+    import nutpie  # optional, and slow to import
 
     compiled = nutpie.compile_pymc_model(white, default_initialization_strategy="prior", jitter_rvs=set())
     options = {"maxdepth" if key == "max_treedepth" else key: value for key, value in nuts.items()}
