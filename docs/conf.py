@@ -88,8 +88,7 @@ def signature_of_init(
     """Show the parameters of ``__init__``: PyMC's steps have a ``__new__`` that takes anything."""
     if what != "class" or "__init__" not in vars(obj) or not signature:
         return None
-    parameters = list(inspect.signature(obj.__init__).parameters.values())[1:]
-    bare = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in inspect.signature(obj).parameters.values()]
     return str(inspect.Signature(bare)), None
 
 

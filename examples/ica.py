@@ -41,8 +41,10 @@ import pymc as pm
 from scipy.optimize import minimize
 from scipy.stats import multivariate_t
 
-from pymc_austerity import AusterityMH, StiefelWalk, UniformStiefel
+from pymc_austerity import AusterityMH
 from pymc_austerity.diagnostics import amari_distance
+from pymc_austerity.distributions import UniformStiefel
+from pymc_austerity.proposals import StiefelWalk
 
 EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.2)
 SEED = 2014

@@ -50,8 +50,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from pymc_austerity import AusterityMH, StiefelWalk, probe
+from pymc_austerity import AusterityMH
 from pymc_austerity.design import acceptance_error, error, expected_data_usage, optimal_design
+from pymc_austerity.proposals import StiefelWalk
+from pymc_austerity.report import probe
 
 TARGETS = (0.01, 0.02, 0.05, 0.1)
 EPSILONS = (0.01, 0.05, 0.1, 0.2)

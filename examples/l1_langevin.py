@@ -33,7 +33,8 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 
-from pymc_austerity import SGLD, AusterityMH, Langevin, MetropolisHastings, SubsamplingWarning
+from pymc_austerity import SGLD, AusterityMH, MetropolisHastings, SubsamplingWarning
+from pymc_austerity.proposals import Langevin
 
 N, A, BATCH, SEED = 10_000, 5e-6, 500, 2014
 FAST, FULL = 40_000, 400_000

@@ -47,8 +47,8 @@ import pandas as pd
 import pymc as pm
 from scipy.special import expit
 
-from pymc_austerity import Exact, ReversibleJump
-from pymc_austerity.acceptance import TTest
+from pymc_austerity import ReversibleJump
+from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.diagnostics import inclusion
 
 EPSILONS = (0.0, 0.01, 0.05, 0.1)

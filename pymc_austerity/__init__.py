@@ -1,22 +1,21 @@
 """Subsampled Markov chain Monte Carlo for unmodified PyMC models."""
 
+import importlib
 import typing
+import warnings
 
-from pymc_austerity import design, diagnostics, plots
+from pymc_austerity import design, diagnostics, distributions, plots, proposals
 from pymc_austerity._version import __version__
-from pymc_austerity.acceptance import Exact
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.data import RowStore
-from pymc_austerity.distributions import UniformStiefel
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning
 from pymc_austerity.mode.find_mode import find_mode
-from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.predictive import sample_posterior_predictive
 from pymc_austerity.model.stored_data import stored_data
-from pymc_austerity.proposals import AdaptiveRandomWalk, Langevin, Laplace, RandomWalk, StiefelWalk, Surrogate
+from pymc_austerity.proposals import Laplace, RandomWalk, Surrogate
 from pymc_austerity.recommendation.recommend import recommend
-from pymc_austerity.report import compare, probe
+from pymc_austerity.report import compare
 from pymc_austerity.sampling.distributed import sample_distributed
 from pymc_austerity.sampling.sample import sample
 from pymc_austerity.sampling.sampler import sampler
@@ -32,19 +31,13 @@ from pymc_austerity.step_methods.metropolis.reversible_jump import ReversibleJum
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.step_methods.particle_gibbs import ParticleGibbs
 from pymc_austerity.step_methods.restricted import restricted_nuts, restricted_slice
-from pymc_austerity.step_methods.step_size import DecreasingStepSize
 
 __all__ = [
     "SCIR",
     "SGLD",
-    "AdaptiveRandomWalk",
     "AusterityGibbs",
     "AusterityMH",
-    "DecreasingStepSize",
-    "Exact",
-    "Factorisation",
     "FactorisationError",
-    "Langevin",
     "Laplace",
     "MHSubLhd",
     "MetropolisHastings",
@@ -54,20 +47,19 @@ __all__ = [
     "RandomWalk",
     "ReversibleJump",
     "RowStore",
-    "StiefelWalk",
     "SubsamplingWarning",
     "Surrogate",
     "Taylor",
     "TunaMH",
-    "UniformStiefel",
     "__version__",
     "compare",
     "design",
     "diagnostics",
+    "distributions",
     "factorise",
     "find_mode",
     "plots",
-    "probe",
+    "proposals",
     "recommend",
     "restricted_nuts",
     "restricted_slice",
@@ -76,15 +68,38 @@ __all__ = [
     "sample_posterior_predictive",
     "sampler",
     "stored_data",
+    "testing",
 ]
+
+# Names that were imported from here until version 0.2, and the rooms that have them.
+_MOVED = {
+    "AdaptiveRandomWalk": "proposals",
+    "DecreasingStepSize": "step_methods",
+    "Exact": "acceptance",
+    "Factorisation": "model",
+    "Langevin": "proposals",
+    "StiefelWalk": "proposals",
+    "UniformStiefel": "distributions",
+    "probe": "report",
+}
 
 if not typing.TYPE_CHECKING:  # for type checkers a module with this function has every name
 
-    def __getattr__(name: str) -> None:
-        """Say where a name went, for one version."""
+    def __getattr__(name: str) -> typing.Any:
+        """Import what is rarely used when it is asked for, and say where a name went, for one version."""
+        if name == "testing":
+            return importlib.import_module("pymc_austerity.testing")
+        if name in _MOVED:
+            room = f"pymc_austerity.{_MOVED[name]}"
+            warnings.warn(f"Import {name} from {room}.", FutureWarning, stacklevel=2)
+            return getattr(importlib.import_module(room), name)
         if name == "SGRLD":
             raise ImportError(
                 "SGRLD, the baseline that SCIR is compared with, has left the package: it is a file of the "
                 "examples of version 0.1, examples/sgrld.py. For sampling use SCIR."
             )
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

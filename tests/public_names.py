@@ -8,8 +8,12 @@ import inspect
 import re
 from pathlib import Path
 
+ROOMS = [
+    "acceptance", "design", "diagnostics", "distributions", "model", "plots", "proposals", "report",
+    "step_methods", "testing",
+]  # fmt: skip
 FILE = Path(__file__).with_name("public_names.txt")
-MODULES = ["", ".acceptance", ".design", ".diagnostics", ".plots", ".report", ".testing"]
+MODULES = ["", *(f".{room}" for room in ROOMS)]
 
 
 def listing():
@@ -31,7 +35,7 @@ def described(name, thing):
         members = {key: value for cls in reversed(own_classes(thing)) for key, value in vars(cls).items()}
         lines = [f"class {name}{signature(thing)}"]
         for key in sorted(members):
-            if not key.startswith("_"):
+            if not key.startswith("_") and key in getattr(thing, "_shown", members):
                 lines += [f"    {line}" for line in described(key, members[key])]
         return lines
     if isinstance(thing, staticmethod | classmethod):

@@ -15,8 +15,12 @@ MODULES = [
     "pymc_austerity.acceptance",
     "pymc_austerity.design",
     "pymc_austerity.diagnostics",
+    "pymc_austerity.distributions",
+    "pymc_austerity.model",
     "pymc_austerity.plots",
+    "pymc_austerity.proposals",
     "pymc_austerity.report",
+    "pymc_austerity.step_methods",
     "pymc_austerity.testing",
 ]
 # Results, which users do not make themselves: their examples call the function.

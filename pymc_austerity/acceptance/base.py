@@ -228,7 +228,7 @@ class Exact(MetropolisRule, _OfAllTerms):
 
     Examples
     --------
-    >>> from pymc_austerity import Exact
+    >>> from pymc_austerity.acceptance import Exact
     >>> Exact().error_bound(n_local=10_000)
     0.0
 

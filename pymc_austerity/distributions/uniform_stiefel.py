@@ -173,7 +173,9 @@ class UniformStiefel(Continuous):
 
     >>> import numpy as np
     >>> import pymc as pm
-    >>> from pymc_austerity import AusterityMH, StiefelWalk, UniformStiefel
+    >>> from pymc_austerity import AusterityMH
+    >>> from pymc_austerity.distributions import UniformStiefel
+    >>> from pymc_austerity.proposals import StiefelWalk
     >>> X = np.random.default_rng(1).laplace(size=(2000, 2)) / np.sqrt(2)
     >>> with pm.Model() as model:
     ...     W = UniformStiefel("W", 2)

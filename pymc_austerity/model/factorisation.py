@@ -93,7 +93,8 @@ class Factorisation:
     --------
     >>> import numpy as np
     >>> import pymc as pm
-    >>> from pymc_austerity import Factorisation, factorise
+    >>> from pymc_austerity import factorise
+    >>> from pymc_austerity.model import Factorisation
     >>> rng = np.random.default_rng(1)
     >>> x = rng.normal(size=2000)
     >>> y = rng.poisson(np.exp(1 + 0.3 * x))

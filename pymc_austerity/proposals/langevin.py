@@ -60,7 +60,8 @@ class Langevin:
     --------
     >>> import numpy as np
     >>> import pymc as pm
-    >>> from pymc_austerity import AusterityMH, Langevin, Taylor
+    >>> from pymc_austerity import AusterityMH, Taylor
+    >>> from pymc_austerity.proposals import Langevin
     >>> rng = np.random.default_rng(1)
     >>> x = rng.normal(size=2000)
     >>> y = rng.poisson(np.exp(1 + 0.3 * x))

@@ -167,7 +167,8 @@ class AdaptiveRandomWalk:
     --------
     >>> import numpy as np
     >>> import pymc as pm
-    >>> from pymc_austerity import AdaptiveRandomWalk, AusterityMH
+    >>> from pymc_austerity import AusterityMH
+    >>> from pymc_austerity.proposals import AdaptiveRandomWalk
     >>> rng = np.random.default_rng(1)
     >>> x = rng.normal(size=2000)
     >>> y = rng.poisson(np.exp(1 + 0.3 * x))

@@ -64,7 +64,9 @@ class StiefelWalk:
     --------
     >>> import numpy as np
     >>> import pymc as pm
-    >>> from pymc_austerity import MetropolisHastings, StiefelWalk, UniformStiefel
+    >>> from pymc_austerity import MetropolisHastings
+    >>> from pymc_austerity.distributions import UniformStiefel
+    >>> from pymc_austerity.proposals import StiefelWalk
     >>> X = np.random.default_rng(1).laplace(size=(2000, 2)) / np.sqrt(2)
     >>> with pm.Model() as model:
     ...     W = UniformStiefel("W", 2)

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Self, Unpack, get_args, get_origin, get_type_hints
 from weakref import ref
 
@@ -42,6 +42,13 @@ def floats(*names: str) -> dict[str, tuple[type, list[int]]]:
     return {name: (np.float64, []) for name in names}
 
 
+class _Signature:
+    """Parameters of a step, with the keywords that it hands on, for `inspect.signature` and completion."""
+
+    def __get__(self, step: Any, owner: type) -> inspect.Signature:
+        return inspect.Signature(parameters_of(owner))
+
+
 class RebuiltStep(BlockedStep):
     """A step whose pickles and copies leave out what has size N or is compiled.
 
@@ -67,8 +74,16 @@ class RebuiltStep(BlockedStep):
     _data_seen: list[Fingerprint] | None = None
     # Whether this chain has told that data were replaced while it ran.
     _told_of_data = False
+    # Defaults of keywords that a step hands on, if they are not None.
+    _defaults: ClassVar[dict[str, Any]] = {"blocked": True, "progressbar": True}
+    # What a step shows of itself to those who look at its attributes: all else is for other rooms, and PyMC.
+    _shown: ClassVar[tuple[str, ...]] = ("configuration", "model", "step", "vars")
+    __signature__ = _Signature()
     _model: Any
     _vars: list[Variable]
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name.startswith("__") or name in self._shown]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """PyMC's, for keywords that the step has. With ``blocked=False`` these are several steps."""
@@ -339,40 +354,94 @@ def batch_rows(size: int | float | None, n_rows: int, variable: str, longest: tu
     return math.ceil(size * n_rows) if isinstance(size, float) else size
 
 
-def keywords_of(step: type) -> list[str]:
-    """Names of the keywords of a step: those of `__init__`, and those that it hands on."""
-    names: dict[str, None] = {}
+def parameters_of(step: type) -> list[inspect.Parameter]:
+    """Parameters of a step: those of `__init__`, and those that it hands on."""
+    found: dict[str, inspect.Parameter] = {}
     for owner in step.__mro__:
         init: Any = vars(owner).get("__init__")
         if init is None:
             continue
         parameters = list(inspect.signature(init).parameters.values())[1:]
         others = [p.name for p in parameters if p.kind is p.VAR_KEYWORD]
-        names |= dict.fromkeys(
-            p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)
-        )
+        for p in parameters:
+            if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD):
+                found.setdefault(p.name, p)
         if not others:
             break
         # Annotations of a class of somebody else may not be known: what it hands on are those of its base.
         hint = get_type_hints(init).get(others[0]) if owner.__module__.startswith(_PACKAGE) else None
         if get_origin(hint) is Unpack:
-            names |= dict.fromkeys(get_type_hints(get_args(hint)[0]))
+            defaults: dict[str, Any] = getattr(step, "_defaults", {})
+            for name in get_type_hints(get_args(hint)[0]):
+                p = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name))
+                found.setdefault(name, p)
             break
-    return list(names)
+    return sorted(found.values(), key=lambda p: p.kind)
+
+
+def steps_of_package(kind: type) -> Iterator[type]:
+    """Steps of this package that can be made, as far as they are imported."""
+    each: type
+    for each in kind.__subclasses__():
+        if each.__module__.startswith(_PACKAGE):
+            yield from steps_of_package(each)
+            if hasattr(each, "name"):
+                yield each
 
 
 def refuse_unknown(step: type, given: Iterable[str]) -> None:
-    """Raise `TypeError` naming the first keyword that a step does not have, and the nearest that it has."""
-    known = keywords_of(step)
+    """Raise `TypeError` naming the first keyword that a step does not have, and which or who has it."""
+
+    def names_of(step: type) -> list[str]:
+        return [p.name for p in parameters_of(step)]
+
+    known = names_of(step)
     for name in given:
-        if name not in known:
-            raise TypeError(
-                f"{step.__name__} has no option {name!r}.{nearest(name, known)} Its options: "
-                f"{', '.join(known)}."
-            )
+        if name in known:
+            continue
+        owners = [each.__name__ for each in steps_of_package(RebuiltStep) if name in names_of(each)]
+        if owners:
+            raise TypeError(f"{step.__name__} has no option {name!r}: it is one of {' and '.join(owners)}.")
+        raise TypeError(
+            f"{step.__name__} has no option {name!r}.{nearest(name, known)} Its options: {', '.join(known)}."
+        )
 
 
 # Steps that move the same variable side by side: PyMC does not tell a step of the others ----------
+
+
+def moved_twice(name: str, first: str, second: str) -> ValueError:
+    """The error for a variable that two steps of a chain move."""
+    return ValueError(
+        f"{name} would be moved by two steps, {first} and {second}. Give each variable to one step: "
+        f"{first}(vars=[...])."
+    )
+
+
+def refuse_overlap(steps: Iterable[Any], model: pm.Model) -> None:
+    """Raise `ValueError` if two of some steps move the same variable."""
+    owners: dict[Variable, Any] = {}
+    for step in steps:
+        for value in step.vars:
+            owner = owners.setdefault(value, step)
+            if owner is not step and value in model.values_to_rvs:
+                name = repr(str(model.values_to_rvs[value].name))
+                raise moved_twice(name, type(owner).__name__, type(step).__name__)
+
+
+def refuse_moved(step: Any, point: PointType, left: PointType) -> None:
+    """Raise `ValueError` if a variable of the step is not where its last draw left it."""
+    if point is left:
+        return
+    for value in step.own_vars:
+        name = str(value.name)
+        if point[name] is not left[name] and not np.array_equal(point[name], left[name]):
+            raise moved_twice(
+                repr(str(step.model.values_to_rvs[value].name)), type(step).__name__, "another of this chain"
+            )
+
+
+# A step of this package knows others of this package before the first draw.
 #
 # It sets the steps of a `CompoundStep` up one after the other, before any of them moves, with generators that
 # are spawned from one: by that they are known to each other. The number of a generator among those that were
@@ -382,12 +451,17 @@ def refuse_unknown(step: type, given: Iterable[str]) -> None:
 _waiting: dict[Any, list[tuple[int, Any]]] = {}
 
 
+def spawn_key_of(rng: Any) -> tuple[int, ...]:
+    """Numbers of a generator among those that were spawned; empty of one that a user made."""
+    return getattr(getattr(getattr(rng, "bit_generator", None), "seed_seq", None), "spawn_key", ())
+
+
 def refuse_shared(step: Any, variables: list[Variable], rng: Any) -> None:
     """Raise `ValueError` if another step that was set up with this one moves one of its variables."""
-    seeds = getattr(getattr(rng, "bit_generator", None), "seed_seq", None)
-    spawn_key = getattr(seeds, "spawn_key", ())
+    spawn_key = spawn_key_of(rng)
     if not spawn_key:
         return
+    seeds = rng.bit_generator.seed_seq
     parent = (str(getattr(seeds, "entropy", "")), *spawn_key[:-1])
     number = spawn_key[-1]
     # The first of a compound begins anew.
@@ -402,7 +476,4 @@ def refuse_shared(step: Any, variables: list[Variable], rng: Any) -> None:
         if shared:
             _waiting.clear()
             names = ", ".join(repr(str(step.model.values_to_rvs[v].name)) for v in shared)
-            raise ValueError(
-                f"{names} would be moved by two steps, {type(other).__name__} and {type(step).__name__}. "
-                f"Give each variable to one step: {type(other).__name__}(vars=[...])."
-            )
+            raise moved_twice(names, type(other).__name__, type(step).__name__)

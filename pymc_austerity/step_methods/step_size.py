@@ -36,7 +36,7 @@ class DecreasingStepSize:
 
     Examples
     --------
-    >>> from pymc_austerity import DecreasingStepSize
+    >>> from pymc_austerity.step_methods import DecreasingStepSize
     >>> step_size = DecreasingStepSize(h=0.5, tau=10, kappa=0.33)
     >>> [round(step_size(m), 3) for m in (0, 10, 1000)]
     [0.5, 0.398, 0.109]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numba.extending import register_jitable
 
-from pymc_austerity import AdaptiveRandomWalk, RandomWalk
-from pymc_austerity.proposals import Laplace, Surrogate
+from pymc_austerity import RandomWalk
+from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
 from pymc_austerity.testing import check_proposal
 from pymc_austerity.testing.proposals import check_invariance, check_memory, check_moves, proxy_of

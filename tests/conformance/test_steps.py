@@ -115,7 +115,7 @@ CASES = {
     "MetropolisHastings, Taylor": (ten(MetropolisHastings, control_variate=FIRST), two_blocks, {}),
     "TunaMH": (ten(pma.TunaMH), log_rates, {"draws": 4000}),
     "TunaMH, adaptive walk": (
-        partial(pma.TunaMH, proposal=pma.AdaptiveRandomWalk(), steps_per_draw=20),
+        partial(pma.TunaMH, proposal=pma.proposals.AdaptiveRandomWalk(), steps_per_draw=20),
         log_rates,
         {"draws": 4000},
     ),
@@ -129,7 +129,7 @@ CASES = {
         {"draws": 3000, "tune": 100},
     ),
     "jumps, a proposal that learns": (
-        partial(pma.ReversibleJump, steps_per_draw=5, proposal=pma.AdaptiveRandomWalk()),
+        partial(pma.ReversibleJump, steps_per_draw=5, proposal=pma.proposals.AdaptiveRandomWalk()),
         lambda: normal_solved(normal_rows()),
         {"draws": 4000},
     ),

@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_austerity as pma
+from pymc_austerity.step_methods import DecreasingStepSize
 from tests.models import as_model
 
 pytestmark = [
@@ -46,7 +47,7 @@ def model():
     pm.Normal("y_states", h, 1.0, observed=rng.normal(size=(20, 60)))
     for name in ("langevin", "dynamics"):
         pm.Normal(f"y_{name}", pm.Normal(name), 1.0, observed=rng.normal(0.7, 1.0, N))
-    W = pma.UniformStiefel("W", 2)
+    W = pma.distributions.UniformStiefel("W", 2)
     pm.Potential("x", pm.logp(pm.Logistic.dist(0, 1), rng.laplace(size=(N, 2)) @ W.T).sum(1))
 
 
@@ -59,9 +60,9 @@ def sample(model):
             pma.SCIR([model["w"]]),
             pma.MinibatchCategoricalGibbs([model["z"]]),
         ]
-        steps.append(pma.AusterityMH(["W"], epsilon=0.05, proposal=pma.StiefelWalk()))
-        steps.append(pma.AusterityMH(["langevin"], epsilon=0.05, proposal=pma.Langevin(1e-3)))
-        steps.append(pma.SGLD(["dynamics"], step_size=pma.DecreasingStepSize(1e-4, 10)))
+        steps.append(pma.AusterityMH(["W"], epsilon=0.05, proposal=pma.proposals.StiefelWalk()))
+        steps.append(pma.AusterityMH(["langevin"], epsilon=0.05, proposal=pma.proposals.Langevin(1e-3)))
+        steps.append(pma.SGLD(["dynamics"], step_size=DecreasingStepSize(1e-4, 10)))
         # Rows of an element follow z, which another step moves.
         steps.append(pma.AusterityMH(["level"], batch_size=20, elementwise=True))
         steps += [

@@ -4,7 +4,8 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import UniformStiefel, find_mode
+from pymc_austerity import find_mode
+from pymc_austerity.distributions import UniformStiefel
 from pymc_austerity.distributions.uniform_stiefel import nearest_orthonormal
 from tests.statistical.errors import LIMIT
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pymc_austerity import AusterityMH, StiefelWalk
+from pymc_austerity import AusterityMH
 from pymc_austerity.diagnostics import amari_distance
+from pymc_austerity.proposals import StiefelWalk
 from tests.statistical.errors import LIMIT, error_of_mean, sd_with_error
 
 FOLDER = Path(__file__).parents[2] / "examples"

@@ -5,10 +5,11 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_austerity import SGLD, DecreasingStepSize, Taylor, factorise
+from pymc_austerity import SGLD, Taylor, factorise
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import vector_of
+from pymc_austerity.step_methods import DecreasingStepSize
 from pymc_austerity.step_methods.langevin.sgld import SgldOptions, checked_options, plan_sgld
 from tests.models import as_model
 

@@ -13,8 +13,10 @@ import pymc_austerity as pma
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.kernels.metropolis import full_transitions, unknown_sum
 from pymc_austerity.model.compile.backend import interpreted
+from pymc_austerity.proposals import Langevin
 from pymc_austerity.proposals.base import Block, bind
 from pymc_austerity.proposals.langevin import distinct_positions, estimated_gradient, langevin_move
+from pymc_austerity.report import probe
 from pymc_austerity.target import Target
 from pymc_austerity.testing import check_proposal, check_step
 from pymc_austerity.testing.models import normal_mean
@@ -48,7 +50,7 @@ NORMAL = Target(prior_ratio, log_terms=terms, global_gradient=prior_slope, local
 
 def bound(**options):
     given = {"step_size": STEP, "batch_size": BATCH, **options}
-    return bind(pma.Langevin(**given), 1, 0.5, block=Block(1, N))
+    return bind(Langevin(**given), 1, 0.5, block=Block(1, N))
 
 
 def chain(one, n=8_000, seed=1):
@@ -167,7 +169,7 @@ def test_a_test_on_the_minibatch_of_the_proposal_fails():
 
 # In steps -----------------------------------------------------------------------------------------
 
-MOVES = pma.Langevin(1e-4, batch_size=300)
+MOVES = Langevin(1e-4, batch_size=300)
 
 
 @pytest.mark.filterwarnings("ignore:Tuning ended")
@@ -221,7 +223,7 @@ def test_interpreted_draws_are_those_of_compiled_ones():
 
 def test_rows_of_both_minibatches_are_counted():
     with normal_mean().model as model:
-        step = pma.AusterityMH(epsilon=0.5, batch_size=100, proposal=pma.Langevin(1e-4, 200, mix=0.0))
+        step = pma.AusterityMH(epsilon=0.5, batch_size=100, proposal=Langevin(1e-4, 200, mix=0.0))
     _, (stats,) = step.step({"mu": np.array(0.7)})
     assert (stats["n_used"], stats["fraction_used"]) == (300, 0.1)
     _, (stats,) = step.step({"mu": np.array(0.7)})
@@ -233,7 +235,7 @@ def test_rows_of_both_minibatches_are_counted():
 def test_moves_can_be_probed():
     with normal_mean().model as model:
         step = pma.MetropolisHastings(proposal=MOVES)
-        found = pma.probe(model, step, 3, tune=20, draws=20, n_batches=5, random_seed=1)
+        found = probe(model, step, 3, tune=20, draws=20, n_batches=5, random_seed=1)
     assert found.children
 
 
@@ -252,7 +254,7 @@ def test_moves_can_be_probed():
 )
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
-        pma.Langevin(**options)
+        Langevin(**options)
 
 
 def test_a_minibatch_larger_than_the_data():
@@ -260,7 +262,7 @@ def test_a_minibatch_larger_than_the_data():
         normal_mean().model,
         pytest.raises(ValueError, match="number of local terms, 3000, got 3001"),
     ):
-        pma.AusterityMH(proposal=pma.Langevin(1e-4, batch_size=3001))
+        pma.AusterityMH(proposal=Langevin(1e-4, batch_size=3001))
 
 
 def test_discrete_variables_and_terms_without_a_gradient_are_refused_by_name():

@@ -10,6 +10,8 @@ import pytest
 from numba.extending import register_jitable
 
 import pymc_austerity as pma
+from pymc_austerity.distributions import UniformStiefel
+from pymc_austerity.proposals import Langevin, StiefelWalk
 from pymc_austerity.proposals.base import Block, bind
 from pymc_austerity.proposals.stiefel_walk import (
     adapt_scale,
@@ -31,7 +33,7 @@ def block(*matrices):
 
 def bound(*matrices, scale=None):
     of_block = block(*matrices)
-    return bind(pma.StiefelWalk(scale), of_block.n_dim, 0.234, block=of_block)
+    return bind(StiefelWalk(scale), of_block.n_dim, 0.234, block=of_block)
 
 
 def skew(n, rng):
@@ -192,7 +194,7 @@ def test_a_walk_that_cannot_change_the_determinant_fails():
 
 @pytest.mark.slow("compiles a kernel of its own")
 def test_a_walk_by_a_matrix_that_is_not_skew_fails():
-    class Wrong(pma.StiefelWalk):
+    class Wrong(StiefelWalk):
         def bind_to_block(self, block, target_accept):
             right = super().bind_to_block(block, target_accept)
             return type(right)(right.state, not_skew, right.adapt)
@@ -210,7 +212,7 @@ def white(n_rows=2000, **others):
     X = np.random.default_rng(1).laplace(size=(n_rows, 2))
     X = (X - X.mean(0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(X.T))).T
     with pm.Model() as model:
-        W = pma.UniformStiefel("W", 2)
+        W = UniformStiefel("W", 2)
         pm.Potential("x", pm.logp(pm.Logistic.dist(0, 1), X @ W.T).sum(1))
         for name in others:
             pm.Normal(name)
@@ -245,7 +247,7 @@ def test_conformance():
     """Where rows do not depend on W the posterior is uniform; another step moves mu."""
     y = np.random.default_rng(0).normal(0.7, 1.0, 3000)
     with pm.Model() as model:
-        W = pma.UniformStiefel("W", 3, 2)
+        W = UniformStiefel("W", 3, 2)
         mu = pm.Normal("mu", 0.0, 2.0)
         pm.Normal("y", mu, 1.0, observed=y)
         pm.Potential("flat", W[0, 0] * np.zeros(3000))
@@ -259,7 +261,7 @@ def test_conformance():
     )
 
     def make_step(vars=None, **options):
-        return pma.MetropolisHastings(vars, proposal=pma.StiefelWalk(), steps_per_draw=10, **options)
+        return pma.MetropolisHastings(vars, proposal=StiefelWalk(), steps_per_draw=10, **options)
 
     check_step(make_step, solved=solved, vars=["W"], partner=pma.restricted_nuts)
 
@@ -267,7 +269,7 @@ def test_conformance():
 @pytest.mark.slow("compiles a kernel of its own")
 def test_a_start_off_the_manifold():
     with white() as model:
-        step = pma.AusterityMH([model["W"]], proposal=pma.StiefelWalk())
+        step = pma.AusterityMH([model["W"]], proposal=StiefelWalk())
     with pytest.raises(ValueError, match=r"W has to have orthonormal columns, but \|W'W - I\| is up to 0.02"):
         step.step({"W": 1.01 * np.eye(2)})
     with pytest.raises(ValueError, match="W has to have orthonormal columns"), model:
@@ -280,21 +282,24 @@ def test_a_start_off_the_manifold():
         (lambda m: pma.AusterityMH([m["W"]]), "which the proposal of this step would not keep"),
         (lambda m: pma.AusterityMH(["W"], proposal=pma.RandomWalk(0.1)), "which RandomWalk would not keep"),
         (lambda m: pma.AusterityMH(["W"], proposal=pma.Laplace()), "which Laplace would not keep"),
-        (lambda m: pma.AusterityMH(["W"], proposal=pma.Langevin(0.1)), "which Langevin would not keep"),
+        (
+            lambda m: pma.AusterityMH(["W"], proposal=Langevin(0.1)),
+            "which Langevin would not keep",
+        ),
         (lambda m: pma.AusterityMH(["W"], proposal=pma.Surrogate()), "which Surrogate would not keep"),
         (lambda m: pma.TunaMH(["W"]), "which the proposal of this step would not keep"),
         (lambda m: pma.AusterityMH(), "and another step for mu"),
         (
-            lambda m: pma.AusterityMH(proposal=pma.StiefelWalk()),
+            lambda m: pma.AusterityMH(proposal=StiefelWalk()),
             r"but mu is not. Give each kind .* AusterityMH\(\[W\]",
         ),
-        (lambda m: pma.AusterityMH(["mu"], proposal=pma.StiefelWalk()), "but mu is not"),
+        (lambda m: pma.AusterityMH(["mu"], proposal=StiefelWalk()), "but mu is not"),
         (
-            lambda m: pma.AusterityMH(["W"], proposal=pma.StiefelWalk(), control_variate=pma.Taylor()),
+            lambda m: pma.AusterityMH(["W"], proposal=StiefelWalk(), control_variate=pma.Taylor()),
             "without control_var",
         ),
         (
-            lambda m: pma.TunaMH(["mu"], proposal=pma.Langevin(0.1)),
+            lambda m: pma.TunaMH(["mu"], proposal=Langevin(0.1)),
             "no decision rule for the moves of Langevin",
         ),
         (
@@ -310,9 +315,9 @@ def test_refusals(make, message):
 
 def test_bad_scale():
     with pytest.raises(ValueError, match="scale of StiefelWalk must be positive and finite, got 0.0"):
-        pma.StiefelWalk(0.0)
+        StiefelWalk(0.0)
 
 
 def test_the_suite_of_proposals_says_where_to_try_it():
     with pytest.raises(TypeError, match=r"StiefelWalk needs to know the block.*check_step"):
-        check_proposal(pma.StiefelWalk(), 4)
+        check_proposal(StiefelWalk(), 4)

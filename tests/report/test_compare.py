@@ -13,8 +13,9 @@ import pymc as pm
 import pytest
 from xarray import Dataset, DataTree
 
-from pymc_austerity import AdaptiveRandomWalk, AusterityMH, Laplace, MetropolisHastings
+from pymc_austerity import AusterityMH, Laplace, MetropolisHastings
 from pymc_austerity.exceptions import SubsamplingWarning, UnsuitableError, warn
+from pymc_austerity.proposals import AdaptiveRandomWalk
 from pymc_austerity.report import compare
 from pymc_austerity.report.run import named
 from tests.report.conftest import N

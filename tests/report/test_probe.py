@@ -9,6 +9,7 @@ import xarray as xr
 from scipy.special import expit
 
 import pymc_austerity as pma
+from pymc_austerity.acceptance import Exact
 from pymc_austerity.diagnostics import normality
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.report import probe
@@ -115,7 +116,7 @@ def test_what_is_noted_of_the_step(normal):
 
 
 def test_steps_without_a_test_of_their_own_batch_size(normal):
-    step = pma.MetropolisHastings(model=normal, acceptance=pma.Exact(), proposal=pma.RandomWalk(0.01))
+    step = pma.MetropolisHastings(model=normal, acceptance=Exact(), proposal=pma.RandomWalk(0.01))
     attrs = probe(normal, step, **FEW)["log_ratios"].attrs
     assert (attrs["batch_size"], attrs["rule"]) == (500, "Exact")
     assert np.isnan(attrs["epsilon"])
@@ -146,7 +147,7 @@ def test_sampling_is_as_if_the_step_had_not_been_probed(normal):
         with normal:
             return sampled(20, step, tune=20, chains=1, random_seed=4)
 
-    step = pma.AusterityMH(model=normal, proposal=pma.AdaptiveRandomWalk(), rng=3)
+    step = pma.AusterityMH(model=normal, proposal=pma.proposals.AdaptiveRandomWalk(), rng=3)
     before = sample(deepcopy(step)).posterior.to_dataset()
     probe(normal, step, n_pairs=2, tune=100, draws=2000, n_batches=3, random_seed=1)
     assert sample(step).posterior.to_dataset().equals(before)

@@ -13,6 +13,7 @@ import pytest
 from pymc.exceptions import SamplingError
 
 import pymc_austerity as pma
+from pymc_austerity.proposals import AdaptiveRandomWalk
 from pymc_austerity.sampling import chains, run
 from pymc_austerity.sampling.processes import ChainError
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
@@ -54,7 +55,10 @@ def tuna(model):
 STEPS = {
     "TunaMH": (line, tuna),
     "AusterityMH": (line, lambda model: pma.AusterityMH(model=model, proposal=pma.RandomWalk(0.02))),
-    "adaptive": (line, lambda model: pma.MetropolisHastings(model=model, proposal=pma.AdaptiveRandomWalk())),
+    "adaptive": (
+        line,
+        lambda model: pma.MetropolisHastings(model=model, proposal=AdaptiveRandomWalk()),
+    ),
     "SCIR": (precision, lambda model: pma.SCIR(model=model)),
     "SGLD": (line, lambda model: pma.SGLD(model=model, step_size=1e-4, batch_size=100)),
     "field": (groups, tuna),

@@ -12,6 +12,7 @@ import pytest
 from scipy.special import expit, gammaln, logsumexp
 
 import pymc_austerity as pma
+from pymc_austerity.acceptance import Exact
 from tests.statistical.errors import LIMIT
 from tests.statistical.references import (
     Moments,
@@ -64,7 +65,7 @@ def test_the_two_references_agree():
     """Importance sampling, and the exact test on all data."""
     X, y = logistic_data(1000)
     density, model = logistic_density(X, y), logistic_model(X, y)
-    step = pma.MetropolisHastings(model=model, acceptance=pma.Exact(), proposal=pma.Laplace())
+    step = pma.MetropolisHastings(model=model, acceptance=Exact(), proposal=pma.Laplace())
     found = moments(columns(chain(model, step, 20_000, seed=10), beta=None))
     reference = weigh(density, fit_normal(density, np.zeros(10)), 20_000)
     assert min(found.ess.min(), reference.ess.min()) > 10_000

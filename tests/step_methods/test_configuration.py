@@ -9,6 +9,7 @@ import pymc as pm
 import pytest
 
 import pymc_austerity as pma
+from pymc_austerity.step_methods import DecreasingStepSize
 from pymc_austerity.step_methods.messages import plain
 from tests.models import as_model
 from tests.step_methods.conftest import N
@@ -99,7 +100,7 @@ def test_gibbs_and_gamma_processes(simplex):
         {"w": "counts"},
     )
     assert found["n_local"] == N
-    slow = pma.SCIR(simplex["w"], step_size=pma.DecreasingStepSize(0.1, 100.0, 0.5), model=simplex)
+    slow = pma.SCIR(simplex["w"], step_size=DecreasingStepSize(0.1, 100.0, 0.5), model=simplex)
     assert slow.configuration["step_size"] == {
         "name": "DecreasingStepSize",
         "h": 0.1,

@@ -6,6 +6,7 @@ import pytest
 
 import pymc_austerity as pma
 from pymc_austerity.diagnostics import data_usage_summary, effective_cost, stamp
+from pymc_austerity.report import probe
 from pymc_austerity.testing.models import Solved
 from pymc_austerity.testing.steps import move
 from tests.models import as_model
@@ -75,7 +76,7 @@ def test_every_element_has_a_scale_of_its_own():
 def test_a_given_scale():
     step, _, _ = steps_of(groups().model, proposal=pma.RandomWalk(np.linspace(0.1, 0.7, G)))
     np.testing.assert_array_equal(step.proposal_state.scale, np.linspace(0.1, 0.7, G))
-    step, _, _ = steps_of(groups().model, proposal=pma.AdaptiveRandomWalk(target_accept=0.3))
+    step, _, _ = steps_of(groups().model, proposal=pma.proposals.AdaptiveRandomWalk(target_accept=0.3))
     assert step.proposal_state.target_accept[0] == 0.3
 
 
@@ -156,4 +157,4 @@ def test_probe_refuses_single_elements():
     solved = groups()
     step = pma.AusterityMH(elementwise=True, batch_size=50, model=solved.model)
     with pytest.raises(TypeError, match="moves one element at a time"):
-        pma.probe(solved.model, step)
+        probe(solved.model, step)

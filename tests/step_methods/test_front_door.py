@@ -1,5 +1,7 @@
 """What a user types first: names, unknown options, a step of another model, data that are wrong."""
 
+import inspect
+import sys
 from functools import partial
 from itertools import product
 
@@ -9,7 +11,6 @@ import pytensor
 import pytest
 
 import pymc_austerity as pma
-from pymc_austerity.step_methods.base import keywords_of
 from tests.models import as_model
 from tests.sampling import sampled
 
@@ -50,6 +51,37 @@ def but(values, position, wrong):
     changed = np.array(values, dtype=np.result_type(values, type(wrong)))
     changed[position] = wrong
     return changed
+
+
+# Names of the package ---
+
+
+def test_what_is_listed():
+    assert dir(pma) == pma.__all__
+    assert {"sample", "recommend", "TunaMH", "testing"} < set(dir(pma))
+    step = pma.TunaMH(model=poisson())
+    assert [name for name in dir(step) if not name.startswith("_")] == [
+        "certificate", "configuration", "mixing", "mode_fit", "model", "prediction", "recommendation", "step",
+        "steps_per_draw", "vars",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(pma._MOVED))
+def test_names_that_left_the_top(name):
+    with pytest.warns(FutureWarning, match=f"^Import {name} from pymc_austerity[.]"):
+        found = getattr(pma, name)
+    assert found.__name__ == name
+    assert name in sys.modules[f"pymc_austerity.{pma._MOVED[name]}"].__all__
+
+
+def test_signatures_have_what_is_handed_on():
+    """With the defaults of `MetropolisHastings`, which names them all."""
+    reference = inspect.signature(pma.MetropolisHastings).parameters
+    for step in (*METROPOLIS, pma.ReversibleJump, pma.AusterityGibbs):
+        found = inspect.signature(step).parameters
+        assert {"model", "steps_per_draw"} < set(found)
+        for name in set(found) & set(reference) - {"acceptance", "control_variate", "steps_per_draw"}:
+            assert found[name].default == reference[name].default, (step, name)
 
 
 # Names of variables --------------------------------------------------------------------------------
@@ -111,17 +143,21 @@ def test_an_unknown_option(step):
 
 def test_an_option_of_another_step():
     with pytest.raises(
-        TypeError, match=r"^TunaMH has no option 'epsilon'. Its options: vars, control_variate, chi"
+        TypeError, match="^TunaMH has no option 'epsilon': it is one of AusterityMH and AusterityGibbs[.]$"
     ):
         pma.TunaMH(epsilon=0.1, model=poisson())
-    with pytest.raises(TypeError, match="^AusterityMH has no option 'acceptance'"):
+    with pytest.raises(
+        TypeError, match=r"^TunaMH has no option 'colour'. Its options: vars, control_variate"
+    ):
+        pma.TunaMH(colour=0.1, model=poisson())
+    with pytest.raises(TypeError, match="^AusterityMH has no option 'acceptance': it is one of"):
         pma.AusterityMH(acceptance=None, model=poisson())
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_options_that_all_steps_have(step):
     common = {"vars", "steps_per_draw", "model", "blocked", "rng", "initial_point", "progressbar"}
-    assert common <= set(keywords_of(step))
+    assert common <= set(inspect.signature(step).parameters)
 
 
 def test_steps_of_users():
@@ -132,7 +168,7 @@ def test_steps_of_users():
     class Other(Mine):
         pass
 
-    assert {"colour", "epsilon", "tune"} <= set(keywords_of(Other))
+    assert {"colour", "epsilon", "tune"} <= set(inspect.signature(Other).parameters)
     assert Other(colour="blue", epsilon=0.1, model=poisson()).configuration["step"] == "Other"
     with pytest.raises(TypeError, match=r"^Other has no option 'color'. Did you mean 'colour'\?"):
         Other(color="blue", model=poisson())
@@ -165,6 +201,17 @@ def test_one_variable_in_two_steps(chains):
         pytest.raises(ValueError, match="^'slope' would be moved by two steps, TunaMH and AusterityMH"),
     ):
         sampled(5, [first, second], tune=5, chains=chains, random_seed=1)
+
+
+@pytest.mark.parametrize("of_pymc", [pm.NUTS, pm.Metropolis])
+@pytest.mark.parametrize("sample", [pm.sample, pma.sample])
+@pytest.mark.parametrize("ours_first", [True, False])
+def test_one_variable_in_a_step_of_pymc_too(sample, of_pymc, ours_first):
+    with poisson() as model:
+        steps = [pma.TunaMH(progressbar=False), of_pymc([model["slope"]])]
+        with pytest.raises(ValueError, match="^'slope' would be moved by two steps, .*TunaMH"):
+            # Until the other step accepts a move.
+            sample(500, step=steps[:: 1 if ours_first else -1], tune=500, chains=1, progressbar=False)
 
 
 def test_each_variable_in_one_step():

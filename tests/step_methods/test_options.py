@@ -81,7 +81,7 @@ VALUES = [
     (pma.AusterityMH, "control_variate", r"None or Taylor\(\), got", ("taylor", True, {}), TypeError),
     (pma.AusterityMH, "control_variate", r"None or Taylor\(\), got", (pma.Taylor,), TypeError),
     (pma.AusterityMH, "proposal", "RandomWalk", (3, "random walk", [0.1], np.eye(1), object()), BOTH),
-    (pma.AusterityMH, "proposal", "RandomWalk", (pma.RandomWalk, pma.AdaptiveRandomWalk), BOTH),
+    (pma.AusterityMH, "proposal", "RandomWalk", (pma.RandomWalk, pma.proposals.AdaptiveRandomWalk), BOTH),
     *(
         (step, "temperature", "a positive number, got", (0.0, -1.0, INF, NAN, "2", True))
         for step in (pma.AusterityMH, pma.MinibatchBarker, pma.MetropolisHastings)

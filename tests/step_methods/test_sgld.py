@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_austerity as pma
+from pymc_austerity.step_methods import DecreasingStepSize
 from pymc_austerity.testing.steps import fresh, move
 from tests.sampling import sampled
 
@@ -43,7 +44,7 @@ def step(model):
     """For some variables, by name; the others are moved by NUTS."""
     with model, warnings.catch_warnings():
         warnings.simplefilter("ignore", pma.SubsamplingWarning)
-        return pma.SGLD(["beta"], step_size=pma.DecreasingStepSize(2e-5, 10, 0.5), steps_per_draw=3)
+        return pma.SGLD(["beta"], step_size=DecreasingStepSize(2e-5, 10, 0.5), steps_per_draw=3)
 
 
 @pytest.mark.compiled
@@ -71,7 +72,7 @@ def test_statistics(step, model):
 
 def test_interpreted_draws_are_those_of_compiled_ones(step, model):
     with model:
-        slow = pma.SGLD(["beta"], step_size=pma.DecreasingStepSize(2e-5, 10, 0.5), steps_per_draw=3)
+        slow = pma.SGLD(["beta"], step_size=DecreasingStepSize(2e-5, 10, 0.5), steps_per_draw=3)
     one, other = (move(fresh(each), model.initial_point(), 5)[0][-1] for each in (slow, step))
     np.testing.assert_allclose(one["beta"], other["beta"], rtol=1e-9)
 
@@ -105,7 +106,7 @@ def test_other_variables(model):
         pma.SGLD(["beta"], step_size=1e-5, control_variate=pma.Taylor())
     with pm.Model():
         k = pm.Poisson("k", 3.0)
-        W = pma.UniformStiefel("W", 2)
+        W = pma.distributions.UniformStiefel("W", 2)
         pm.Normal("y", k * W[0, 0], 1.0, observed=np.zeros(N))
         with pytest.raises(ValueError, match="Only continuous variables can be updated; discrete: k"):
             pma.SGLD([k], step_size=1e-5)

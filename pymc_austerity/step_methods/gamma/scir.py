@@ -177,6 +177,7 @@ class SCIR(RebuiltStep):
 
     name = "scir"
     _columns = ROWS
+    _shown = (*RebuiltStep._shown, "forms")
     _rebuilt = ()  # chains leave out of pickles what has size N
     _state_class = GammaProcessState
     _chains: list[VariableChain]

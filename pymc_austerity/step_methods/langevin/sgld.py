@@ -203,6 +203,7 @@ class SGLD(RebuiltStep):
     """
 
     name = "sgld"
+    _shown = (*RebuiltStep._shown, "mode_fit")
     _rebuilt = ("_factorisation", "_engine")
     _columns = ROWS
     _state_class = LangevinState

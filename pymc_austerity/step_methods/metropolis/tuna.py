@@ -163,6 +163,7 @@ class TunaMH(SubsampledStep):
     """
 
     name = "tuna_mh"
+    _shown = (*SubsampledStep._shown, "certificate", "prediction")
     stats_dtypes_shapes = DTYPES_SHAPES | floats("bound_violations")
     _recipe: TunaRecipe | FieldRecipe
     # Of a cluster, while the step is set up.
