@@ -37,7 +37,7 @@ from pymc_austerity.recommendation.choice import (
     why_no_gradient,
 )
 from pymc_austerity.recommendation.nuts import NUTS
-from pymc_austerity.step_methods.messages import few_digits, refuse_discrete
+from pymc_austerity.step_methods.messages import few_digits, refuse_discrete, rows_of_draw
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.field_plan import field_of, plan_field
@@ -261,8 +261,7 @@ def _announcement(why: Recommendation) -> str:
     begin = f"recommend: {name} for {named}"
     if why.rows is None:
         return f"{begin}, because {as_clause(why.reason)}. {why.otherwise}"
-    is_all = why.n_local is not None and why.rows >= why.n_local
-    rows = f"{'all' if is_all else f'{few_digits(why.rows)} of'} {why.n_local:,} rows a draw"
+    rows = rows_of_draw(why.rows, why.n_local or 0)
     if name == "TunaMH":
         return f"{begin}: {rows}"
     return f"{begin}: {rows}, because {as_clause(why.reason)}. {why.otherwise}"

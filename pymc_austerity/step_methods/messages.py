@@ -91,6 +91,15 @@ def few_digits(number: float) -> str:
     return f"{number:,.0f}" if number >= 10.0 else f"{number:.2g}"
 
 
+def rows_of_draw(rows: float, n_rows: int) -> str:
+    """How many rows a draw is expected to read."""
+    if rows >= n_rows:
+        return f"all {n_rows:,} rows a draw"
+    if 0.0 < rows < 0.5:
+        return f"one draw in {1.0 / rows:,.0f} reads a row, of {n_rows:,}"
+    return f"{few_digits(rows)} of {n_rows:,} rows a draw"
+
+
 # How a step is set up -----------------------------------------------------------------------------
 
 

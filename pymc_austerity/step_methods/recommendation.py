@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from pymc_austerity.mode.mode_fit import ModeReport
-from pymc_austerity.step_methods.messages import few_digits
+from pymc_austerity.step_methods.messages import rows_of_draw
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Recommendation(NamedTuple):
     def __str__(self) -> str:
         rows = "all, at each leapfrog step"
         if self.rows is not None:
-            rows = f"about {few_digits(self.rows)} of {self.n_local:,} for a draw"
+            rows = rows_of_draw(self.rows, self.n_local or 0)
         n_rows = "" if self.n_local is None else f"N = {self.n_local:,} rows, "
         lines = {
             "because": self.reason,
