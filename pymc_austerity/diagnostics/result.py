@@ -1,9 +1,9 @@
 """What is read of a result: its draws, one scalar at a time; its statistics, step by step; and the stamp.
 
 PyMC gives a statistic that several steps record a third axis, in the order of the steps, and says nowhere
-which steps these are. Without a stamp (`stamp`) they are told by counting: the steps that record `psi` are
-some of those that record any other of our statistics, so one with as many columns as `psi` is of the same
-steps.
+which steps these are. Without a stamp (`stamp`) they are told by counting: the steps that record `exhausted`
+are some of those that record any other of our statistics but for those of a test, so one with as many columns
+is of the same steps.
 """
 
 import json
@@ -88,8 +88,8 @@ def _labelled(data: xr.Dataset) -> Iterator[tuple[str, xr.DataArray]]:
 # Statistics of steps, and the stamp ---------------------------------------------------------------
 
 
-# What all steps of the package record, and no others do.
-_OF_READING = {"n_used", "fraction_used"}
+# What all steps of the package record, and no others do; and what all steps with a decision rule do.
+_TOGETHER = ({"n_used", "fraction_used"}, {"psi", "log_ratio_mean", "log_ratio_se", "n_stages"})
 
 # PyMC's traces rename some statistics.
 _RENAMED = {
@@ -166,8 +166,9 @@ def aligned(idata: Any, base: str, *names: str) -> xr.Dataset:
             recorded = [k for k, step in enumerate(steps) if name in step["stats"]]
             if steps and len(recorded) == n_columns:
                 return [recorded.index(k) if k in recorded else -1 for k in ours]
-            deciding = _columns(stats, "psi").sizes["sampler"] if "psi" in stats else 0
-            if n_columns == width and (width == deciding or {name, base} <= _OF_READING):
+            deciding = _columns(stats, "exhausted").sizes["sampler"] if "exhausted" in stats else 0
+            is_together = any({name, base} <= group for group in _TOGETHER)
+            if n_columns == width and (width == deciding or is_together):
                 return list(range(width))
         return [-1] * width
 

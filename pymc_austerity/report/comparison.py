@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
@@ -24,8 +25,6 @@ from pymc_austerity.report.judgement import (
     FEWEST_EFFECTIVE,
     LARGEST_RHAT,
     LEVEL,
-    SAFE_RATIO,
-    SAFE_SHIFT,
     Judgement,
     Verdict,
     convergence,
@@ -126,8 +125,6 @@ class Comparison:
               sds, its Monte Carlo error, and the scalar. The same for ``sd_ratio``. ``ks``: the largest
               Kolmogorov-Smirnov distance.
             * ``normality``: whether batch means are normal enough for a t-test, if there is one.
-            * ``safe``: whether upper confidence limits of all sd ratios are below 1.05, and those of all
-              shifts below 0.05 sd.
             * ``verdict``, ``reason``.
         """
         run = self.standard
@@ -143,7 +140,6 @@ class Comparison:
         parts = [f"# {headline(self)}"]
         if standard.error:
             parts.append(f"**The reference failed**: {_inline(standard.error)}")
-        safety = [(run.name, safety_of(judgement)) for run, judgement, _ in results]
         probes = [f"{_bold(run.name)}: {probe.verdict}. {_inline(probe.reason)}" for run, _, probe in results]
         of_probes = [NORMALITY_NOTE] if any(probe.log_ratios is not None for _, _, probe in results) else []
         wide = map(_inline, too_wide(self))
@@ -151,7 +147,6 @@ class Comparison:
             "Verdicts": _list(f"{_bold(run.name)} {_inline(str(judged))}" for run, judged, _ in results),
             "Results": "\n\n".join([note(self), _table(summary(self), "step"), *wide]),
             "How reliable this is": _list(map(_inline, reliability(self))),
-            "Can it be trusted?": _list(f"{_bold(name)}: {_inline(text)}" for name, text in safety if text),
             "Normality of batch means": "\n\n".join([_list(probes), *of_probes]),
             "Warnings and remarks": _list(map(_inline, remarks(self))) or "None.",
             "Configuration": _list(map(_inline, configuration_lines(self))),
@@ -198,12 +193,13 @@ class Comparison:
         return text
 
     def __repr__(self) -> str:
-        lines = [headline(self)]
-        lines += [f"  {run.name}: {judgement}" for run, judgement, _ in self.results]
+        columns = ["verdict", "seconds", "ESS", "ESS per second"]
+        lines = [headline(self), "", _table(summary(self)[columns], "step"), ""]
+        sentences = [f"{run.name} {judgement}" for run, judgement, _ in self.results] + too_wide(self)
         n = sum(len(run.messages) for run, _, _ in self.results) + len(self.standard.messages)
         if n:
-            lines.append(f"  {n} warning{'s' if n > 1 else ''} while sampling: see to_markdown().")
-        return "\n".join(lines)
+            sentences.append(f"{n} warning{'s' if n > 1 else ''} while sampling: see to_markdown().")
+        return "\n".join(lines + [textwrap.fill(text, _WIDTH, subsequent_indent="  ") for text in sentences])
 
     def _repr_html_(self) -> str:
         """Verdicts and the table, with what must not be compared, as a piece of HTML for notebooks."""
@@ -239,7 +235,6 @@ def _row(run: Run, judgement: Judgement, probe: Probed | None) -> dict[str, Any]
         "ks": np.nan if table is None else float(table["ks"].max()),
         "too_wide": judgement.widest is not None,
         "normality": "" if probe is None else probe.verdict,
-        "safe": judgement.is_safe,
         "verdict": judgement.verdict,
         "reason": judgement.reason,
     }
@@ -412,28 +407,6 @@ def note(comparison: Comparison) -> str:
     """What the numbers of the summary are."""
     has_sweeps = any(run.moves > 1 for run, _, _ in comparison.results) or comparison.standard.moves > 1
     return _NOTE + (_SWEEPS if has_sweeps else "")
-
-
-def safety_of(judgement: Judgement) -> str:
-    """Whether a step is safe here, by what was measured beside the reference; empty if nothing was."""
-    if not (judgement.largest_ratio > 0.0):
-        return ""
-    ratio, shift = f"{judgement.largest_ratio:.3g}", f"{judgement.largest_shift:.2g}"
-    if judgement.is_safe:
-        return (
-            f"Beside the reference the step is safe here: no sd is further off than by a factor of {ratio}, "
-            f"and no mean by more than {shift} sd (upper confidence limits)."
-        )
-    limits = f"an sd may be off by a factor of {ratio}, and a mean by {shift} sd (upper confidence limits)"
-    needed = f"factors above {SAFE_RATIO:g} and shifts above {SAFE_SHIFT:g} sd"
-    if judgement.verdict == "differs":
-        return f"No: beside the reference {limits}."
-    if judgement.verdict == "agrees":
-        return (
-            f"As far as these draws tell, yes: {limits}. It is called safe once {needed} are excluded, which "
-            "takes more draws of both."
-        )
-    return f"Not known yet: beside the reference {limits}. More draws are needed to exclude {needed}."
 
 
 def too_wide(comparison: Comparison) -> list[str]:

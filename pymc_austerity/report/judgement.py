@@ -24,8 +24,8 @@ FEWEST_EFFECTIVE = 100
 # With fewer than these, errors are known so roughly that only larger differences count.
 _SURE, _CAUTION = 400, 1.5
 _NAMED = 3
-# A step is called safe where larger sd ratios, and larger shifts in sds, are excluded.
-SAFE_RATIO, SAFE_SHIFT = 1.05, 0.05
+# An sd ratio from which on effective draws are not those of the posterior.
+_WIDE = 1.05
 ABSENT = "\N{EN DASH}"  # in place of a number
 
 
@@ -39,22 +39,13 @@ class Judgement:
     # Of every scalar, the worst first: `diagnostics.agreement`, and the differences in standard errors.
     table: pd.DataFrame | None = field(default=None, repr=False)
     convergence: pd.DataFrame | None = field(default=None, repr=False)  # of every scalar
-    # Upper confidence limits, for all scalars together: of the sd ratio, or its reciprocal if that is larger,
-    # and of the shift of a mean in sds. NaN where Monte Carlo errors are not known.
-    largest_ratio: float = np.nan
-    largest_shift: float = np.nan
-
-    @property
-    def is_safe(self) -> bool:
-        """Whether a visibly wrong posterior is excluded: sds within 5 %, means within 0.05 sd."""
-        return self.largest_ratio < SAFE_RATIO and self.largest_shift < SAFE_SHIFT
 
     @property
     def widest(self) -> pd.Series | None:
         """The scalar whose sd is larger than that of the reference beyond chance by most, if one is."""
         if self.table is None:
             return None
-        wide = self.table[(self.table["z_sd"] > self.limit) & (self.table["sd_ratio"] > SAFE_RATIO)]
+        wide = self.table[(self.table["z_sd"] > self.limit) & (self.table["sd_ratio"] > _WIDE)]
         return None if wide.empty else wide.loc[wide["sd_ratio"].idxmax()]
 
     def __str__(self) -> str:
@@ -107,7 +98,7 @@ def judge(idata: DataTree, reference: DataTree, var_names: list[str], tolerance:
             f"no difference is beyond {limit:.1f} standard errors, but {more} is not excluded. "
             f"More draws are needed to exclude differences of {tolerance:g} sd."
         )
-    return Judgement(verdict, reason, limit, table, own, float(np.exp(of_sd)), of_mean)
+    return Judgement(verdict, reason, limit, table, own)
 
 
 def _in_errors(table: pd.DataFrame) -> pd.DataFrame:

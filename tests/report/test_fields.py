@@ -7,8 +7,6 @@ import pytest
 from pymc_austerity import TunaMH, compare
 from pymc_austerity.model.factorisation import FEWEST_IF_SLOW
 from pymc_austerity.report.compare import exact_step, fewest_groups, start_of_field
-from pymc_austerity.report.comparison import safety_of
-from pymc_austerity.report.judgement import Judgement
 from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe
 
 N, GROUPS, TAU = 4000, 200, 0.1
@@ -91,18 +89,3 @@ def test_a_step_on_few_groups_has_a_reference_on_them():
     assert step.field.prediction.n_effects == 10
     assert notes == []
     assert fewest_groups([step]) == FEWEST_IF_SLOW
-
-
-@pytest.mark.parametrize(
-    ("verdict", "ratio", "shift", "begins"),
-    [
-        ("agrees", 1.02, 0.01, "Beside the reference the step is safe here"),
-        ("agrees", 1.07, 0.11, "As far as these draws tell, yes"),
-        ("cannot tell", 1.4, 0.3, "Not known yet"),
-        ("differs", 1.4, 0.3, "No:"),
-    ],
-)
-def test_one_verdict(verdict, ratio, shift, begins):
-    """The word "agrees" stood beside "not shown that the step can be trusted"."""
-    text = safety_of(Judgement(verdict, "", largest_ratio=ratio, largest_shift=shift))
-    assert text.startswith(begins)

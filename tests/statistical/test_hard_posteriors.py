@@ -148,7 +148,6 @@ def test_tuna(make, n_dim, start):
     found = moments(columns(idata, beta=None))
     assert min(found.ess.min(), reference.ess.min()) >= 36_000
     assert distances(found, reference).max() < LIMIT
-    assert float(idata.sample_stats.bound_violations.sum()) == 0
 
 
 RARE_CASES = pytest.mark.parametrize(

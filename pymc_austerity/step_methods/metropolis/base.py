@@ -67,8 +67,8 @@ if TYPE_CHECKING:
 
 # `accepted` is a float, as in pm.Metropolis: equal names must have equal types. PyMC's traces show
 # `mean_tree_accept` as `acceptance_rate`, of NUTS too: equal names stack.
-DTYPES_SHAPES = floats("accepted", "mean_tree_accept", "n_used", "fraction_used", "n_stages", "exhausted")
-DTYPES_SHAPES |= floats("log_ratio_mean", "log_ratio_se", "psi", "scale")
+WITHOUT_RULE = floats("accepted", "mean_tree_accept", "n_used", "fraction_used", "exhausted", "scale")
+DTYPES_SHAPES = WITHOUT_RULE | floats("n_stages", "log_ratio_mean", "log_ratio_se", "psi")
 
 
 class Ahead(NamedTuple):
@@ -178,6 +178,8 @@ class SubsampledStep(RebuiltStep):
         self.tune = options.tune
         if options.acceptance.functions.clipped is not never_clipped:
             self._also_report(floats("clipped"))  # takes a variance for smaller than it is
+        if options.debug:
+            self._also_report(floats("bound_violations"))
 
     def _also_report(self, more: dict[str, tuple[type, list[int]]]) -> None:
         """Announce sample statistics that this step has, and not every step of its class."""
@@ -476,7 +478,7 @@ class SubsampledStep(RebuiltStep):
         engine.statistics(found, outcome, n)
         if "bound_violations" in self.stats_dtypes_shapes:
             found["bound_violations"] = engine.take_violations()
-        return found
+        return {name: found[name] for name in self.stats_dtypes_shapes if name in found}
 
     def _settings(self) -> dict[str, Any]:
         options, recipe = self._options, self._recipe

@@ -12,9 +12,8 @@ from pymc_austerity.bounds.row_constants import Curvature
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.proposals.langevin import Langevin
 from pymc_austerity.proposals.stiefel_walk import StiefelWalk
-from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.messages import plain
-from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
+from pymc_austerity.step_methods.metropolis.base import WITHOUT_RULE, SubsampledStep
 from pymc_austerity.step_methods.metropolis.mixing_pilot import warn_of_poor_mixing
 from pymc_austerity.step_methods.metropolis.options import TunaKeywords
 from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe
@@ -164,7 +163,7 @@ class TunaMH(SubsampledStep):
 
     name = "tuna_mh"
     _shown = (*SubsampledStep._shown, "certificate", "prediction")
-    stats_dtypes_shapes = DTYPES_SHAPES | floats("bound_violations")
+    stats_dtypes_shapes = WITHOUT_RULE
     _recipe: TunaRecipe | FieldRecipe
     # Of a cluster, while the step is set up.
     _client: Any = None
