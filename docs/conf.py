@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from docutils import nodes
+from math_core import LatexToMathML
 from myst_nb.core.read import read_myst_markdown_notebook
 from myst_parser.config.main import MdParserConfig
 from sphinx.application import Sphinx
@@ -35,7 +37,6 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinxcontrib.bibtex",
     "sphinx_design",
 ]
@@ -63,6 +64,8 @@ bibtex_bibfiles = ["refs.bib"]
 bibtex_default_style = "plain"
 bibtex_reference_style = "author_year"
 
+MATHML = LatexToMathML()
+html_math_renderer = "mathml"  # the function `formula`
 html_theme = "pydata_sphinx_theme"
 html_title = "pymc_austerity"
 html_static_path = ["_static"]
@@ -107,6 +110,14 @@ def as_notebook(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = f"{head}{title}{title_line}\n\n{link}\n{rest}"
 
 
+def formula(translator: Any, node: nodes.Element) -> None:
+    """Write a formula as MathML, which browsers show without a script or a network."""
+    block = isinstance(node, nodes.math_block)
+    text = MATHML.convert_with_local_state(node.astext(), displaystyle=block)
+    translator.body.append(f'<div class="math">{text}</div>' if block else text)
+    raise nodes.SkipNode
+
+
 def list_of_files(app: Sphinx) -> None:
     """Write the page that names every file of the package."""
     page = Path(app.srcdir, "developer", "generated", "files.md")
@@ -119,3 +130,4 @@ def setup(app: Sphinx) -> None:
     app.connect("builder-inited", list_of_files)
     app.connect("autodoc-process-signature", signature_of_init)
     app.connect("source-read", as_notebook)
+    app.add_html_math_renderer("mathml", (formula, None), (formula, None))
