@@ -127,7 +127,8 @@ class BoundsByJets:
     def description(self) -> str:
         """The term that is bounded, its number of predictors, and how loose the bounds are, in words."""
         p, loose = self._term.n_predictors, self._bounds.looseness
-        size = f"{loose:.2g} times those at the mode" if np.isfinite(loose) else "not finite near the mode"
+        size = "close to" if loose < 1.05 else f"{loose:.2g} times"
+        size = f"{size} the values at the mode" if np.isfinite(loose) else "not finite near the mode"
         predictors = f"{p} predictor{'s' if p != 1 else ''}"
         return f"{self._term.name!r}, a function of {predictors} of each row, by interval arithmetic, {size}"
 

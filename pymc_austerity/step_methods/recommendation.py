@@ -58,8 +58,8 @@ class Recommendation(NamedTuple):
             lines["field"] = str(self.field)
         elif self.fit is not None and self.rows is not None:
             lines["normal fit"] = (
-                f"independent draws of it would be accepted at a rate of {self.fit.acceptance:.2f}; its log "
-                f"density is off by {self.fit.remainder_sd:.2g} (sd)"
+                f"{self.fit.acceptance:.0%} of independent draws from it would be accepted; the error of its "
+                f"log density has a standard deviation of {self.fit.remainder_sd:.2g}"
             )
         if self.mixing is not None:
             lines["mixing"] = str(self.mixing)

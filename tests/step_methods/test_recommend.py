@@ -567,8 +567,8 @@ def test_the_text_of_tuna(tuna):
         "size N = 20,000 rows, D = 2 dimensions",
         "third derivatives of 'y', a function of 1 predictor of each row, by interval arithmetic",
         "of 20,000 rows a draw",
-        "independent draws of it would be accepted at a rate of 0.9",
-        "its log density is off by 0.0",
+        "% of independent draws from it would be accepted",
+        "the error of its log density has a standard deviation of 0.0",
         "exact: the posterior is the stationary distribution",
         "count: left to pm.sample()",
     ):
