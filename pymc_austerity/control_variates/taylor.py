@@ -48,9 +48,8 @@ class Taylor:
 
     with P the global terms (priors; always in full), S_T the sum over the exact rows and N' the number of
     the others. Remainders shrink with the third power of the distance from the center, so that at
-    equilibrium their sum varies by some N^(-1/2), and a batch decides. See
-    ``docs/explanation/control_variates.md`` for the derivation; the idea is that of the proxies of Bardenet,
-    Doucet & Holmes (2017).
+    equilibrium their sum varies by some N^(-1/2), and a batch decides. For the derivation see
+    :doc:`/explanation/control_variates`; the idea is that of the proxies of Bardenet, Doucet & Holmes (2017).
 
     *Guarantee*: that of the step's decision rule. The polynomials are subtracted and added again
     exactly; a poor center makes steps read more, not err.

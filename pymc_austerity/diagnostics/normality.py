@@ -293,7 +293,7 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
 
     Normal batch means are not enough: with a large epsilon the posterior is wrong all the same. So the reason
     also tells the mean of \|Delta\|, the error of the acceptance probabilities of these moves. Six times that
-    is how much too large the posterior sds were in one model (`docs/explanation/design.md`): a heuristic.
+    is how much too large the posterior sds were in one model (:doc:`/explanation/design`): a heuristic.
 
     *Guarantee*: none. All N terms of a few moves were looked at, so there is no sampling error in skewness
     and shares, but other moves have others. On 20 normal populations there was no false alarm.

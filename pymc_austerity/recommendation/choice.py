@@ -459,10 +459,10 @@ def of_field(evidence: Evidence) -> SubsampledStep | None:
             rows=float(plan.recipe.n_local),
             field=found,
         )
-    how = "each decided by few of its rows"
+    how = "each by a decision on few of its rows"
     otherwise = "Where groups have very few rows, the exact test on all rows, or pm.NUTS."
     if plan.field.is_normal:
-        how = "decided by sums over their rows, which tell all of a normal likelihood"
+        how = "decided by sums over their rows, which are sufficient for a normal likelihood"
         otherwise = "With another likelihood, a few rows of each group."
     return _recommended(
         TunaMH.from_plan(plan, point),

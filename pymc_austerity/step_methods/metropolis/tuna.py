@@ -43,7 +43,7 @@ class TunaMH(SubsampledStep):
         What is subtracted from the local terms; the smaller the remainders, the fewer rows. There are no
         exact rows: rows with a large bound are drawn the more often.
     chi : float >= 0, default 0.0
-        Draws chi (C M)^2 more rows for a move with C M expected ones, which makes acceptance rates larger.
+        Draws chi m^2 more rows for a move for which m are expected, which makes acceptance rates larger.
     switch_above : float > 0, default 0.25
         Where more than this share of the N rows is expected for a transition, the exact test on all data
         is used instead, and a warning says so; `chi`, `curvature` and `debug` then have no effect. Of a sweep
@@ -55,7 +55,7 @@ class TunaMH(SubsampledStep):
         of those that are derived: ``(low, high, positions) -> ndarray``. For some rows of the term, given by
         their positions, an upper bound of the third derivative (the second, with ``Taylor(order=1)``) of
         log p, divided by `temperature` if there is one, by the linear predictor between `low` and `high`.
-        The last intervals it is asked for are the whole line; the bound may be infinite there.
+        It is also asked for a bound on the whole line, ``low = -inf`` and ``high = inf``, which may be infinite.
     debug : bool, default False
         Count terms that are larger than their bounds in the sample statistic `bound_violations` and go on,
         instead of raising an error at the first.
@@ -102,10 +102,10 @@ class TunaMH(SubsampledStep):
     *Guarantee*: the posterior is the stationary distribution, for any N, proposal and center, up to rounding.
     The bounds are derived from the graph of the terms by interval arithmetic, up to the accuracy of libm and
     SciPy; they need no assumption on the likelihood. A `curvature` of yours is taken as it is.
-    `docs/explanation/exact_subsampling.md` has the proof. Every row that is drawn is compared with its bound,
+    The proof: :doc:`/explanation/exact_subsampling`. Every row that is drawn is compared with its bound,
     with an allowance for rounding.
 
-    *When it fails*: the bounds need local terms that are smooth functions of at most four linear predictors:
+    *When it fails*: the bounds need local terms that are smooth functions of at most nine linear predictors:
     generalised linear models with free or fixed dispersion, scale or degrees of freedom, zero inflation,
     censoring, ordered and categorical responses of few classes, mixtures of few components, and your own
     `pm.Potential` or `pm.CustomDist`. Refused, by name, are terms of more predictors, operations without
@@ -134,7 +134,7 @@ class TunaMH(SubsampledStep):
     others. The sample statistics `shared_n_used`, `effects_n_used` and `effects_acceptance` tell the moves
     apart. Normal residuals may have a free scale, and then no row is read. `chi`, `curvature`, another
     `proposal` and another `control_variate` are for blocks without a field.
-    `docs/explanation/fields_proof.md` has the proof.
+    The proof: :doc:`/explanation/fields_proof`.
 
     References
     ----------
