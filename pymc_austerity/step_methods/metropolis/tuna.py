@@ -55,7 +55,7 @@ class TunaMH(SubsampledStep):
         of those that are derived: ``(low, high, positions) -> ndarray``. For some rows of the term, given by
         their positions, an upper bound of the third derivative (the second, with ``Taylor(order=1)``) of
         log p, divided by `temperature` if there is one, by the linear predictor between `low` and `high`.
-        It is also asked for a bound on the whole line, ``low = -inf`` and ``high = inf``, which may be infinite.
+        It is also asked for bounds on the whole line (`low` -inf, `high` inf); these may be infinite.
     debug : bool, default False
         Count terms that are larger than their bounds in the sample statistic `bound_violations` and go on,
         instead of raising an error at the first.
