@@ -122,7 +122,7 @@ class TunaMH(SubsampledStep):
     by some factor, not by orders of magnitude. Decisions by tighter bounds are noisier, which costs some
     acceptance (`chi` buys it back for more rows). Both need terms of one predictor, and `certificate`
     says which is in use. The step says what it expects to read and which alternative is cheaper; where it
-    expects more than `switch_above` of the rows, as with a few thousand rows, it uses all of them. For a
+    expects more than `switch_above` of the rows, it uses all of them. For a
     posterior that is far from normal acceptance rates are low.
 
     *Hierarchies*: effects of 30 groups or more whose prior has sampled numbers, as ``u[group]`` with a free
