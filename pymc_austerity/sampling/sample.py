@@ -1,7 +1,8 @@
 """`sample`: one call for any model."""
 
+import functools
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pymc as pm
@@ -20,8 +21,25 @@ _REFUSED = {
 }
 
 
+def _or_model_first[**P](sample: Callable[P, DataTree]) -> Callable[P, DataTree]:
+    """Let ``sample(model, ...)`` be ``sample(..., model=model)``."""
+
+    @functools.wraps(sample)
+    def with_model(*args: P.args, **kwargs: P.kwargs) -> DataTree:
+        if not args or not (is_of_bambi(args[0]) or isinstance(args[0], pm.Model)):
+            return sample(*args, **kwargs)
+        if kwargs.get("model") is not None:
+            raise TypeError("sample was given two models, as its first argument and as model=.")
+        rest: Any = args[1:]
+        given: Any = {**kwargs, "model": args[0]}
+        return sample(*rest, **given)
+
+    return with_model
+
+
+@_or_model_first
 def sample(
-    draws: Any = 1000,
+    draws: int = 1000,
     *,
     tune: int | None = None,
     chains: int | None = None,
@@ -49,7 +67,7 @@ def sample(
     Parameters
     ----------
     draws : int, default 1000
-        Draws of each chain, after tuning. Or the model: ``sample(model)`` is ``sample(1000, model=model)``.
+        Draws of each chain, after tuning. The model may come first: ``sample(model, 500)``.
     tune : int, optional
         Draws of each chain that are for tuning, and discarded. Default: 1000, or what the step asks for; 200
         for NUTS in coordinates in which the posterior is nearly round.
@@ -136,10 +154,6 @@ def sample(
     True
     """
     _require_known(others)
-    if is_of_bambi(draws) or isinstance(draws, pm.Model):
-        if model is not None:
-            raise TypeError("sample was given two models: leave model= out, or give a number of draws first.")
-        draws, model = 1000, draws
     of_bambi = model if is_of_bambi(model) else None
     if of_bambi is not None:
         if trace is not None:

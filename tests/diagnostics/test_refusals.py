@@ -23,7 +23,7 @@ X, GAMMA, MATRIX = {"x": ONES}, {"gamma": ONES[..., None].astype(int)}, np.eye(2
 BARE, NUTS = result(X), result(X, tree_depth=ONES)
 USED = result(X, n_used=ONES, fraction_used=ONES)
 MEANS = result(X, n_used=1.5 * ONES, fraction_used=ONES)
-RATES = result(X, n_used=ONES, fraction_used=ONES, psi=ONES, acceptance_rate=0.5 * ONES)
+RATES = result(X, n_used=ONES, fraction_used=ONES, exhausted=0 * ONES, acceptance_rate=0.5 * ONES)
 TWO_STEPS = result(n_used=np.ones((1, 4, 2)), fraction_used=np.ones((1, 4, 2)))
 DECIDED = result(psi=ONES, log_ratio_mean=ONES, log_ratio_se=ONES, exhausted=ONES)
 HALVES = result({"x": 0.5 * ONES[..., None]})

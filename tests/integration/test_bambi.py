@@ -169,9 +169,14 @@ def test_sample_takes_a_model_in_the_place_of_draws(monkeypatch):
     place = "pymc_austerity.sampling.sample.Sampler.sample_from_init"
     monkeypatch.setattr(place, lambda self, **own: given.update(own))
     model = built("gaussian", "(1|g)").backend.model
-    pma.sample(model)
-    assert given["draws"] == 1000
-    assert given["model"] is model
+    for call, draws in (
+        (lambda: pma.sample(model), 1000),
+        (lambda: pma.sample(model, draws=50), 50),
+        (lambda: pma.sample(model, 50), 50),
+        (lambda: pma.sample(50, model=model), 50),
+    ):
+        call()
+        assert (given["draws"], given["model"]) == (draws, model)
     with pytest.raises(TypeError, match="two models"):
         pma.sample(model, model=model)
 

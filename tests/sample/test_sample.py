@@ -320,7 +320,7 @@ def of_pymc(monkeypatch):
 def test_recommend_is_asked(caplog, interpreted):
     caplog.set_level(logging.INFO, "pymc.austerity")
     idata = pma.sample(20, tune=20, chains=1, model=line(), **{**QUIET, "quiet": False})
-    assert "n_stages" in idata.sample_stats
+    assert "exhausted" in idata.sample_stats
     assert caplog.messages[0].startswith("recommend: ")
 
 
