@@ -119,7 +119,7 @@ class Taylor:
         if self.order == 2 and n_dim > LARGEST_SECOND_ORDER:
             raise ManyDimensionsError(
                 f"Taylor(order=2) takes up to {LARGEST_SECOND_ORDER} dimensions, and the block has {n_dim}. "
-                "Use Taylor(order=1), or a smaller block."
+                "Use pm.NUTS, or a smaller block."
             )
         if self.exact_rows is None:
             return min(_EXACT_ROWS, n_local // 10)

@@ -113,7 +113,9 @@ class NotRecordedError(ValueError):
 def _sample_stats_of(idata: Any, needed: str) -> xr.Dataset:
     """The group `sample_stats`; `NotRecordedError` without the statistic: no subsampled step took part."""
     if not isinstance(idata, xr.DataTree):
-        raise ValueError(f"idata must be the DataTree that pm.sample returns, got {type(idata).__name__}.")
+        raise ValueError(
+            f"idata must be the DataTree that pm.sample returns, one alone, got {type(idata).__name__}."
+        )
     groups = idata.children
     if "sample_stats" not in groups:
         raise NotRecordedError(

@@ -412,9 +412,10 @@ def _outside(value: Variable, terms: _Terms, bad: _Bad, points: Sequence[Mapping
         return ""
     if observed.dtype.kind in "iu" and one < _WRAPPED:
         return f"the observation is {one}. PyMC may have made it of a larger number. {_WIDER}"
+    negative = " (a negative count)" if observed.dtype.kind in "iu" and one < 0 else ""
     return (
-        f"the observation is {one}, which has no density at {len(points)} points, draws from the prior among "
-        "them: it is outside of the support of the likelihood. Correct the data, or use another "
+        f"the observation is {one}{negative}, which is outside of the support of the likelihood: it has no "
+        f"density at {len(points)} points, draws from the prior among them. Correct the data, or use another "
         "distribution. Where the support depends on parameters, start inside, by initval= of the variables."
     )
 

@@ -190,7 +190,9 @@ def model_of(model: Any) -> pm.Model:
     if is_of_bambi(model):
         return pymc_model(model)
     if model is not None and not hasattr(model, "value_vars"):  # frozen models are models too
-        raise TypeError(f"model must be a pm.Model, got {model!r}; the variables are the second argument.")
+        raise TypeError(
+            f"model must be a pm.Model, got {type(model).__name__}. It comes first, before variables or steps."
+        )
     return pm.modelcontext(model)
 
 

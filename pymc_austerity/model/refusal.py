@@ -37,6 +37,10 @@ def operation_name(var: Variable) -> str:
     return type(getattr(op, "core_op", op)).__name__ + (f" of {var.name!r}" if var.name else "")
 
 
+# What PyTensor says of arrays that do not fit together.
+_UNLIKE = "Incompatible Elemwise input shapes"
+
+
 @contextmanager
 def named(term: str, size: int | None = None) -> Iterator[None]:
     """Within it, coupled rows become an error that names the term, and a note on any other error does."""
@@ -47,6 +51,12 @@ def named(term: str, size: int | None = None) -> Iterator[None]:
     except Coupled as coupled:
         raise refusal(term, size, coupled) from None
     except Exception as error:
+        if isinstance(error, ValueError) and str(error).startswith(_UNLIKE):
+            shapes = str(error).removeprefix(_UNLIKE)
+            raise ValueError(
+                f"Arrays of the shapes{shapes} meet in the term {term!r}. Its observations and covariates need "
+                "the same number of rows."
+            ) from error
         error.add_note(
             f"This happened while the term {term!r} was taken apart. Use another step method, such as "
             "pm.NUTS or pm.Slice, for the variables in it. If pm.Model.compile_logp can evaluate it, this is "

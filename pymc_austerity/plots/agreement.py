@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from xarray import DataTree
 
 from pymc_austerity.diagnostics.agreement import agreement
 from pymc_austerity.diagnostics.data_usage import terms_read
@@ -234,8 +235,10 @@ def plot_risk(
     >>> [line.get_label() for line in ax.lines]
     ['exact', 'austerity']
     """
-    if not isinstance(runs, Mapping) or not runs:
-        raise ValueError(f"runs must map names to results of pm.sample, got {type(runs).__name__}.")
+    if not isinstance(runs, Mapping) or isinstance(runs, DataTree) or not runs:
+        raise ValueError(
+            f'runs must map names to results of pm.sample, {{"TunaMH": idata}}, got {type(runs).__name__}.'
+        )
     require_whole(2, n_points=n_points)
     moments, floor = _read_truth(truth, var_names)
     curves = {

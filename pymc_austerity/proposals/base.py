@@ -145,7 +145,9 @@ def bind(
     if hasattr(proposal, "bind") and not isinstance(proposal, type):
         return cast(BoundProposal, proposal.bind(n_dim, target_accept))
     function = getattr(proposal, "propose", proposal)
-    if not callable(function) or isinstance(proposal, type):
+    if isinstance(proposal, type):
+        raise TypeError(f"proposal is a class, not a proposal: write {proposal.__name__}(...).")
+    if not callable(function):
         raise TypeError(
             f"proposal must be RandomWalk, AdaptiveRandomWalk, Laplace, Surrogate, Langevin, StiefelWalk, a "
             f"function (q, rng) -> (q_new, log_hastings) or an object with such a method `propose`, got "

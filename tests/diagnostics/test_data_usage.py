@@ -49,9 +49,12 @@ def test_acceptance_of_nuts_beside_us_is_not_taken_for_ours():
     both = np.stack([np.full((2, 5), 0.9), np.full((2, 5), 0.3)], axis=-1)  # NUTS, then us
     table = data_usage_summary(
         result(
-            n_used=used, fraction_used=used / 1000, exhausted=used * 0, acceptance_rate=both,
+            n_used=used,
+            fraction_used=used / 1000,
+            exhausted=used * 0,
+            acceptance_rate=both,
             accepted=used * 0 + 0.25,
-        )  # fmt: skip
+        )
     )
     assert table.loc["step", "acceptance_rate"] == 0.25
     table = data_usage_summary(result(n_used=used, fraction_used=used / 1000, acceptance_rate=both[..., 0]))

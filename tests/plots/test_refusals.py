@@ -101,6 +101,7 @@ def risk(match, runs=None, truth=TRUTH, **keywords):
         refused(plot_test_designs, "N, the number of local terms", MOVES, [0.1]),
         risk("runs must map names", {}),
         risk("runs must map names", [1]),
+        risk("runs must map names .*got DataTree", RUN),
         risk("n_points must be an integer of at least 2, got 1", n_points=1),
         risk("truth must be a DataTree", truth={}),
         risk("'c' is not in the posterior of the run 'run'", truth={"c": (0.0, 1.0)}),

@@ -30,7 +30,8 @@ def poisson(x=X, counts=COUNTS):
     level, slope = pm.Normal("level"), pm.Normal("slope")
     pm.Deterministic("total", level + slope)
     pm.Data("x", X)
-    pm.Poisson("y", pm.math.exp(level + slope * pm.math.constant(x)), observed=counts)
+    x = pm.math.constant(x) if isinstance(x, np.ndarray) else x
+    pm.Poisson("y", pm.math.exp(level + slope * x), observed=counts)
 
 
 @as_model
@@ -239,15 +240,16 @@ def test_the_same_steps_made_again():
 # Data ----------------------------------------------------------------------------------------------
 
 WRONG = {
+    "rows": (lambda: poisson(pytensor.shared(X[:-1])), "of the shapes .*1199.* meet in the term 'y'[.]"),
     "nan": (lambda: poisson(x=but(X, 7, np.nan)), "a covariate .* is nan in row 7[.]"),
     "inf": (lambda: poisson(x=but(X, 7, np.inf)), "a covariate .* is inf in row 7[.]"),
     "negative count": (
         lambda: poisson(counts=but(COUNTS, 7, -1)),
-        "in row 7 .*the observation is -1, .*outside",
+        "in row 7 .*the observation is -1 .a negative count., which is outside",
     ),
     "negative count in a group": (
         lambda: groups(counts=but(COUNTS, 7, -1)),
-        "in row 7 .*the observation is -1,",
+        "in row 7 .*the observation is -1 ",
     ),
     "nan in a group": (lambda: groups(x=but(X, 7, np.nan)), "a covariate .* is nan in row 7[.]"),
     "no data": (lambda: poisson(X[:0], COUNTS[:0]), r"'y' has no observations \(shape \(0,\)\)"),

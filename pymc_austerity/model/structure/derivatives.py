@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytensor.tensor as pt
 from pytensor.gradient import grad, pushforward
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.utils import MethodNotDefined
 
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.model.graph.rewrite import rebuild, stable
@@ -85,9 +87,17 @@ def slopes(rows: Variable, at: Variable, index: Variable) -> list[Variable]:
     return result
 
 
+_BESSEL = re.compile(r"[IJKY](\d|v)e?", re.IGNORECASE)
+
+
 def not_smooth(what: str, error: Exception) -> NoNormalApproximationError:
     """The error for a part of the model without a gradient or a Hessian."""
+    why = str(error)
+    if isinstance(error, MethodNotDefined):
+        operation = str(error.args[-1])
+        family = " (a Bessel function)" if _BESSEL.fullmatch(operation) else ""
+        why = f"PyTensor has no second derivative of {operation}{family}"
     return NoNormalApproximationError(
-        f"{what} cannot be differentiated twice, which a mode and a Taylor polynomial need: {error}. Use the "
-        "step without control_variate, and with a random walk."
+        f"{what} cannot be differentiated twice, which a mode and a Taylor polynomial need: {why}. Use "
+        "pm.NUTS, or a step without control_variate, and with a random walk."
     )
