@@ -1,6 +1,8 @@
 """What counts as a number among parameters (NumPy's too, but not booleans), and words for messages."""
 
-from collections.abc import Iterable
+import functools
+import warnings
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, TypeGuard
@@ -69,6 +71,22 @@ def first_batch(chosen: int | None, default: int, n_local: int) -> int:
 def few_digits(value: float) -> str:
     """A number with no more digits than can be read; thousands are grouped."""
     return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
+
+
+def renamed[**P, R](**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a function take keywords by their old names too, with a warning, for one version."""
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> R:
+            given: Any = {names.get(name, name): value for name, value in kwargs.items()}
+            for old in names.keys() & kwargs.keys():
+                warnings.warn(f"{old}= is now {names[old]}=.", FutureWarning, stacklevel=2)
+            return function(*args, **given)
+
+        return called
+
+    return decorated
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

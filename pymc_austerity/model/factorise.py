@@ -191,7 +191,7 @@ def model_of(model: Any) -> pm.Model:
         return pymc_model(model)
     if model is not None and not hasattr(model, "value_vars"):  # frozen models are models too
         raise TypeError(
-            f"model must be a pm.Model, got {type(model).__name__}. It comes first, before variables or steps."
+            f"model must be a pm.Model, got {type(model).__name__}. It comes before variables or steps."
         )
     return pm.modelcontext(model)
 

@@ -54,7 +54,7 @@ def named(term: str, size: int | None = None) -> Iterator[None]:
         if isinstance(error, ValueError) and str(error).startswith(_UNLIKE):
             shapes = str(error).removeprefix(_UNLIKE)
             raise ValueError(
-                f"Arrays of the shapes{shapes} meet in the term {term!r}. Its observations and covariates need "
+                f"Shapes{shapes} meet in the term {term!r}. Its observations and covariates need "
                 "the same number of rows."
             ) from error
         error.add_note(

@@ -22,7 +22,7 @@ from pymc_austerity.design.optimal import Moves, moves_of
 from pymc_austerity.kernels.metropolis import merge
 from pymc_austerity.plots.style import APPROXIMATE, EXACT, LIMIT, colours, panels
 from pymc_austerity.target import Array
-from pymc_austerity.validation import is_real
+from pymc_austerity.validation import is_real, renamed
 
 _LINESTYLES = ("-", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
@@ -295,12 +295,13 @@ def plot_test_designs(
     return axes
 
 
+@renamed(seed="random_seed")
 def plot_bound_schematic(
     log_ratios: npt.ArrayLike | None = None,
     psi: float = 0.0,
     *,
     rule: Concentration | None = None,
-    seed: int = 0,
+    random_seed: int = 0,
     ax: Any = None,
 ) -> Any:
     """Running mean of the log ratios l_i, the bound that shrinks around it, and where the decision falls.
@@ -313,7 +314,7 @@ def plot_bound_schematic(
         Threshold with which their mean is compared.
     rule : Concentration, default None
         The stopping rule; None for ``Concentration()``.
-    seed : int, default 0
+    random_seed : int, default 0
         Of the order in which terms are drawn, and of the population if none is given.
     ax : matplotlib Axes, default None
         Where to draw; None for a new figure.
@@ -349,7 +350,7 @@ def plot_bound_schematic(
         raise TypeError(f"rule must be a Concentration, got {rule!r}.")
     if not is_real(psi) or not math.isfinite(psi):
         raise ValueError(f"psi must be a finite number, got {psi!r}.")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_seed)
     values = rng.normal(0.1, 0.5, size=10_000) if log_ratios is None else np.asarray(log_ratios, dtype=float)
     if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all():
         raise ValueError(

@@ -20,6 +20,7 @@ from pymc_austerity.proposals.base import BoundProposal, ProposalKernel, bind, i
 from pymc_austerity.target import Index, QuadraticProxy, Target, Vector
 from pymc_austerity.testing.compare import require, require_close, require_same, require_same_state
 from pymc_austerity.testing.targets import NORMAL, Law, Run, runs
+from pymc_austerity.validation import renamed
 
 # Transitions in which an adaptive proposal learns, past its first window, before it is frozen.
 _N_TUNE = 200
@@ -35,6 +36,7 @@ FITS = {"fitted": (0.0, 1.0), "displaced": (0.7, 1.0), "too narrow": (-0.3, 0.6)
 _STEP = 1e-3
 
 
+@renamed(seed="random_seed")
 def check_proposal(
     proposal: Any,
     n_dim: int,
@@ -42,7 +44,7 @@ def check_proposal(
     law: Law = NORMAL,
     n_chains: int = 20_000,
     n_transitions: int = 5,
-    seed: int = 0,
+    random_seed: int = 0,
 ) -> None:
     """Check a proposal: its functions, its memory, and that exact chains with it keep a known distribution.
 
@@ -58,7 +60,7 @@ def check_proposal(
         A distribution whose size suits the proposal; `targets.LOG_NORMAL` for proposals of positive numbers.
     n_chains, n_transitions : int
         Independent chains, and transitions of each, in which the distribution may change.
-    seed : int, default 0
+    random_seed : int, default 0
 
     Raises
     ------
@@ -99,13 +101,13 @@ def check_proposal(
             not any(np.shares_memory(array, given) for array in bound.state for given in proxy),
             "bind_to keeps the arrays that it is given: one step changes the proposal of the next.",
         )
-        starts = _starts(law, n_chains, n_dim, seed)
+        starts = _starts(law, n_chains, n_dim, random_seed)
         try:
             for walks in _interpreted_and_compiled(bound, law, starts):
                 chains = starts if walks.compiled else starts[: n_chains // _INTERPRETED_SHARE]
-                _require_moves(bound, walks, starts[:_N_MOVES], seed)
-                _require_memory(bound, walks, law, chains, seed)
-                _require_invariance(bound, walks, law, chains, n_transitions, seed)
+                _require_moves(bound, walks, starts[:_N_MOVES], random_seed)
+                _require_memory(bound, walks, law, chains, random_seed)
+                _require_invariance(bound, walks, law, chains, n_transitions, random_seed)
         except AssertionError as error:
             if not is_fitted(proposal):
                 raise

@@ -34,6 +34,7 @@ from pymc_austerity.testing.compare import (
     require_same_state,
 )
 from pymc_austerity.testing.targets import CHAIN, Chain, Run, Trace, normal_chain, runs, two_point_chain
+from pymc_austerity.validation import renamed
 
 # Jumps of `normal_chain` whose acceptance probabilities are estimated: little and much noise, up and down.
 _PAIRS = ((0, 1), (1, 0), (1, 2), (3, 0))
@@ -43,8 +44,13 @@ _N_UNIFORMS = 1000
 _EXACT = Exact()
 
 
+@renamed(seed="random_seed")
 def check_rule(
-    rule: AcceptanceRule, *, exact: Exact | ExactBarker | None = None, n_draws: int = 20_000, seed: int = 0
+    rule: AcceptanceRule,
+    *,
+    exact: Exact | ExactBarker | None = None,
+    n_draws: int = 20_000,
+    random_seed: int = 0,
 ) -> None:
     """Check a decision rule: its functions, its acceptance probabilities, and the distribution of its chains.
 
@@ -56,7 +62,7 @@ def check_rule(
         The exact test that the rule approximates: Metropolis's or Barker's.
     n_draws : int, default 20000
         Transitions from each of the pairs of states. More find smaller errors.
-    seed : int, default 0
+    random_seed : int, default 0
 
     Raises
     ------
@@ -85,12 +91,12 @@ def check_rule(
     """
     exact = _EXACT if exact is None else exact
     check_schedule(rule)
-    check_others(rule, seed=seed)
-    check_with_all_terms(rule, exact=exact, seed=seed)
-    check_not_finite(rule, seed=seed)
-    check_compiled(rule, seed=seed)
-    check_acceptance(rule, exact=exact, n_draws=n_draws, seed=seed)
-    check_law(rule, exact=exact, n_draws=2 * n_draws, seed=seed)
+    check_others(rule, seed=random_seed)
+    check_with_all_terms(rule, exact=exact, seed=random_seed)
+    check_not_finite(rule, seed=random_seed)
+    check_compiled(rule, seed=random_seed)
+    check_acceptance(rule, exact=exact, n_draws=n_draws, seed=random_seed)
+    check_law(rule, exact=exact, n_draws=2 * n_draws, seed=random_seed)
 
 
 # Are the functions of a rule what a kernel needs? -----------------------------------------------------------

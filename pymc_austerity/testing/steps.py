@@ -12,6 +12,7 @@ from pymc.step_methods.state import DataClassState, equal_dataclass_values
 
 from pymc_austerity.testing.compare import error_of_mean, require, require_close, require_same
 from pymc_austerity.testing.models import Solved, normal_mean, two_blocks
+from pymc_austerity.validation import renamed
 
 MakeStep = Callable[..., Any]
 Point = dict[str, np.ndarray]
@@ -20,6 +21,7 @@ _N_STEPS = 60
 _SEED = 20
 
 
+@renamed(seed="random_seed")
 def check_step(
     make_step: MakeStep,
     *,
@@ -30,7 +32,7 @@ def check_step(
     tune: int = 500,
     partner: Any = pm.NUTS,
     carried: Sequence[str] = (),
-    seed: int = 0,
+    random_seed: int = 0,
 ) -> None:
     """Check a step method: PyMC's contract, and posteriors in closed form.
 
@@ -56,7 +58,7 @@ def check_step(
     carried : sequence of str, optional
         Names in the sampling state of what belongs to the chain, and changes after tuning too. All else in it
         (or in its `proposal_state`, if it has one) counts as learnt.
-    seed : int, default 0
+    random_seed : int, default 0
 
     Raises
     ------
@@ -85,13 +87,13 @@ def check_step(
     """
     problems = [(two_blocks(), ["b"]), (normal_mean(), None)] if solved is None else [(solved, vars)]
     for number, (problem, names) in enumerate(problems):
-        steps = _steps_for(problem, names, make_step, partner, seed)
+        steps = _steps_for(problem, names, make_step, partner, random_seed)
         if number == 0:
-            point = problem.draw(np.random.default_rng(seed))
+            point = problem.draw(np.random.default_rng(random_seed))
             for check in (check_interface, check_points, check_state):
                 check(steps[0], deepcopy(point))
             check_chains(steps[0], deepcopy(point), carried)
-        check_posterior(problem, steps, tolerance=tolerance, draws=draws, tune=tune, seed=seed)
+        check_posterior(problem, steps, tolerance=tolerance, draws=draws, tune=tune, random_seed=random_seed)
 
 
 def _steps_for(
@@ -269,6 +271,7 @@ def check_chains(step: Any, point: Point, carried: Sequence[str] = ()) -> None:
     require_unchanged(fresh(step, tune=0), point, "The step learnt in a chain without tuning", "")
 
 
+@renamed(seed="random_seed")
 def check_posterior(
     solved: Solved,
     step: Any,
@@ -276,7 +279,7 @@ def check_posterior(
     tolerance: float = 0.0,
     draws: int = 1000,
     tune: int = 500,
-    seed: int = 0,
+    random_seed: int = 0,
     **options: Any,
 ) -> None:
     """`pymc.sample` with a step, or a list of them, finds the means and standard deviations of the posterior.
@@ -288,7 +291,7 @@ def check_posterior(
         Other variables are given to PyMC's choice.
     tolerance : float, default 0.0
         In posterior standard deviations.
-    draws, tune, seed : int
+    draws, tune, random_seed : int
         Of two chains.
     **options
         For `pymc.sample`.
@@ -304,7 +307,7 @@ def check_posterior(
     """
     options = {"chains": 2, "cores": 1, "progressbar": False, "quiet": True, **options}
     idata = pm.sample(
-        model=solved.model, step=step, draws=draws, tune=tune, random_seed=seed,
+        model=solved.model, step=step, draws=draws, tune=tune, random_seed=random_seed,
         initvals=solved.start or solved.mean, compute_convergence_checks=False, **options,
     )  # fmt: skip
     for name, mean in solved.mean.items():

@@ -147,7 +147,7 @@ def test_it_stops_where_psi_leaves_the_drawn_interval(bound, psi):
 
 def test_what_is_drawn_of_a_bound():
     values = np.random.default_rng(3).normal(0.1, 0.5, size=5000)
-    axes = plot_bound_schematic(values, 0.02, seed=4)
+    axes = plot_bound_schematic(values, 0.02, random_seed=4)
     means, ends, radii, _ = decide(np.random.default_rng(4).permutation(values), 0.02, Concentration())
     drawn = line(axes, "mean of the first $t$ terms")
     np.testing.assert_allclose(drawn, np.c_[np.arange(1, ends[-1] + 1), means[: ends[-1]]])
@@ -162,7 +162,7 @@ def test_what_is_drawn_of_a_bound():
 
 def test_the_seed_draws_the_order():
     first, again, other = (
-        line(plot_bound_schematic(seed=s), "mean of the first $t$ terms")[:50] for s in (1, 1, 2)
+        line(plot_bound_schematic(random_seed=s), "mean of the first $t$ terms")[:50] for s in (1, 1, 2)
     )
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
@@ -172,3 +172,10 @@ def test_the_seed_draws_the_order():
 def test_equal_and_few_terms(values):
     axes = plot_bound_schematic(values, 0.0)
     assert math.isfinite(axes.get_ylim()[0])
+
+
+def test_the_old_name_of_the_seed():
+    with pytest.warns(FutureWarning, match="^seed= is now random_seed=.$"):
+        axes = plot_bound_schematic(seed=2)
+    new = plot_bound_schematic(random_seed=2)
+    np.testing.assert_array_equal(*(line(ax, "mean of the first $t$ terms") for ax in (axes, new)))

@@ -240,7 +240,7 @@ def test_the_same_steps_made_again():
 # Data ----------------------------------------------------------------------------------------------
 
 WRONG = {
-    "rows": (lambda: poisson(pytensor.shared(X[:-1])), "of the shapes .*1199.* meet in the term 'y'[.]"),
+    "rows": (lambda: poisson(pytensor.shared(X[:-1])), "^Shapes .*1199.* meet in the term 'y'[.]"),
     "nan": (lambda: poisson(x=but(X, 7, np.nan)), "a covariate .* is nan in row 7[.]"),
     "inf": (lambda: poisson(x=but(X, 7, np.inf)), "a covariate .* is inf in row 7[.]"),
     "negative count": (
