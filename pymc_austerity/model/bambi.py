@@ -29,10 +29,16 @@ def kept_by_bambi(model: Any) -> list[str]:
     return [str(rv.name) for rv in own.unobserved_RVs if rv.name not in left_out]
 
 
-def as_fitted(model: Any, tree: DataTree) -> DataTree:
-    """The draws as `fit` of Bambi returns them: intercepts are those of predictors that are not centred.
+def compared_by_bambi(model: Any) -> list[str]:
+    """Names of what `fit` of Bambi returns: of what it keeps, all but the standardised effects of groups."""
+    return [name for name in kept_by_bambi(model) if not name.endswith("_offset")]
 
-    The model is told that it was fitted, as its `predict` asks for that.
+
+def as_fitted(model: Any, tree: DataTree) -> DataTree:
+    """Put draws in the form that `fit` of Bambi returns; they are changed in place.
+
+    Intercepts are those of predictors that are not centred. The model is told that it was fitted, as its
+    `predict` asks for that.
     """
     result: DataTree = model.backend._clean_results(tree, omit_offsets=True, include_response_params=False)
     model.backend.fit = True

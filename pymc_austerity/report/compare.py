@@ -21,6 +21,7 @@ from pymc_austerity.exceptions import (
 )
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.find_mode import constrained, find_mode
+from pymc_austerity.model.bambi import as_fitted, compared_by_bambi, is_of_bambi, kept_by_bambi
 from pymc_austerity.model.checks import explained
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, FEWEST_IF_SLOW, point_of
 from pymc_austerity.model.factorise import model_of
@@ -57,7 +58,7 @@ logger = logging.getLogger("pymc.austerity")
 
 
 def compare(
-    model: pm.Model,
+    model: Any,
     steps: Steps,
     *,
     reference: Reference = "exact",
@@ -76,7 +77,8 @@ def compare(
 
     Parameters
     ----------
-    model : pymc.Model
+    model : pymc.Model or bambi.Model
+        Draws of a model of Bambi are compared in the form that its method `fit` returns.
     steps : dict of str to step, or sequence of steps
         Made for the model. A step may be a list of steps that move different variables; variables that no
         step moves are left to `pymc.sample`. Without names, steps are called by their class and parameters.
@@ -99,7 +101,7 @@ def compare(
         are taken too if there is no mode. With effects of many groups "mode" is that of what the groups
         share, with the effects integrated out: at the joint mode their scale may be 0.
     var_names : sequence of str, optional
-        Variables that are compared. Default: all free variables of the model.
+        Variables that are compared. Default: all free variables of the model, or what `fit` of Bambi returns.
     tolerance : float > 0, default 0.2
         The difference that matters, in posterior standard deviations for means, and in the logarithm of the
         ratio for standard deviations. "Agrees" means that larger ones are excluded.
@@ -156,9 +158,10 @@ def compare(
     >>> list(result.to_dataframe().index)
     ['exact (reference)', 'quarter']
     """
+    of_bambi = model if is_of_bambi(model) else None
     model = model_of(model)
     named_steps = named(steps, model)
-    names = _names(model, var_names)
+    names = _names(model, of_bambi, var_names)
     check_reference(reference, names)
     each = budget_of(budget)
     of_reference = each if reference_budget is None else budget_of(reference_budget, "reference_budget")
@@ -174,16 +177,21 @@ def compare(
         n_local = fact.n_rows if fact.n_local else None
     except FactorisationError:
         n_local = None
-    settings = Settings(int(chains), int(tune), int(max_draws), start, n_local)
+    kept = None if of_bambi is None else kept_by_bambi(of_bambi)
+    settings = Settings(int(chains), int(tune), int(max_draws), start, n_local, kept)
     seeds = [int(s) for s in np.random.SeedSequence(random_seed).generate_state(2 * len(named_steps) + 1)]
 
     logger.info("compare: 1 of %d, the reference", len(named_steps) + 1)
     standard = run_reference(model, reference, of_reference, settings, seeds[0], fewest)
+    if of_bambi is not None and not isinstance(reference, DataTree) and standard.idata is not None:
+        as_fitted(of_bambi, standard.idata)
     results = []
     for k, (name, blocks) in enumerate(named_steps.items()):
         logger.info("compare: %d of %d, %s", k + 2, len(named_steps) + 1, name)
         run = run_step(model, name, blocks, each, settings, seeds[2 * k + 1])
         probe = probed(model, blocks, run, int(n_pairs), seeds[2 * k + 2])
+        if of_bambi is not None and run.idata is not None:
+            as_fitted(of_bambi, run.idata)
         results.append((run, judged(run, standard, names, float(tolerance)), probe))
     return Comparison(tuple(results), standard, tuple(names), float(tolerance), settings, tuple(notes))
 
@@ -201,12 +209,12 @@ def judged(run: Run, standard: Run, names: list[str], tolerance: float) -> Judge
         return Judgement("cannot tell", f"the draws could not be compared with the reference: {error}")
 
 
-def _names(model: pm.Model, var_names: Sequence[str] | None) -> list[str]:
-    """Check `var_names`; by default all free variables."""
+def _names(model: pm.Model, of_bambi: Any, var_names: Sequence[str] | None) -> list[str]:
+    """Check `var_names`; by default all free variables, or what `fit` of Bambi returns."""
+    known = [rv.name for rv in model.unobserved_RVs] if of_bambi is None else compared_by_bambi(of_bambi)
     if var_names is None:
-        return [rv.name for rv in model.free_RVs]
+        return known if of_bambi is not None else [rv.name for rv in model.free_RVs]
     chosen = [var_names] if isinstance(var_names, str) else list(var_names)
-    known = [rv.name for rv in model.unobserved_RVs]
     if not chosen or any(name not in known for name in chosen):
         raise ValueError(f"var_names must be some of {', '.join(known)}, got {chosen!r}.")
     return chosen

@@ -64,6 +64,7 @@ class Settings:
     max_draws: int  # that a chain makes at most
     initvals: Mapping[str, Any] | None  # where chains start; None for the starting points of PyMC
     n_local: int | None  # N, the number of local terms; None if the model cannot be factorised
+    kept: Sequence[str] | None = None  # variables that are recorded; None for all
 
 
 # Later chains make as many draws as the first. They are stopped before if they take so many times as long.
@@ -315,6 +316,7 @@ def run_step(
                 random_seed=seed,
                 callback=clock,
                 model=model,
+                var_names=settings.kept,
                 progressbar=False,
                 compute_convergence_checks=False,  # the report has its own
             )

@@ -92,7 +92,7 @@ class RebuiltStep(BlockedStep):
             raise TypeError(
                 f"The first argument of {cls.__name__} are its variables, not the model: write model=model."
             )
-        step: Self = super().__new__(cls, *args, **kwargs)
+        step: Self = super().__new__(cls, *args, **{**kwargs, "model": model_of(kwargs.get("model"))})
         return step
 
     # What a subclass does -------------------------------------------------------------------

@@ -186,6 +186,20 @@ def test_recommend_takes_a_model(interpreted):
     assert pma.recommend(model, verbose=False).recommendation.step == "TunaMH()"
 
 
+def test_comparisons_are_in_the_form_of_fit(interpreted):
+    """Draws of `fit` are a reference, and parameters of rows are not recorded."""
+    model = bmb.Model("y ~ x + (1|kind)", rows("gaussian"))
+    few = {"tune": 10, "chains": 1, "random_seed": 1}
+    step = pma.MetropolisHastings(proposal=pma.RandomWalk(0.01), model=model)
+    reference = model.fit(step=step, draws=10, cores=1, progressbar=False, **few)
+    options = {"budget": {"draws": 10}, "n_pairs": 1, "initvals": None, **few}
+    comparison = pma.compare(model, {"walk": step}, reference=reference, **options)
+    posterior = comparison.runs["walk"].posterior
+    assert set(comparison.var_names) == set(posterior.data_vars) == set(reference.posterior.data_vars)
+    with pytest.raises(ValueError, match=r"some of sigma, Intercept, x, .*, got \['mu'\]"):
+        pma.compare(model, [step], var_names=["mu"])
+
+
 def test_draws_of_a_model_are_not_written_to_disk(tmp_path):
     with pytest.raises(ValueError, match="results of a Bambi model"):
         pma.sample(model=built("gaussian", "(1|g)"), trace=tmp_path / "draws.zarr")
