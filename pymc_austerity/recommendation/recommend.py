@@ -187,7 +187,7 @@ def recommend(
             "Without approximate=True an exact step is recommended."
         )
     if verbose:
-        logger.info("%s", _announcement(record_of(step)))
+        logger.info("%s", announcement(record_of(step)))
     return step
 
 
@@ -250,7 +250,7 @@ def _small_field(slow: str, of_block: Mixing, evidence: Evidence) -> SubsampledS
     return step
 
 
-def _announcement(why: Recommendation) -> str:
+def announcement(why: Recommendation) -> str:
     """The step, its variables and its rows; for a fallback also the reason, and what would do better."""
     name = why.step.partition("(")[0]
     named, others = ", ".join(why.vars[:_MOST_NAMED]), len(why.vars) - _MOST_NAMED

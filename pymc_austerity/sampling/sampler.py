@@ -15,9 +15,9 @@ from pytensor.graph.basic import Constant
 from xarray import DataTree
 
 from pymc_austerity.mode.whitening import Whitening
-from pymc_austerity.recommendation.choice import options_of
+from pymc_austerity.recommendation.choice import FASTER, options_of, record_of
 from pymc_austerity.recommendation.nuts import NUTS, search_whitening
-from pymc_austerity.recommendation.recommend import recommend
+from pymc_austerity.recommendation.recommend import announcement, recommend
 from pymc_austerity.sampling.on_disk import require_new, written
 from pymc_austerity.sampling.run import Run, run_steps
 from pymc_austerity.sampling.whitened import sample_whitened
@@ -136,7 +136,10 @@ class Sampler:
             if len(model.value_vars) > len(model.continuous_value_vars) or not is_open:
                 return None
             return search_whitening(options_of(model, model.continuous_value_vars), progressbar=shown)
-        found = recommend(model, verbose=not self.quiet, progressbar=shown)
+        found = recommend(model, verbose=False, progressbar=shown)
+        if not self.quiet:
+            line = announcement(record_of(found)).removesuffix(f" {FASTER}.")
+            logger.info("%s", line.replace(FASTER, "It is faster by nutpie"))
         if isinstance(found, SubsampledStep):
             return found
         is_alone = isinstance(found, NUTS) and set(found.vars) == set(model.value_vars)

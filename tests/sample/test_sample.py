@@ -341,10 +341,15 @@ def test_nuts(of_pymc):
     assert of_pymc["step"] is None
 
 
-def test_a_search_that_ends_with_nuts_leaves_the_choice_to_pymc(of_pymc, monkeypatch):
-    monkeypatch.setattr("pymc_austerity.sampling.sampler.recommend", lambda model, **_: object())
-    pma.sample(model=line())
+def test_a_search_that_ends_with_nuts_leaves_the_choice_to_pymc(of_pymc, caplog):
+    """And does not advise to call `sample`."""
+    caplog.set_level(logging.INFO, "pymc.austerity")
+    with pm.Model() as model:
+        pm.Normal("y", pm.math.exp(pm.Normal("a") * Y).cumsum(), observed=Y)
+    pma.sample(model=model, progressbar=False)
     assert of_pymc["step"] is None
+    assert caplog.messages[0].startswith("recommend: pm.NUTS for ")
+    assert "pma.sample" not in caplog.text
 
 
 def test_potentials_may_have_rows(of_pymc, monkeypatch):
@@ -352,7 +357,7 @@ def test_potentials_may_have_rows(of_pymc, monkeypatch):
     monkeypatch.setattr("pymc_austerity.sampling.sampler.recommend", lambda model, **_: asked.append(model))
     with pm.Model() as model:
         pm.Potential("sum", -pm.math.sum((pm.Normal("mu") - Y) ** 2))
-    pma.sample(model=model)
+    pma.sample(model=model, quiet=True)
     assert asked == [model]
 
 
