@@ -89,6 +89,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cos": np.cos,
     "arctan": np.arctan,
     "rising": lambda x, y: special.gammaln(x + y) - special.gammaln(x),
+    "rising_exp": lambda x, y: special.gammaln(np.exp(x) + y) - special.gammaln(np.exp(x)),
     "select": _select,
     "positive": lambda x: np.asarray(x > 0.0, dtype=np.float64),
     "nonnegative": lambda x: np.asarray(x >= 0.0, dtype=np.float64),

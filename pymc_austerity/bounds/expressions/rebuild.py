@@ -28,6 +28,7 @@ _MAKE: dict[str, Callable[..., Expression]] = {
     "or": conditions.either,
     "select": selects.select,
     "rising": special.rising,
+    "rising_exp": special.rising_exp,
     "erf": special.erf,
     "erfc": special.erfc,
     "erfcx": special.erfcx,

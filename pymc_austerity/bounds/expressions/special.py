@@ -6,9 +6,9 @@ from collections.abc import Callable
 from scipy import special
 
 from pymc_austerity.bounds.expressions.linear import ONE, ZERO, Terms, is_constant, number, same
-from pymc_austerity.bounds.expressions.logarithms import KNOWN, log
+from pymc_austerity.bounds.expressions.logarithms import KNOWN, log, structural
 from pymc_austerity.bounds.expressions.node import EVERYWHERE, Expression, Range, constant, node
-from pymc_austerity.bounds.expressions.products import to_the_power
+from pymc_austerity.bounds.expressions.products import exp, to_the_power
 from pymc_austerity.bounds.expressions.ranges import NEGATIVE, monotone
 from pymc_austerity.bounds.expressions.rules import with_change
 from pymc_austerity.bounds.expressions.sums import SIMPLER, Sum, add, combined, scale, subtract
@@ -100,7 +100,19 @@ def rising(x: Expression, y: Expression) -> Expression:
         return subtract(gammaln(add(x, y)), gammaln(x))
     if y in (ZERO, ONE):
         return log(x) if y is ONE else ZERO
+    log_x = structural(x) if x.range.is_positive and _may_be_whole(y) else None
+    if log_x is not None:  # the logarithm is nearly the variable that moves, and bounds by it are tighter
+        return node("rising_exp", (log_x, y), range=_rising_range(x, y))
     return node("rising", (x, y), range=_rising_range(x, y))
+
+
+def _may_be_whole(y: Expression) -> bool:
+    return not is_constant(y) or number(y) == round(number(y))
+
+
+def rising_exp(log_x: Expression, y: Expression) -> Expression:
+    """Rising(exp(log_x), y)."""
+    return rising(exp(log_x), y)
 
 
 def rising_factorials(added: float, terms: Terms) -> Sum | None:

@@ -1,6 +1,6 @@
 """Derivatives of elementary functions: phi^(k)(x) / k! for k = 0..n, and how large their errors may be.
 
-Every function here takes ``(x, y, n, out, error, other)``: y is the data of `rising` and `power`, `other` is
+Every function here takes ``(x, y, n, out, error, other)``: y is the data of `rising`, `rising_exp` and `power`, `other` is
 room for work. Errors of libm are a few units in the last place. Where terms cancel, errors are relative to
 the sum of their sizes, not to the result.
 
@@ -39,6 +39,7 @@ from pymc_austerity.target import Vector
 _EPS = 2.0**-52
 # Relative errors.
 _SPECIAL = 4e-13
+_LIBM = 16.0 * _EPS
 # Terms are summed up to here.
 _FAR = 15.0
 # B_2j / (2j)!
@@ -132,6 +133,48 @@ def rising_derivatives(x: float, y: float, n: int, out: Vector, error: Vector, o
 
 
 @inner
+def rising_exp_derivatives(x: float, y: float, n: int, out: Vector, error: Vector, other: Vector) -> None:
+    """Log Gamma(e^x + y) - log Gamma(e^x): its first term is x, for y >= 1; the others are functions of e^x."""
+    first = 1.0 if y >= 1.0 else 0.0
+    rising_derivatives(math.exp(x) + first, y - first, n, out, error, other)
+    add_exponential(math.exp(x), 0.0, n, out, error)
+    out[0] += first * x
+    if n > 0:
+        out[1] += first
+    for k in range(min(n, 1) + 1):
+        error[k] += _EPS * (abs(out[k]) + abs(x))
+
+
+@inner
+def add_exponential(e: float, reach: float, n: int, out: Vector, error: Vector) -> None:
+    """From phi^(k)(u) / k! for u = e +- reach to the same of phi(e^x), errors with them.
+
+    Derivative k is the sum over j of S(k, j) u^j phi^(j)(u), with Stirling's numbers S.
+    """
+    for k in range(n, 0, -1):
+        total, size, wrong, power, most = 0.0, 0.0, 0.0, 1.0, 1.0
+        for j in range(1, k + 1):
+            power, most = power * e, most * (e + reach)
+            total += _STIRLING[k, j] * power * out[j]
+            size += _STIRLING[k, j] * power * abs(out[j])
+            wrong += _STIRLING[k, j] * (most * error[j] + (most - power) * abs(out[j]))
+        out[k], error[k] = total, wrong * (1.0 + _LIBM) + _LIBM * size
+
+
+def _stirling() -> np.ndarray:
+    """S(k, j) j! / k!: the coefficients of (e^x - 1)^j."""
+    table = np.zeros((LARGEST_ORDER + 2, LARGEST_ORDER + 2))
+    table[0, 0] = 1.0
+    for k in range(1, LARGEST_ORDER + 2):
+        for j in range(1, k + 1):
+            table[k, j] = (table[k - 1, j] + table[k - 1, j - 1]) * j / k
+    return table
+
+
+_STIRLING = _stirling()
+
+
+@inner
 def erfcx_derivatives(x: float, n: int, out: Vector, error: Vector) -> None:
     """e^(k + 1) = 2 x e^(k) + 2 k e^(k - 1), and e' = 2 x e - 2 / sqrt(pi)."""
     if x > _SERIES_FROM:
@@ -216,7 +259,6 @@ def _series(table: Vector, x: float, scale: float, first: float, n: int, out: Ve
         error[k] = _SPECIAL * abs(total)
 
 
-_LIBM = 16.0 * _EPS
 _TWO_OVER_ROOT_PI = 2.0 / math.sqrt(math.pi)
 _SIGMOID = taylor_table(sigmoid_polynomials())
 _LOG1MEXP = taylor_table(log1mexp_polynomials())
@@ -227,6 +269,7 @@ _SIGMOID_CODE, _SOFTPLUS = codes.SIGMOID, codes.SOFTPLUS
 LAST_ELEMENTARY = codes.LOG1MEXP
 _GAMMALN, _DIGAMMA, _ERF, _ERFC, _ERFCX = codes.GAMMALN, codes.DIGAMMA, codes.ERF, codes.ERFC, codes.ERFCX
 _LOG_NDTR, _SIN, _COS, _ARCTAN, _RISING = codes.LOG_NDTR, codes.SIN, codes.COS, codes.ARCTAN, codes.RISING
+_RISING_EXP = codes.RISING_EXP
 
 
 @inner
@@ -304,6 +347,8 @@ def _special(code: int, x: float, y: float, n: int, out: Vector, error: Vector, 
         _arctan(x, n, out, error)
     elif code == _RISING:
         rising_derivatives(x, y, n, out, error, other)
+    elif code == _RISING_EXP:
+        rising_exp_derivatives(x, y, n, out, error, other)
     else:
         _power(x, y, n, out, error)
 

@@ -4,6 +4,15 @@ For phi and k = 0..n the numbers phi^(k)(x) / k! are wanted for all x from low t
 smallest and the largest value at either end and at the *critical points* between, the zeros of phi^(k + 1).
 Most functions have none: exp, log, powers, log Gamma and others are monotone in every derivative. What leaves
 the domain of phi has an infinite radius.
+
+*h(x) = log Gamma(e^x + y) - log Gamma(e^x)* for whole y is x plus the sum of log(i) + softplus(x - log(i)) for
+0 < i < y. Derivatives of the sigmoid s are at most s', which changes by a factor of e^|d| at most over a
+distance d, and is 1/4 at most. So for k >= 2
+
+    |h^(k)| <= h'' <= min(e^|d| h''(m), (y - 1) / 4) at a distance d from m,
+
+and h^(k) is within |d| times that of its value at m. The ranges are no longer exact, but wider by terms of
+the order of d only, whereas intervals of derivatives by e^x cancel badly.
 """
 
 import math
@@ -15,7 +24,7 @@ from numpy.polynomial.hermite import Hermite
 from pymc_austerity.bounds.jets import codes
 from pymc_austerity.bounds.jets.codes import FUNCTIONS, LARGEST_ORDER
 from pymc_austerity.bounds.jets.compiled import entry, inner
-from pymc_austerity.bounds.jets.functions import address_of_special, derivatives
+from pymc_austerity.bounds.jets.functions import add_exponential, address_of_special, derivatives
 from pymc_austerity.bounds.jets.polynomials import sigmoid_polynomials, zeros_inside
 from pymc_austerity.target import Vector
 
@@ -25,6 +34,7 @@ WORK = (8, 2 * (LARGEST_ORDER + 2))
 _EPS = 2.0**-52
 _TINY = 1e-300
 _SIN, _COS, _RECIPROCAL = codes.SIN, codes.COS, codes.RECIPROCAL
+_RISING, _RISING_EXP = codes.RISING, codes.RISING_EXP
 _FACTORIALS = np.array([math.factorial(k) for k in range(LARGEST_ORDER + 1)], dtype=np.float64)
 
 
@@ -108,6 +118,12 @@ def ranges_of(
         for k in range(n + 1):
             middle[k], radius[k] = 0.0, math.inf
         return
+    if code == _RISING_EXP:
+        if y == math.floor(y):
+            _of_rising_exp(low, high, y, n, work, middle, radius, special)
+        else:
+            _by_exponential(low, high, y, n, work, middle, radius, special)
+        return
     least, largest, error, here, more = work[0], work[1], work[2], work[3], work[4]
     other = work[5]
     derivatives(code, low, y, n, least, error, other, special)
@@ -130,6 +146,68 @@ def ranges_of(
         radius[k] = spread + error[k] + 4.0 * _EPS * (abs(middle[k]) + spread) + _TINY
         if not radius[k] < math.inf:
             middle[k], radius[k] = 0.0, math.inf
+
+
+@inner
+def _of_rising_exp(
+    low: float,
+    high: float,
+    y: float,
+    n: int,
+    work: npt.NDArray[np.float64],
+    middle: Vector,
+    radius: Vector,
+    special: int,
+) -> None:
+    """Log Gamma(e^x + y) - log Gamma(e^x) for a whole y."""
+    here, error = work[0], work[2]
+    at, rest = 0.5 * low + 0.5 * high, max(y - 1.0, 0.0)
+    half = 0.5 * high - 0.5 * low
+    half += 4.0 * _EPS * (abs(low) + abs(high))
+    bend = 0.25 * rest
+    is_near = half < 700.0 and abs(at) < 700.0
+    if is_near:
+        derivatives(_RISING_EXP, at, y, max(n, 2), here, error, work[5], special)
+        bend = min(bend, math.exp(half) * 2.0 * (abs(here[2]) + error[2])) * (1.0 + 16.0 * _EPS)
+    for k in range(n + 1):
+        # The slope is from 0 or 1 to y. Of the value nothing is known far away.
+        slope = 0.5 * rest if k == 1 else (bend if k > 1 else math.inf)
+        middle[k], radius[k] = (y - slope if k == 1 else 0.0), slope / _FACTORIALS[k]
+        if is_near:
+            step = half * (bend if k > 0 else min(y, abs(here[1]) + error[1] + half * bend)) / _FACTORIALS[k]
+            if step + error[k] < radius[k]:
+                middle[k], radius[k] = here[k], step + error[k]
+        radius[k] += 16.0 * _EPS * (abs(middle[k]) + radius[k]) + _TINY
+        if not radius[k] < math.inf:
+            middle[k], radius[k] = 0.0, math.inf
+
+
+@inner
+def _by_exponential(
+    low: float,
+    high: float,
+    y: float,
+    n: int,
+    work: npt.NDArray[np.float64],
+    middle: Vector,
+    radius: Vector,
+    special: int,
+) -> None:
+    """The same for other y: ranges by e^x, which are exact, put together."""
+    least, largest, error, more = work[0], work[1], work[2], work[4]
+    first, last = math.exp(low), math.exp(high)
+    is_known = first > 0.0 and last < math.inf
+    if is_known:
+        derivatives(_RISING, first, y, n, least, error, work[5], special)
+        derivatives(_RISING, last, y, n, largest, more, work[5], special)
+    for k in range(n + 1):
+        error[k] += more[k]
+        middle[k], radius[k] = 0.0, math.inf
+        if is_known:
+            middle[k] = 0.5 * least[k] + 0.5 * largest[k]
+            radius[k] = 0.5 * abs(largest[k] - least[k]) + error[k] + 4.0 * _EPS * abs(middle[k])
+    if is_known:
+        add_exponential(0.5 * first + 0.5 * last, 0.5 * last - 0.5 * first + 4.0 * _EPS * last, n, middle, radius)
 
 
 def largest_derivative(
