@@ -66,8 +66,9 @@ def total(added: float, parts: Iterable[Range]) -> Range:
     low, high = _sum_below([r.low for r in ranges]), -_sum_below([-r.high for r in ranges])
     if math.isnan(low) or math.isnan(high):
         return EVERYWHERE
-    is_above = low >= 0.0 and any(r.is_positive for r in ranges) and all(r.low >= 0.0 for r in ranges)
-    is_below = high <= 0.0 and any(r.is_negative for r in ranges) and all(r.high <= 0.0 for r in ranges)
+    # An end is left out where that of one range is.
+    is_above = low > 0.0 or (low == 0.0 and any(r.is_positive and r.low == 0.0 for r in ranges))
+    is_below = high < 0.0 or (high == 0.0 and any(r.is_negative and r.high == 0.0 for r in ranges))
     return Range(low, high, is_above or is_below)
 
 

@@ -34,6 +34,7 @@ from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure import selection_rules  # noqa: F401 - registers rules
 from pymc_austerity.model.structure.affine import Kind, kinds
 from pymc_austerity.model.structure.affine_expressions import leaves
+from pymc_austerity.model.structure.case_ranges import in_cases
 from pymc_austerity.model.structure.operations import JOINING, RESHAPING, SELECTING, WRITING
 from pymc_austerity.model.structure.predictors import block_and_others, entering
 from pymc_austerity.model.structure.prepared_rows import prepared_rows
@@ -255,7 +256,7 @@ def scalar_graph(fact: Factorisation, term: LocalTerm) -> ScalarGraph:
     found = {var: _predictors(var, scalars, said) for var in sources}
     found.update((var, data.elements(var)) for var in fixed)
     domains = _execute(nodes, found, said)
-    guarded = within(found[rows].item(), domains)
+    guarded = in_cases(within(found[rows].item(), domains), data, term.size)
     bare, guards = without_guards(guarded)
     used = [scalars[k] for k in leaves(bare, "predictor")]
     if len(used) > MOST_SCALARS:

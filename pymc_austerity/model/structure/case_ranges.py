@@ -1,0 +1,52 @@
+"""Cases that the data decide, with the ranges that the data have in the rows of each.
+
+b + x - 1 is positive in the rows with x > 0, which the range of x over all rows does not tell. Only cases with
+something that is perhaps not defined, or decided as variables move, are looked at.
+"""
+
+import numpy as np
+
+from pymc_austerity.bounds.expressions.evaluate import evaluate
+from pymc_austerity.bounds.expressions.guards import is_defined_everywhere
+from pymc_austerity.bounds.expressions.node import Expression, data, ordered
+from pymc_austerity.bounds.expressions.rebuild import rebuilt
+from pymc_austerity.bounds.expressions.trees import Path, floats, pruned, select_node
+from pymc_austerity.model.factorisation import CHUNK
+from pymc_austerity.model.structure.affine_expressions import leaves
+from pymc_austerity.model.structure.row_data import RowData
+
+
+def in_cases(root: Expression, columns: RowData, n_rows: int, path: Path = ()) -> Expression:
+    """The same expression, in which each case knows its own ranges."""
+    x = pruned(root, path)
+    if floats(x):
+        atom, yes, no = x.args
+        first = in_cases(yes, columns, n_rows, (*path, (atom, True)))
+        return select_node(atom, first, in_cases(no, columns, n_rows, (*path, (atom, False))))
+    is_plain = is_defined_everywhere(x) and not any(one.op == "select" and one.moves for one in ordered(x))
+    return x if is_plain or not path else rebuilt(x, _ranges(x, path, columns, n_rows).get)
+
+
+def _ranges(x: Expression, path: Path, columns: RowData, n_rows: int) -> dict[Expression, Expression]:
+    """Data of a case, with their ranges in the rows of this case."""
+    own = [one for one in ordered(x) if one.op == "data"]
+    numbers = sorted({k for one in (x, *(atom for atom, _ in path)) for k in leaves(one, "data")})
+    if not columns.moved_columns.isdisjoint(numbers):
+        return {}
+    low, high, has_zero = (dict.fromkeys(own, value) for value in (np.inf, -np.inf, False))
+    chosen = columns.chosen(numbers)
+    for start in range(0, n_rows, CHUNK):
+        some = np.arange(start, min(start + CHUNK, n_rows))
+        values = dict(zip(numbers, chosen(some), strict=True))
+        here = np.ones(len(some), dtype=bool)
+        for atom, truth in path:
+            here &= (evaluate(atom, [], values) != 0.0) == truth
+        for one in own if here.any() else ():
+            found = values[one.value][here]
+            low[one], high[one] = min(low[one], found.min()), max(high[one], found.max())
+            has_zero[one] = has_zero[one] or bool((found == 0.0).any())
+    return {
+        one: data(one.value, low[one], high[one], nonzero=not has_zero[one])
+        for one in own
+        if low[one] <= high[one]  # not of rows that are not numbers
+    }
