@@ -51,6 +51,7 @@ OPERATIONS: dict[str, Callable] = {
     "cos": mpmath.cos,
     "arctan": mpmath.atan,
     "rising": lambda x, y: mpmath.loggamma(x + y) - mpmath.loggamma(x),
+    "rising_exp": lambda x, y: mpmath.loggamma(mpmath.exp(x) + y) - mpmath.loggamma(mpmath.exp(x)),
     "positive": lambda a: mpmath.mpf(a > 0),
     "nonnegative": lambda a: mpmath.mpf(a >= 0),
     "zero": lambda a: mpmath.mpf(a == 0),

@@ -87,8 +87,19 @@ def _in_numpy(fgraph: Any, node: Apply) -> list[Variable] | None:
     return None
 
 
+@node_rewriter([Elemwise])
+def _of_few(fgraph: Any, node: Apply) -> list[Variable] | None:
+    """Cut long sums and products in two: PyTensor does not interpret one of more than 31 arguments."""
+    half = len(node.inputs) // 2
+    if half < 15 or not isinstance(node.op.scalar_op, ps.Add | ps.Mul):
+        return None
+    return [node.op(node.op(*node.inputs[:half]), node.op(*node.inputs[half:]))]
+
+
 # The same after PyTensor's rewrites for numerical stability: slower, and finite wherever PyMC is.
-INTERPRETED_STABLE = INTERPRETED.including("stabilize", "specialize").register((dfs_rewriter(_in_numpy), 100))
+INTERPRETED_STABLE = INTERPRETED.including("stabilize", "specialize").register(
+    (dfs_rewriter(_in_numpy, _of_few), 100)
+)
 
 
 class Compiled:

@@ -84,6 +84,17 @@ def _rising(x, n, y):
     return [a - b for a, b in zip(_gammaln(x + y, n, y), _gammaln(x, n, y), strict=True)]
 
 
+def _rising_exp(x, n, y):
+    if y == 1:
+        return [x, mpf(1), *[mpf(0)] * (n - 1)]
+    by_exp, e = _rising(mp.exp(x), n, y), [mpf(0), *_exp(x, n, y)[1:]]
+    out, power = [by_exp[0], *[mpf(0)] * n], [mpf(1), *[mpf(0)] * n]
+    for c in by_exp[1:]:
+        power = _multiplied(power, e)
+        out = [a + c * b for a, b in zip(out, power, strict=True)]
+    return out
+
+
 def _gaussian(x, n, scale):
     """Coefficients of exp(-scale x^2)."""
     out = [mp.exp(-scale * x * x)]
@@ -151,5 +162,6 @@ _SERIES = {
     "cos": _cos,
     "arctan": _arctan,
     "rising": _rising,
+    "rising_exp": _rising_exp,
     "power": _power,
 }
