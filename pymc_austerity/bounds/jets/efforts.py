@@ -258,9 +258,9 @@ _WORTH_FAR = (0.95, 0.25)
 _DONE = (1.0005, 1.1, 1.2)
 _DONE_FAR = (1.2, 2.0)
 _SAMPLE = (1000, 300, 200)
-# Products of coefficients in a pass over all rows, at most: some 15 seconds. One expansion is always
-# made with few predictors.
-_MOST_PRODUCTS = 5e9
+# Products of coefficients in a pass over all rows, at most: some 15 seconds. With few predictors one
+# expansion may take a minute.
+_MOST_PRODUCTS, _MOST_WITH_FEW = 5e9, 2e10
 _FEW = 4
 # Operations for one of them.
 _OF_PRODUCT = 3.0
@@ -405,7 +405,8 @@ def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Eff
         return [whole]
     worth = _for(p, _WORTH_FAR if far else _WORTH)
     tried, best = [whole, Effort(expansion_order(rows.degree), (1,) * p)], 0
-    if p > _FEW and share * rows.n_rows * rows.products(tried[1]) > _MOST_PRODUCTS:
+    most = _MOST_PRODUCTS if p > _FEW else _MOST_WITH_FEW
+    if share * rows.n_rows * rows.products(tried[1]) > most:
         return [whole]
     bounds = rows.bounds(radius, whole)
     totals, first_loose = [bounds.sum()], rows.loose(bounds, far=far).mean()

@@ -87,7 +87,12 @@ def _rising(x, n, y):
 def _rising_exp(x, n, y):
     if y == 1:
         return [x, mpf(1), *[mpf(0)] * (n - 1)]
-    by_exp, e = _rising(mp.exp(x), n, y), [mpf(0), *_exp(x, n, y)[1:]]
+    with mp.workdps(_DIGITS + int(n * abs(x))):
+        return _composed_with_exp(_rising(mp.exp(x), n, y), [mpf(0), *_exp(x, n, y)[1:]])
+
+
+def _composed_with_exp(by_exp, e):
+    n = len(e) - 1
     out, power = [by_exp[0], *[mpf(0)] * n], [mpf(1), *[mpf(0)] * n]
     for c in by_exp[1:]:
         power = _multiplied(power, e)
