@@ -2,8 +2,8 @@
 
 python -m tests.benchmarks.customers [N [MODEL ...]]
 
-For each model a line: rows that are read for a draw, seconds of the search for a step, seconds of 4 x 1,000 draws
-after as many of tuning, and the smallest effective sample size of a parameter. The default N is a million.
+For each model a line: rows that are read for a draw, core-seconds of the search for a step and of 4 x 1,000
+draws after as many of tuning, and the smallest effective sample size. The default N is a million.
 Densities are those of pymc-marketing, with its priors.
 """
 
@@ -142,7 +142,10 @@ def main():
         rows = float(idata.sample_stats["n_used"].mean())
         least = min(float(one.min()) for one in az.ess(idata).data_vars.values())
         seconds = f"{found - start:.0f} s of search, {time.process_time() - found:.1f} s of draws"
-        print(f"{build.__name__}: {type(step).__name__}, {rows:.2g} rows, {seconds}, ESS {least:,.0f}", flush=True)
+        print(
+            f"{build.__name__}: {type(step).__name__}, {rows:.2g} rows, {seconds}, ESS {least:,.0f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

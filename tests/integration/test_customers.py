@@ -35,7 +35,9 @@ def unconstrained(model, idata):
     for rv, value in model.rvs_to_values.items():
         if rv in model.free_RVs:
             draws, transform = idata.posterior[rv.name].values, model.rvs_to_transforms[rv]
-            found[value.name] = draws if transform is None else transform.forward(draws, *rv.owner.inputs).eval()
+            found[value.name] = (
+                draws if transform is None else transform.forward(draws, *rv.owner.inputs).eval()
+            )
     return found
 
 

@@ -9,7 +9,7 @@ merged by `finished`. What the constructors return is made of these operations:
 - 'power' (a, e), a positive and e that does not move;
 - 'exp', 'log', 'log1p', 'reciprocal', 'sigmoid', 'softplus', 'log1mexp' (log(1 - exp(x)));
 - 'gammaln', 'digamma', 'erf', 'erfc', 'erfcx', 'log_ndtr', 'sin', 'cos', 'arctan';
-- 'rising' (x, y): gammaln(x + y) - gammaln(x), y not negative and not moving; 'rising_exp' (x, y), the same at exp(x);
+- 'rising' (x, y): gammaln(x + y) - gammaln(x), y not negative, not moving; 'rising_exp' the same at exp(x);
 - 'select' (condition, a, b), with conditions 'positive', 'nonnegative', 'zero', 'not', 'and', 'or'.
 """
 

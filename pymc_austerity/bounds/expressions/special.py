@@ -111,7 +111,7 @@ def _may_be_whole(y: Expression) -> bool:
 
 
 def rising_exp(log_x: Expression, y: Expression) -> Expression:
-    """Rising(exp(log_x), y)."""
+    """The rising factorial of exp(log_x)."""
     return rising(exp(log_x), y)
 
 

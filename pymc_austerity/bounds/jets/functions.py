@@ -1,8 +1,8 @@
 """Derivatives of elementary functions: phi^(k)(x) / k! for k = 0..n, and how large their errors may be.
 
-Every function here takes ``(x, y, n, out, error, other)``: y is the data of `rising`, `rising_exp` and `power`, `other` is
-room for work. Errors of libm are a few units in the last place. Where terms cancel, errors are relative to
-the sum of their sizes, not to the result.
+Every function here takes ``(x, y, n, out, error, other)``: y is the data of `rising`, `rising_exp` and
+`power`, other is room for work. Errors of libm are a few units in the last place. Where terms cancel, errors
+are relative to the sum of their sizes, not to the result.
 
 *Special functions that numba does not have: derivatives divided by k!, and their errors.* *Derivatives of log
 Gamma* are -psi(x) = zeta(1, x), without its pole, and (-1)^k (k - 1)! zeta(k, x), with Hurwitz's zeta by
@@ -134,7 +134,7 @@ def rising_derivatives(x: float, y: float, n: int, out: Vector, error: Vector, o
 
 @inner
 def rising_exp_derivatives(x: float, y: float, n: int, out: Vector, error: Vector, other: Vector) -> None:
-    """Log Gamma(e^x + y) - log Gamma(e^x): its first term is x, for y >= 1; the others are functions of e^x."""
+    """Log Gamma(e^x + y) - log Gamma(e^x): x for y >= 1, and a function of e^x."""
     first = 1.0 if y >= 1.0 else 0.0
     rising_derivatives(math.exp(x) + first, y - first, n, out, error, other)
     add_exponential(math.exp(x), 0.0, n, out, error)
@@ -147,7 +147,7 @@ def rising_exp_derivatives(x: float, y: float, n: int, out: Vector, error: Vecto
 
 @inner
 def add_exponential(e: float, reach: float, n: int, out: Vector, error: Vector) -> None:
-    """From phi^(k)(u) / k! for u = e +- reach to the same of phi(e^x), errors with them.
+    """Replace phi^(k)(u) / k! for u = e +- reach, and their errors, by derivatives of phi(e^x).
 
     Derivative k is the sum over j of S(k, j) u^j phi^(j)(u), with Stirling's numbers S.
     """

@@ -5,14 +5,10 @@ smallest and the largest value at either end and at the *critical points* betwee
 Most functions have none: exp, log, powers, log Gamma and others are monotone in every derivative. What leaves
 the domain of phi has an infinite radius.
 
-*h(x) = log Gamma(e^x + y) - log Gamma(e^x)* for whole y is x plus the sum of log(i) + softplus(x - log(i)) for
-0 < i < y. Derivatives of the sigmoid s are at most s', which changes by a factor of e^|d| at most over a
-distance d, and is 1/4 at most. So for k >= 2
-
-    |h^(k)| <= h'' <= min(e^|d| h''(m), (y - 1) / 4) at a distance d from m,
-
-and h^(k) is within |d| times that of its value at m. The ranges are no longer exact, but wider by terms of
-the order of d only, whereas intervals of derivatives by e^x cancel badly.
+*h(x) = log Gamma(e^x + y) - log Gamma(e^x)* for whole y is x plus the sum of log(i) + softplus(x - log(i))
+for 0 < i < y. Derivatives of a sigmoid s are at most s', which changes by a factor of e^d at most over a
+distance d, and is at most 1/4. So |h^(k)| <= h'' <= min(e^d h''(m), (y - 1) / 4) for k >= 2 at a distance d
+from m, and h^(k) is within d times that of its value at m. Intervals by e^x instead cancel badly.
 """
 
 import math
@@ -114,15 +110,15 @@ def ranges_of(
 
     `work` has the shape `WORK`, and `special` is `functions.address_of_special`.
     """
-    if is_outside(code, low, high):
+    is_composed = code == _RISING_EXP and y != math.floor(y)
+    if is_composed:
+        code, low, high = _RISING, math.exp(low), math.exp(high)
+    if is_outside(code, low, high) or (is_composed and high == math.inf):
         for k in range(n + 1):
             middle[k], radius[k] = 0.0, math.inf
         return
     if code == _RISING_EXP:
-        if y == math.floor(y):
-            _of_rising_exp(low, high, y, n, work, middle, radius, special)
-        else:
-            _by_exponential(low, high, y, n, work, middle, radius, special)
+        _of_rising_exp(low, high, y, n, work, middle, radius, special)
         return
     least, largest, error, here, more = work[0], work[1], work[2], work[3], work[4]
     other = work[5]
@@ -146,6 +142,8 @@ def ranges_of(
         radius[k] = spread + error[k] + 4.0 * _EPS * (abs(middle[k]) + spread) + _TINY
         if not radius[k] < math.inf:
             middle[k], radius[k] = 0.0, math.inf
+    if is_composed:
+        add_exponential(0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low + 4.0 * _EPS * high, n, middle, radius)
 
 
 @inner
@@ -180,34 +178,6 @@ def _of_rising_exp(
         radius[k] += 16.0 * _EPS * (abs(middle[k]) + radius[k]) + _TINY
         if not radius[k] < math.inf:
             middle[k], radius[k] = 0.0, math.inf
-
-
-@inner
-def _by_exponential(
-    low: float,
-    high: float,
-    y: float,
-    n: int,
-    work: npt.NDArray[np.float64],
-    middle: Vector,
-    radius: Vector,
-    special: int,
-) -> None:
-    """The same for other y: ranges by e^x, which are exact, put together."""
-    least, largest, error, more = work[0], work[1], work[2], work[4]
-    first, last = math.exp(low), math.exp(high)
-    is_known = first > 0.0 and last < math.inf
-    if is_known:
-        derivatives(_RISING, first, y, n, least, error, work[5], special)
-        derivatives(_RISING, last, y, n, largest, more, work[5], special)
-    for k in range(n + 1):
-        error[k] += more[k]
-        middle[k], radius[k] = 0.0, math.inf
-        if is_known:
-            middle[k] = 0.5 * least[k] + 0.5 * largest[k]
-            radius[k] = 0.5 * abs(largest[k] - least[k]) + error[k] + 4.0 * _EPS * abs(middle[k])
-    if is_known:
-        add_exponential(0.5 * first + 0.5 * last, 0.5 * last - 0.5 * first + 4.0 * _EPS * last, n, middle, radius)
 
 
 def largest_derivative(

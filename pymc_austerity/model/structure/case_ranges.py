@@ -1,7 +1,7 @@
 """Cases that the data decide, with the ranges that the data have in the rows of each.
 
-b + x - 1 is positive in the rows with x > 0, which the range of x over all rows does not tell. Only cases with
-something that is perhaps not defined, or decided as variables move, are looked at.
+b + x - 1 is positive in the rows with x > 0, which the range of x over all rows does not tell. Only cases
+with something that is perhaps not defined, or decided as variables move, are looked at.
 """
 
 import numpy as np

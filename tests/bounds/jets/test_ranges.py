@@ -177,7 +177,7 @@ def test_infinite_ends(op):
 @pytest.mark.parametrize("y", [2.0, 7.0, 400.0])
 def test_ranges_by_the_logarithm_are_far_narrower_than_by_the_argument(y):
     """Over a fifth on either side, as in composed derivatives; and all beyond the first are bounded."""
-    middle, radius = enclosures("rising_exp", 2.3, 2.7, y)
+    _, radius = enclosures("rising_exp", 2.3, 2.7, y)
     bend = 2.0 * abs(enclosures("rising_exp", 2.5, 2.5, y)[0][2])
     factorials = np.array([math.factorial(k) for k in range(2, N + 1)])
     assert np.all(radius[2:] * factorials < 0.25 * bend)
