@@ -61,6 +61,7 @@ def by_importance(model, draws, n):
 
 
 @pytest.mark.slow("whole chains against an independent method")
+@pytest.mark.filterwarnings("ignore:Cannot cache compiled function")  # PyMC's own log density
 @pytest.mark.parametrize("build", customers.MODELS, ids=lambda f: f.__name__)
 def test_few_rows_decide_exactly(build):
     n = MANY if build is customers.bg_nbd_covariates else N
