@@ -4,7 +4,6 @@ import inspect
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Self, Unpack, get_args, get_origin, get_type_hints
-from weakref import ref
 
 import numpy as np
 import pymc as pm
@@ -72,6 +71,9 @@ class RebuiltStep(BlockedStep):
     _reads_disk: ClassVar[bool] = False
     # Fingerprints of the data that the step was built for.
     _data_seen: list[Fingerprint] | None = None
+    # Where the last draw of a chain of `pymc.sample`, whose generators are spawned, left the variables.
+    _left: PointType | None = None
+    _is_in_chain = False
     # Whether this chain has told that data were replaced while it ran.
     _told_of_data = False
     # Defaults of keywords that a step hands on, if they are not None.
@@ -107,6 +109,10 @@ class RebuiltStep(BlockedStep):
 
     def _graphs(self) -> Iterable[LogDensityGraph]:
         """Graphs of the log density that this process has built from."""
+        raise NotImplementedError
+
+    def _step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
+        """A draw from `point`, and its statistics."""
         raise NotImplementedError
 
     def _begin_chain(self, n_tune: int) -> None:
@@ -202,7 +208,6 @@ class RebuiltStep(BlockedStep):
 
         If it has, build anew for data that were replaced since.
         """
-        _waiting.clear()  # steps that are set up from now on belong to another chain
         if self.is_built:
             for graph in self._graphs():
                 for storage, value in graph.seen:  # takes a tenth of the time of `get_value`
@@ -248,8 +253,9 @@ class RebuiltStep(BlockedStep):
 
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
-        refuse_shared(self, self._vars, rng)
         super().setup_chain(rng, tune, draws)
+        seeds = getattr(getattr(rng, "bit_generator", None), "seed_seq", None)
+        self._left, self._is_in_chain = None, bool(getattr(seeds, "spawn_key", ()))
         self._told_of_data = False
         if self.is_built:
             if self._adopts_data():
@@ -257,6 +263,14 @@ class RebuiltStep(BlockedStep):
             else:
                 self._build_anew(self._point_for_other_data())
         self._begin_chain(tune)
+
+    def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
+        """A draw from `point`, and its statistics."""
+        if self._left is not None:
+            refuse_moved(self, point, self._left)
+        new_point, stats = self._step(point)
+        self._left = new_point if self._is_in_chain else None
+        return new_point, stats
 
     # Copies and pickles ---------------------------------------------------------------------
 
@@ -266,7 +280,7 @@ class RebuiltStep(BlockedStep):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out whatever has size N or is compiled."""
         state = self.__dict__.copy()
-        state.update(dict.fromkeys(self._rebuilt))
+        state.update(dict.fromkeys([*self._rebuilt, "_left"]))
         state.pop("_BlockedStep__newargs", None)  # holds initial_point=; see __getnewargs_ex__
         return state
 
@@ -439,41 +453,3 @@ def refuse_moved(step: Any, point: PointType, left: PointType) -> None:
             raise moved_twice(
                 repr(str(step.model.values_to_rvs[value].name)), type(step).__name__, "another of this chain"
             )
-
-
-# A step of this package knows others of this package before the first draw.
-#
-# It sets the steps of a `CompoundStep` up one after the other, before any of them moves, with generators that
-# are spawned from one: by that they are known to each other. The number of a generator among those that were
-# spawned tells a step from one of an earlier run with the same seed, which was broken off before it moved.
-
-# Steps that were set up with generators of one parent, and have not moved yet.
-_waiting: dict[Any, list[tuple[int, Any]]] = {}
-
-
-def spawn_key_of(rng: Any) -> tuple[int, ...]:
-    """Numbers of a generator among those that were spawned; empty of one that a user made."""
-    return getattr(getattr(getattr(rng, "bit_generator", None), "seed_seq", None), "spawn_key", ())
-
-
-def refuse_shared(step: Any, variables: list[Variable], rng: Any) -> None:
-    """Raise `ValueError` if another step that was set up with this one moves one of its variables."""
-    spawn_key = spawn_key_of(rng)
-    if not spawn_key:
-        return
-    seeds = rng.bit_generator.seed_seq
-    parent = (str(getattr(seeds, "entropy", "")), *spawn_key[:-1])
-    number = spawn_key[-1]
-    # The first of a compound begins anew.
-    others = [
-        (n, each) for n, each in _waiting.get(parent, []) if 0 < number != n and each() not in (None, step)
-    ]
-    _waiting.clear()
-    _waiting[parent] = [*others, (number, ref(step))]
-    for _, reference in others:
-        other = reference()
-        shared = [v for v in other.own_vars if v in variables]
-        if shared:
-            _waiting.clear()
-            names = ", ".join(repr(str(step.model.values_to_rvs[v].name)) for v in shared)
-            raise moved_twice(names, type(other).__name__, type(step).__name__)

@@ -183,7 +183,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
     def _begin_chain(self, n_tune: int) -> None:
         self._counted = None
 
-    def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
+    def _step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` updates of z; all else stays as it is."""
         self.require_built(point)
         value, counts = self._vars[0], self.counts(point)

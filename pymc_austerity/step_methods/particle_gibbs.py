@@ -181,7 +181,7 @@ class ParticleGibbs(RebuiltStep):
 
     # PyMC's contract ------------------------------------------------------------------------
 
-    def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
+    def _step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` sweeps over all states; all else stays as it is."""
         self.require_built(point)
         name, layout = str(self._vars[0].name), self._chain.found.layout

@@ -4,6 +4,8 @@ b + x - 1 is positive in the rows with x > 0, which the range of x over all rows
 with something that is perhaps not defined, or decided as variables move, are looked at.
 """
 
+from typing import Any
+
 import numpy as np
 
 from pymc_austerity.bounds.expressions.evaluate import evaluate
@@ -29,7 +31,7 @@ def in_cases(root: Expression, columns: RowData, n_rows: int, path: Path = ()) -
 
 def _ranges(x: Expression, path: Path, columns: RowData, n_rows: int) -> dict[Expression, Expression]:
     """Data of a case, with their ranges in the rows of this case."""
-    own = [one for one in ordered(x) if one.op == "data"]
+    own: dict[Expression, Any] = {one: one.value for one in ordered(x) if one.op == "data"}  # which columns
     numbers = sorted({k for one in (x, *(atom for atom, _ in path)) for k in leaves(one, "data")})
     if not columns.moved_columns.isdisjoint(numbers):
         return {}
@@ -41,12 +43,12 @@ def _ranges(x: Expression, path: Path, columns: RowData, n_rows: int) -> dict[Ex
         here = np.ones(len(some), dtype=bool)
         for atom, truth in path:
             here &= (evaluate(atom, [], values) != 0.0) == truth
-        for one in own if here.any() else ():
-            found = values[one.value][here]
+        for one, column in own.items() if here.any() else ():
+            found = values[column][here]
             low[one], high[one] = min(low[one], found.min()), max(high[one], found.max())
             has_zero[one] = has_zero[one] or bool((found == 0.0).any())
     return {
-        one: data(one.value, low[one], high[one], nonzero=not has_zero[one])
-        for one in own
+        one: data(column, low[one], high[one], nonzero=not has_zero[one])
+        for one, column in own.items()
         if low[one] <= high[one]  # not of rows that are not numbers
     }

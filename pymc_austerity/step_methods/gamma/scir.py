@@ -290,7 +290,7 @@ class SCIR(RebuiltStep):
     def reset_tuning(self) -> None:
         """Nothing is tuned."""
 
-    def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
+    def _step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions of every variable in turn."""
         self.require_built(point)
         self._check_counts(point)

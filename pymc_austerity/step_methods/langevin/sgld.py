@@ -322,7 +322,7 @@ class SGLD(RebuiltStep):
     def reset_tuning(self) -> None:
         """Nothing is tuned."""
 
-    def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
+    def _step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions from `point`."""
         if self.require_built(point):  # other data
             self._is_started = False

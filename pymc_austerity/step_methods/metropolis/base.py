@@ -30,14 +30,7 @@ from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.surrogate import Surrogate
-from pymc_austerity.step_methods.base import (
-    ROWS,
-    RebuiltStep,
-    floats,
-    refuse_moved,
-    spawn_key_of,
-    warn_of_compile_kwargs,
-)
+from pymc_austerity.step_methods.base import ROWS, RebuiltStep, floats, warn_of_compile_kwargs
 from pymc_austerity.step_methods.messages import plain, warn_of_temperature
 from pymc_austerity.step_methods.metropolis.engine.base import Engine
 from pymc_austerity.step_methods.metropolis.mixing_pilot import (
@@ -113,7 +106,7 @@ class SubsampledStep(RebuiltStep):
     # What a pilot run said of the draws of the step, if there was one.
     mixing: Mixing | None = None
     _reads_disk = True
-    _rebuilt = ("_left", "_factorisation", "_engine")
+    _rebuilt = ("_factorisation", "_engine")
     _columns: ClassVar[dict[str, tuple[str, str, str]]] = {
         "acceptance_rate": ("mean_tree_accept", "0.2f", "Accept"),
         **ROWS,
@@ -124,9 +117,6 @@ class SubsampledStep(RebuiltStep):
     _counts_in_outcome: ClassVar[bool] = True
     _state_class = SubsampledState
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = DTYPES_SHAPES
-    # Where the last draw of a chain of `pymc.sample` left the variables.
-    _left: PointType | None = None
-    _is_in_chain = False
     _factorisation: Factorisation | None = None
     _engine: Engine | None = None
     _recipe: Recipe
@@ -329,7 +319,6 @@ class SubsampledStep(RebuiltStep):
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
         super().setup_chain(rng, tune, draws)
         self.tune = bool(tune)
-        self._left, self._is_in_chain = None, bool(spawn_key_of(rng))
         if self._efficiency and draws:
             self.watches.append(MixingWatch(draws, self._recipe.n_watched, has_tuned=self.tune))
 
@@ -353,11 +342,9 @@ class SubsampledStep(RebuiltStep):
         if self._engine is not None:
             self._engine.restart()
 
-    def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
+    def _step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions from `point`."""
         goes_on = self.start_checked
-        if self._left is not None:
-            refuse_moved(self, point, self._left)
         if self.require_built(point):  # other data: shapes and mode may differ
             self._begin_chain(n_tuning(self.watches))
         if not self.start_checked:
@@ -379,7 +366,6 @@ class SubsampledStep(RebuiltStep):
         if self.watches:
             look(self.watches, outcome, n, tunes=self.tune, expected=self._expected)
         new_point = point_of(self.factorisation, outcome.q, point)
-        self._left = new_point if self._is_in_chain else None
         return new_point, [self._statistics(outcome, n)]
 
     @property
