@@ -1,7 +1,10 @@
 """Models on which a factorisation could easily be wrong without a sign, found by reviewers."""
 
+import warnings
+
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from pymc.logprob.basic import logp
@@ -173,3 +176,18 @@ def test_more_coefficients_than_numpy_takes_operands(number):
     split = factorise(model)
     assert split.local_terms == [("y", 1010)]
     assert len(split.global_terms) == number
+
+
+def test_a_loop_over_rows_whose_parts_differ_in_length():
+    """As BG/BB of pymc-marketing is written; it was evaluated for all rows at once, of one length."""
+    with pm.Model() as model:
+        a = pm.HalfNormal("a")
+        lengths = pt.as_tensor(1 + np.arange(2000) % 5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            sums, _ = pytensor.scan(
+                lambda k, a: pt.log(pt.exp(-a * pt.arange(k)).sum()), sequences=[lengths], non_sequences=[a]
+            )
+        pm.Potential("y", sums)
+    with pytest.raises(FactorisationError, match="'y' .* a loop over the rows that cannot be written"):
+        factorise(model)

@@ -28,7 +28,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.math import Log1mexp, Softplus
 from pytensor.scan.op import Scan
-from pytensor.tensor.basic import Join, Split
+from pytensor.tensor.basic import ARange, Join, Split
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
@@ -242,6 +242,8 @@ def _written_out(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         results = vectorize_graph(inside.outputs, {**rows, **same})
     except NotImplementedError:  # an operation inside knows no batches
         return None
+    if any(isinstance(getattr(one.op, "core_op", None), ARange) for one in toposort(results)):
+        return None  # of another length in each row
     # What does not depend on the sequences is the same in every row.
     return [
         out if out.type.ndim > inner.type.ndim else pt.alloc(out, n_steps, *out.shape)

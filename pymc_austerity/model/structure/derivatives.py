@@ -87,7 +87,8 @@ def slopes(rows: Variable, at: Variable, index: Variable) -> list[Variable]:
     return result
 
 
-_BESSEL = re.compile(r"[IJKY](\d|v)e?", re.IGNORECASE)
+# What operations of these names compute.
+_FAMILIES = {"a Bessel function": r"[ijky](\d|v)e?", "a hypergeometric function": r".*2f1.*"}
 
 
 def not_smooth(what: str, error: Exception) -> NoNormalApproximationError:
@@ -95,8 +96,8 @@ def not_smooth(what: str, error: Exception) -> NoNormalApproximationError:
     why = str(error)
     if isinstance(error, MethodNotDefined):
         operation = str(error.args[-1])
-        family = " (a Bessel function)" if _BESSEL.fullmatch(operation) else ""
-        why = f"PyTensor has no second derivative of {operation}{family}"
+        families = [name for name, form in _FAMILIES.items() if re.fullmatch(form, operation, re.IGNORECASE)]
+        why = f"PyTensor has no second derivative of {', '.join([operation, *families])}"
     return NoNormalApproximationError(
         f"{what} cannot be differentiated twice, which a mode and a Taylor polynomial need: {why}. Use "
         "pm.NUTS, or a step without control_variate, and with a random walk."
