@@ -1,6 +1,5 @@
 """Chains in processes of their own, which send their draws some at a time."""
 
-import multiprocessing
 import os
 import pickle
 import signal
@@ -10,15 +9,20 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import cloudpickle
 from threadpoolctl import threadpool_limits
 
 from pymc_austerity.sampling.chains import Block, Chains, blocks_of
 
-# Seconds between two looks at an interrupt, and codes of processes that the system has killed.
-_LOOK, _KILLED = 0.2, (-9, 137)
+_LOOK = 0.2  # seconds between two looks at an interrupt
+# What codes of processes mean: the last is that of Python where it has not come as far as the chain.
+_KILLED = "; the system does that where memory is short. Use fewer cores"
+_WHY = {-9: _KILLED, 137: _KILLED} | {
+    1: ", and has said why. If that is a RuntimeError: where processes are not forked, each runs your script "
+    'again, and what starts chains has to stand below if __name__ == "__main__". Or use cores=1'
+}
 
 
 class ChainError(RuntimeError):
@@ -48,8 +52,7 @@ def run_in_processes(
                 while left and len(running) < cores:
                     _start(left.pop(0), content, context, blas_cores, running)
                 for connection in wait(list(running), _LOOK):
-                    assert isinstance(connection, Connection)
-                    _receive(connection, running, see, is_interrupted=interrupts.is_asked)
+                    _receive(cast(Connection, connection), running, see, is_interrupted=interrupts.is_asked)
         finally:
             for connection, (_, process) in running.items():
                 connection.close()
@@ -92,11 +95,13 @@ def _start(
     inherited = [here, *running] if is_fork else []
     arguments = there, content, chain, None if is_fork else blas_cores, inherited
     process = context.Process(target=_run, args=arguments, name=f"chain_{chain}", daemon=True)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # until the process can take it
+    mask = getattr(signal, "pthread_sigmask", None)  # Windows has none
+    before = mask and mask(signal.SIG_BLOCK, [signal.SIGINT])  # until the process can take it
     try:
         process.start()
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if mask:
+            mask(signal.SIG_SETMASK, before)
     there.close()
     running[here] = chain, process
 
@@ -116,11 +121,8 @@ def _receive(
         del running[connection]
         process.join()
         if process.exitcode and not is_interrupted:
-            of_memory = "; the system does that where memory is short. Use fewer cores"
-            why = of_memory if process.exitcode in _KILLED else ""
-            raise ChainError(
-                f"The process of chain {chain} ended with code {process.exitcode}{why}."
-            ) from None
+            code, why = process.exitcode, _WHY.get(process.exitcode, "")
+            raise ChainError(f"The process of chain {chain} ended with code {code}{why}.") from None
         return
     if isinstance(sent, Block):
         see(chain, sent)
@@ -163,7 +165,8 @@ class _OfChain:
     def __init__(self) -> None:
         self._is_asked, self._has_to_wait = False, True
         signal.signal(signal.SIGINT, self._ask)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         self._has_to_wait = False
 
     def _ask(self, *given: Any) -> None:
@@ -204,8 +207,3 @@ def _sendable(error: BaseException) -> BaseException:
     except Exception:  # whatever its own methods raise
         pass
     return ChainError(f"{type(error).__name__}: {error}")
-
-
-def start_method(context: Any) -> Any:
-    """PyMC's choice of how processes start, or the user's."""
-    return multiprocessing.get_context(context) if context is None or isinstance(context, str) else context

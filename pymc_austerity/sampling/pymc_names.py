@@ -21,6 +21,7 @@ from pymc.sampling.mcmc import (
     setup_cores_blas_cores,
 )
 from pymc.sampling.parallel import _cpu_count as cpu_count
+from pymc.sampling.parallel import _initialize_multiprocessing_context as multiprocessing_context
 from pymc.stats.convergence import log_warning_stats, log_warnings, run_convergence_checks
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.arraystep import PopulationArrayStepShared
@@ -46,6 +47,7 @@ __all__ = [
     "log_warning_stats",
     "log_warnings",
     "make_initial_point_fns_per_chain",
+    "multiprocessing_context",
     "quiet_logging",
     "run_convergence_checks",
     "sample_return",

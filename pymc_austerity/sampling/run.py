@@ -11,7 +11,7 @@ from xarray import DataTree
 from pymc_austerity.sampling import pymc_names
 from pymc_austerity.sampling.chains import Block, Recorder, Results, blocks_of, chains_of
 from pymc_austerity.sampling.on_disk import StoredResults
-from pymc_austerity.sampling.processes import run_in_processes, start_method
+from pymc_austerity.sampling.processes import run_in_processes
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 
 logger = logging.getLogger("pymc.austerity")
@@ -49,7 +49,7 @@ def run_steps(
     blas_cores: Any = "auto",
 ) -> DataTree:
     """Run chains of one or several steps, and return their draws as `pm.sample` does; with a path on disk."""
-    context = start_method(mp_ctx)
+    context = pymc_names.multiprocessing_context(mp_ctx)
     cores = min(4, pymc_names.cpu_count()) if run.cores is None else run.cores
     n_chains = max(2, cores) if run.chains is None else run.chains
     _, cores, blas = pymc_names.setup_cores_blas_cores(blas_cores, n_chains, cores, context)

@@ -313,37 +313,3 @@ def test_two_processes_do_not_write_one_path(source, tmp_path):
         RowStore.write(source, path, resume=True)
     RowStore.write({"x": np.arange(1000.0)}, path, chunk_rows=5, resume=True).verify()
     np.testing.assert_array_equal(RowStore.open(path)["x"], np.arange(1000.0))
-
-
-# Other systems ----------------------------------------------------------------------------------
-
-
-ELSEWHERE = """
-import importlib, os, pkgutil, sys
-sys.modules.update(dict.fromkeys(["fcntl", "grp", "pwd", "resource"]))
-for name in ("posix_fallocate", "pwrite"):
-    delattr(os, name)
-import pymc_austerity as pma
-for module in pkgutil.walk_packages(pma.__path__, "pymc_austerity."):
-    if module.name != "pymc_austerity.applications":  # which only says where it went
-        importlib.import_module(module.name)
-import numpy as np
-from pymc_austerity.data.files import ScratchTable
-table = ScratchTable(__import__("pathlib").Path(sys.argv[1]), (2, 3), float)
-table.write(1, 1, np.array([3.0, 4.0]))
-assert table.values.tolist() == [[0, 0, 0], [0, 3, 4]], table.values
-try:
-    pma.RowStore.write({"x": np.zeros(3)}, os.path.join(sys.argv[1], "rows"))
-except ImportError as error:
-    print(error)
-"""
-
-
-@pytest.mark.slow("imports PyMC in a process of its own")
-def test_a_system_that_lacks_what_is_not_in_every_python(tmp_path):
-    """As on Windows: all is imported, and a store, which has to be locked, is refused with a sentence."""
-    command = [sys.executable, "-c", ELSEWHERE, str(tmp_path)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
-    assert "Python has no locks of files on this system" in told.stdout
-    assert list(tmp_path.iterdir()) == []

@@ -19,6 +19,7 @@ USED = {
         "model", "steps", "selected_steps", "step_kwargs", "initial_point", "compile_kwargs",
     },
     "make_initial_point_fns_per_chain": {"model", "overrides", "jitter_rvs", "chains"},
+    "multiprocessing_context": {"mp_ctx"},
     "quiet_logging": {"quiet"},
     "run_convergence_checks": {"idata", "model"},
     "sample_return": {
