@@ -2,10 +2,14 @@
 
 The environment has pip, the wheel, and a view of the libraries that are installed beside the tests, not of
 the package in this repository: pip takes what is declared as a dependency from there, or fails.
+
+`make check-extras` also installs the files of `dist`, and each extra alone, with what they bring, from the
+network.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -78,9 +82,10 @@ def brought(declared, extra):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The wheel and the sdist."""
-    folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "hatchling", "build", "-d", folder, cwd=ROOT)
+    """The wheel and the sdist: those in the folder that is asked for, or new ones."""
+    folder = Path(os.environ["DIST"]) if "DIST" in os.environ else tmp_path_factory.mktemp("dist")
+    if "DIST" not in os.environ:
+        run(sys.executable, "-m", "hatchling", "build", "-d", folder, cwd=ROOT)
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     return wheel, sdist
 
@@ -122,6 +127,7 @@ def test_metadata(built):
     assert "Typing :: Typed" in told.get_all("Classifier")
     citation = (ROOT / "CITATION.cff").read_text()
     assert f"\nversion: {__version__}\n" in citation
+    assert set(told.get_all("Provides-Extra")) == {*OF_EXTRAS, "test", "docs", "bench", "lint"}
 
 
 def test_dependencies_are_declared_and_met(built, python, tmp_path):
@@ -132,7 +138,7 @@ def test_dependencies_are_declared_and_met(built, python, tmp_path):
 
 NETCDF = """
 import importlib.util as util, numpy as np, arviz as az, pymc_austerity
-assert not any(util.find_spec(name) for name in ("pytest", "matplotlib", "zarr"))
+assert not any(util.find_spec(name) for name in ("pytest", "zarr"))
 az.from_dict({"posterior": {"x": np.ones((2, 3))}}).to_netcdf("draws.nc")
 print(float(az.from_netcdf("draws.nc").posterior["x"].sum()))
 """
@@ -159,3 +165,122 @@ def test_the_script_of_the_readme(python, tmp_path):
     assert Path(told.splitlines()[-1]).is_relative_to(python.parents[1])
     assert "TunaMH" in told
     assert "because" in told
+
+
+MODEL = """
+import importlib.util, warnings
+import arviz as az, numpy as np, pymc as pm, pymc_austerity as pma
+warnings.simplefilter("ignore")
+there = [name for name in absent if importlib.util.find_spec(name)]
+assert there == [], there
+rng = np.random.default_rng(1)
+rows = {"x": rng.normal(size=5000), "y": rng.integers(2, size=5000).astype(float)}
+with pm.Model() as model:
+    alpha, beta = pm.Normal("alpha"), pm.Normal("beta")
+    pm.Bernoulli("outcome", logit_p=alpha + beta * rows["x"], observed=rows["y"])
+given = {"chains": 2, "random_seed": 1, "model": model, "progressbar": False}
+if __name__ == "__main__":
+    step = pma.TunaMH(model=model)
+"""
+# What each extra is for, and libraries of others, which it works without.
+OF_EXTRAS = {
+    "netcdf": (
+        """
+    pma.sample(200, step=step, **given).to_netcdf("draws.nc")
+    assert az.from_netcdf("draws.nc").posterior.sizes["draw"] == 200
+""",
+        ["zarr", "distributed", "nutpie", "pytest"],
+    ),
+    "plots": (
+        """
+    steps = {"TunaMH": step, "coarse": pma.AusterityMH(epsilon=0.2, model=model)}
+    found = pma.compare(model, steps, budget=3)
+    assert "<svg" in found.to_html("report.html") or "data:image" in found.to_html()
+    pma.plots.plot_agreement(found)
+""",
+        ["h5netcdf", "zarr", "distributed", "nutpie", "pytest"],
+    ),
+    "store": (
+        """
+    import pyarrow, pyarrow.parquet, zarr
+    pyarrow.parquet.write_table(pyarrow.table(rows), "rows.parquet")
+    zarr.save_group("rows.zarr", **rows)
+    for kind in ("parquet", "zarr"):
+        store = pma.RowStore.write(f"rows.{kind}", f"{kind}.rows")
+        assert (np.asarray(store["x"]) == rows["x"]).all()
+    pma.sample(200, step=step, trace="draws.zarr", **given)
+    import xarray
+    tree = xarray.open_datatree("draws.zarr", engine="zarr", consolidated=False)
+    assert tree.posterior.sizes["draw"] == 200
+""",
+        ["h5netcdf", "distributed", "nutpie", "pytest"],
+    ),
+    "cluster": (
+        """
+    from distributed import Client
+    with Client(n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+        there = pma.sample_distributed(200, step=step, client=client, **given)
+    assert there.posterior.equals(pm.sample(200, step=step, cores=1, **given).posterior)
+""",
+        ["h5netcdf", "zarr", "nutpie", "pytest"],
+    ),
+    "nuts": (
+        """
+    assert pma.sample(200, step="nuts", **given).posterior.attrs["inference_library"] == "nutpie"
+""",
+        ["h5netcdf", "distributed", "pytest"],
+    ),
+    "examples": (
+        """
+    import subprocess, sys
+    sys.path.insert(0, examples)
+    from flights_data import real_flights
+    assert len(real_flights()) == 327_346
+    subprocess.run([sys.executable, f"{examples}/randhie_doctor_visits.py", "--fast"], check=True)
+    pma.sample(200, step=step, **given).to_netcdf("draws.nc")
+""",
+        ["zarr", "distributed", "nutpie", "pytest"],
+    ),
+}
+
+
+@pytest.fixture
+def empty(tmp_path):
+    """Makes the interpreter of an empty environment, with what is asked for; it is deleted afterwards."""
+    folder = tmp_path / "environment"
+    interpreter = folder / "bin" / "python"
+
+    def made(asked):
+        try:
+            run("uv", "--version", cwd=tmp_path)
+        except (AssertionError, FileNotFoundError):
+            venv.create(folder, with_pip=True)
+            pip = [interpreter, "-m", "pip"]
+        else:
+            run("uv", "venv", "--python", sys.executable, folder, cwd=tmp_path)
+            pip = ["uv", "pip"]
+        run(*pip, "install", asked, cwd=tmp_path, VIRTUAL_ENV=str(folder))
+        return interpreter
+
+    yield made
+    shutil.rmtree(folder)
+
+
+@pytest.mark.full_size("installs all libraries from the network")
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_each_file_alone_runs_the_script_of_the_readme(kind, built, empty, tmp_path):
+    (tmp_path / "script.py").write_text(f"{readme_script()}\nprint(pma.__file__)\n")
+    python = empty(built[kind == "sdist"])
+    told = run(python, "script.py", cwd=tmp_path, PYTHONWARNINGS="ignore")
+    assert Path(told.splitlines()[-1]).is_relative_to(python.parents[1])
+
+
+@pytest.mark.full_size("installs all libraries from the network")
+@pytest.mark.parametrize("extra", OF_EXTRAS)
+def test_each_extra_alone_brings_what_it_is_for(extra, built, empty, tmp_path):
+    script, absent = OF_EXTRAS[extra]
+    (tmp_path / "script.py").write_text(
+        f"absent, examples = {absent}, {str(ROOT / 'examples')!r}{MODEL}{script}"
+    )
+    python = empty(f"{built[0]}[{extra}]")
+    run(python, "script.py", cwd=tmp_path, PYTHONWARNINGS="ignore")
