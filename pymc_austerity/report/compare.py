@@ -93,7 +93,7 @@ def compare(
         The same for the reference. Default: that of the steps. A comparison is no more precise than its
         reference.
     tune : int >= 0, default 1000
-        Tuning draws of each chain.
+        Tuning draws of each chain; at most 100 for steps on effects of many groups, which tune nothing.
     chains : int >= 1, default 4
         Chains run one after the other, so that their times do not depend on each other.
     initvals : "mode", dict or None, default "mode"

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, Literal, get_args
 
@@ -18,6 +18,7 @@ from pymc.step_methods.compound import BlockedStep, CompoundStep, flatten_steps
 from xarray import DataTree
 
 from pymc_austerity.diagnostics import stamp
+from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.validation import few_digits, is_real, is_whole
 
 Kind = Literal["seconds", "terms", "draws"]
@@ -71,6 +72,8 @@ class Settings:
 _PATIENCE = 3.0
 # R-hat and effective sample sizes need a few draws of each chain.
 _FEWEST_DRAWS = 20
+# Tuning draws of steps that tune nothing, by which a chain leaves its start.
+_FEW_TUNE = 100
 
 
 class Clock:
@@ -302,6 +305,8 @@ def run_step(
 
     What goes wrong is part of the result: nothing but an interrupt by the user is raised.
     """
+    if blocks and all(isinstance(each, SubsampledStep) and each.field is not None for each in blocks):
+        settings = replace(settings, tune=min(settings.tune, _FEW_TUNE))
     clock = Clock(budget, settings, counter(blocks, settings.n_local))
     idata, error = None, ""
     with _listening() as messages, noting_interrupts() as interrupted:

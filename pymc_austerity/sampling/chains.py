@@ -15,6 +15,7 @@ from xarray import DataTree
 
 from pymc_austerity.sampling import pymc_names
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.validation import nearest
 
 # Seconds that draws are gathered for, where each is a call of Python, and their bytes; and seconds for which
 # compiled code is left alone, as an interrupt waits for it: so many draws at first, and at most.
@@ -187,7 +188,8 @@ def kept_of(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
     kept = [var for var in model.unobserved_RVs if var.name in var_names]
     unknown = sorted(set(var_names) - {var.name for var in kept})
     if unknown:
-        raise ValueError(f"var_names: the model has no variable {unknown[0]!r}.")
+        known = [str(var.name) for var in model.unobserved_RVs]
+        raise ValueError(f"var_names: the model has no variable {unknown[0]!r}.{nearest(unknown[0], known)}")
     return kept
 
 

@@ -131,7 +131,7 @@ class Running:
         """Draws of each chain, when all are over; after an interrupt what there is."""
         messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._client.subscribe_topic(self._topic, lambda event: messages.put(event[1]))
-        bars = pymc_names.MCMCProgressBarManager(
+        bars = pymc_names.ProgressBars(
             step_method=step, chains=self._n, draws=draws, tune=tune, progressbar=progressbar
         )
         found = self._calls.results

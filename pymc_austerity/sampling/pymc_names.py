@@ -4,6 +4,8 @@ All of them are here, and `tests/sample/test_pymc_names.py` has a test for each:
 moves one is noticed at once.
 """
 
+from typing import Any
+
 from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
 from pymc.backends.base import MultiTrace
 from pymc.initial_point import make_initial_point_fns_per_chain
@@ -31,10 +33,10 @@ from pymc.util import get_random_generator
 __all__ = [
     "STEP_METHODS",
     "CompoundStep",
-    "MCMCProgressBarManager",
     "MultiTrace",
     "NutpieProgressBarManager",
     "PopulationArrayStepShared",
+    "ProgressBars",
     "assign_step_methods",
     "coords_and_dims_for_inferencedata",
     "cpu_count",
@@ -53,3 +55,14 @@ __all__ = [
     "sample_return",
     "setup_cores_blas_cores",
 ]
+
+
+class ProgressBars(MCMCProgressBarManager):  # type: ignore[misc]  # PyMC has no types
+    """PyMC's progress bars, for draws that come many at a time."""
+
+    def see(self, chain: int, n: int, **found: Any) -> None:
+        """Show n draws more of a chain, and what is said of the last of them."""
+        if self._show_progress and n > 1:
+            self.completed_draws += n - 1
+            self._backend.update(0 if self.combined_progress else chain, n - 1, False, {}, False)
+        self.update(chain_idx=chain, **found)

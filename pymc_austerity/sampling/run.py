@@ -64,7 +64,7 @@ def run_steps(
         results = Results(recorder, chains)
     else:
         results = StoredResults(path, recorder, chains, keeps_tuning=not run.discard_tuned_samples)
-    bars = pymc_names.MCMCProgressBarManager(
+    bars = pymc_names.ProgressBars(
         step_method=chains.step, chains=n_chains, draws=run.draws, tune=chains.tune,
         progressbar=run.progressbar and not run.quiet,
     )  # fmt: skip
@@ -75,10 +75,9 @@ def run_steps(
         results.add(chain, block)
         made[chain] += block.n
         is_tuning = made[chain] <= chains.tune
-        bars.update(
-            chain_idx=chain, is_last=made[chain] == n, draw=made[chain] - 1, tuning=is_tuning,
-            stats=block.last,
-        )  # fmt: skip
+        bars.see(
+            chain, block.n, is_last=made[chain] == n, draw=made[chain] - 1, tuning=is_tuning, stats=block.last
+        )
 
     with pymc_names.quiet_logging(run.quiet):
         try:

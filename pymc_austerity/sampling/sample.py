@@ -164,7 +164,12 @@ def sample(
             )
         var_names = kept_by_bambi(of_bambi) if var_names is None else var_names
     config = {name: others.pop(name) for name in ("keep_warning_stat", "compile_kwargs") if name in others}
-    chosen = Sampler("recommend" if step is None else step, others.pop("nuts", {}), trace, quiet, others)
+    nuts = dict(others.pop("nuts", {}))
+    if "target_accept" in others:
+        nuts["target_accept"] = others.pop("target_accept")
+    if isinstance(step, type):
+        raise TypeError(f"step is a class: write {step.__name__}(model=model).")
+    chosen = Sampler("recommend" if step is None else step, nuts, trace, quiet, others)
     tree = chosen.sample_from_init(
         model=model_of(model),
         draws=draws,

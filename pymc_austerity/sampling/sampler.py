@@ -18,6 +18,7 @@ from pymc_austerity.mode.whitening import Whitening
 from pymc_austerity.recommendation.choice import FASTER, options_of, record_of
 from pymc_austerity.recommendation.nuts import NUTS, search_whitening
 from pymc_austerity.recommendation.recommend import announcement, recommend
+from pymc_austerity.sampling.chains import kept_of
 from pymc_austerity.sampling.on_disk import require_new, written
 from pymc_austerity.sampling.run import Run, run_steps
 from pymc_austerity.sampling.whitened import sample_whitened
@@ -76,6 +77,7 @@ class Sampler:
     ) -> DataTree:
         """Draw from the posterior of a model; parameters and result are those of `pymc.sample`."""
         require_whole(0, draws=draws)
+        kept_of(model, var_names)  # a name that is not known is told before a search
         for name, given in {"tune": tune, "chains": chains, "cores": cores}.items():
             if given is not None:
                 require_whole(0 if name == "tune" else 1, **{name: given})
@@ -105,9 +107,13 @@ class Sampler:
                 logger.info("sample: NUTS in the model's own coordinates: a pilot run speaks against others.")
             step = None
         is_alone = isinstance(step, RebuiltStep) and set(step.vars) == set(model.value_vars)
+        if is_alone and self.nuts and not self.quiet:
+            logger.info(
+                "sample: %s has no use for options of NUTS: %s.", type(step).__name__, dict(self.nuts)
+            )
         if is_plain and step is not None and (path is not None or (is_alone and self.trace is None)):
             return run_steps(model, step, run, path, **others)
-        if self.nuts:
+        if self.nuts and not is_alone:
             others["nuts"] = dict(self.nuts)
         own = None if path is not None else self.trace
         if path is not None and not self.quiet:

@@ -8,7 +8,7 @@ from pymc_austerity.sampling import pymc_names
 
 # Parameters that are used; of classes those of their constructor.
 USED = {
-    "MCMCProgressBarManager": {"step_method", "chains", "draws", "tune", "progressbar"},
+    "ProgressBars": {"step_method", "chains", "draws", "tune", "progressbar"},
     "NutpieProgressBarManager": {"chains", "draws", "progressbar"},
     "assign_step_methods": {"model", "step", "methods"},
     "coords_and_dims_for_inferencedata": {"model"},

@@ -14,7 +14,7 @@ from pymc.exceptions import SamplingError
 
 import pymc_austerity as pma
 from pymc_austerity.proposals import AdaptiveRandomWalk
-from pymc_austerity.sampling import chains, run
+from pymc_austerity.sampling import chains, pymc_names, run
 from pymc_austerity.sampling.processes import ChainError
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from tests.models import as_model
@@ -324,6 +324,26 @@ def test_recommend_is_asked(caplog, interpreted):
     assert caplog.messages[0].startswith("recommend: ")
 
 
+def test_options_of_nuts_beside_another_step(caplog, interpreted):
+    caplog.set_level(logging.INFO, "pymc.austerity")
+    step = pma.TunaMH(model=line(), progressbar=False)
+    quiet = {**QUIET, "quiet": False}
+    pma.sample(10, tune=10, chains=1, model=step.model, step=step, target_accept=0.9, **quiet)
+    assert "sample: TunaMH has no use for options of NUTS: {'target_accept': 0.9}." in caplog.messages
+
+
+def test_progress_bars_count_draws():
+    """Not the blocks that they come in."""
+    step = pma.TunaMH(model=line(), progressbar=False)
+    bars = pymc_names.ProgressBars(step_method=step, chains=1, draws=100, tune=0, progressbar=True)
+    told = []
+    bars._backend.update = lambda *given, **named: told.append(given[1] if given else named["advance"])
+    stats = [dict.fromkeys(("mean_tree_accept", "n_used"), 1.0)]
+    bars.see(0, 40, is_last=False, draw=39, tuning=False, stats=stats)
+    bars.see(0, 60, is_last=True, draw=99, tuning=False, stats=stats)
+    assert sum(told) == 100
+
+
 def test_few_rows_take_no_search(of_pymc, monkeypatch, caplog):
     caplog.set_level(logging.INFO, "pymc.austerity")
     monkeypatch.setattr("pymc_austerity.sampling.sampler.recommend", None)
@@ -378,6 +398,8 @@ REFUSED = {
     "tune": ({"tune": 0.5}, ValueError, "tune must be an integer of at least 0, got 0.5"),
     "chains": ({"chains": 0}, ValueError, "chains must be an integer of at least 1, got 0"),
     "cores": ({"cores": True}, ValueError, "cores must be an integer of at least 1, got True"),
+    "var_names": ({"var_names": ["bet"]}, ValueError, "no variable 'bet'. Did you mean 'beta'"),
+    "a class": ({"step": pma.TunaMH}, TypeError, "step is a class: write TunaMH"),
     "step": ({"step": "NUTS"}, ValueError, '"recommend" or "nuts", got \'NUTS\''),
 }
 

@@ -70,5 +70,10 @@ _POSITIVE: dict[str, Callable[[Range], Range]] = {
 
 def is_defined_everywhere(root: Expression) -> bool:
     """Whether no operation leaves its domain at any state, its ends included, as far as ranges tell."""
+    return not with_domain(root)
+
+
+def with_domain(root: Expression) -> frozenset[Expression]:
+    """Operations that may leave their domain, its ends included, as far as ranges tell."""
     moving = (one for one in ordered(root) if one.moves and one.op in _POSITIVE)
-    return all(_POSITIVE[one.op](one.args[0].range).is_positive for one in moving)
+    return frozenset(one for one in moving if not _POSITIVE[one.op](one.args[0].range).is_positive)

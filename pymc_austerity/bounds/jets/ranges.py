@@ -6,9 +6,9 @@ Most functions have none: exp, log, powers, log Gamma and others are monotone in
 the domain of phi has an infinite radius.
 
 *h(x) = log Gamma(e^x + y) - log Gamma(e^x)* for whole y is x plus the sum of log(i) + softplus(x - log(i))
-for 0 < i < y. Derivatives of a sigmoid s are at most s', which changes by a factor of e^d at most over a
-distance d, and is at most 1/4. So |h^(k)| <= h'' <= min(e^d h''(m), (y - 1) / 4) for k >= 2 at a distance d
-from m, and h^(k) is within d times that of its value at m. Intervals by e^x instead cancel badly.
+for 0 < i < y. The first five derivatives of a sigmoid s are at most s', which changes by a factor of e^d at
+most over a distance d, and is at most 1/4. So |h^(k)| <= h'' <= min(e^d h''(m), (y - 1) / 4) for k >= 2 at a
+distance d from m, and h^(k) is within d times that of its value at m. Intervals by e^x instead cancel badly.
 """
 
 import math
@@ -29,6 +29,7 @@ WORK = (8, 2 * (LARGEST_ORDER + 2))
 
 _EPS = 2.0**-52
 _TINY = 1e-300
+_NORMAL = 2.3e-308  # the smallest number that is rounded as others are, and a little more
 _SIN, _COS, _RECIPROCAL = codes.SIN, codes.COS, codes.RECIPROCAL
 _RISING, _RISING_EXP = codes.RISING, codes.RISING_EXP
 _FACTORIALS = np.array([math.factorial(k) for k in range(LARGEST_ORDER + 1)], dtype=np.float64)
@@ -113,7 +114,7 @@ def ranges_of(
     is_composed = code == _RISING_EXP and y != math.floor(y)
     if is_composed:
         code, low, high = _RISING, math.exp(low), math.exp(high)
-    if is_outside(code, low, high) or (is_composed and high == math.inf):
+    if is_outside(code, low, high) or (is_composed and not (low > _NORMAL and high < math.inf)):
         for k in range(n + 1):
             middle[k], radius[k] = 0.0, math.inf
         return
@@ -144,6 +145,9 @@ def ranges_of(
             middle[k], radius[k] = 0.0, math.inf
     if is_composed:
         add_exponential(0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low + 4.0 * _EPS * high, n, middle, radius)
+        for k in range(n + 1):
+            if not (radius[k] < math.inf and abs(middle[k]) < math.inf):
+                middle[k], radius[k] = 0.0, math.inf
 
 
 @inner

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pymc_austerity.bounds.expressions.evaluate import evaluate
-from pymc_austerity.bounds.expressions.guards import is_defined_everywhere
+from pymc_austerity.bounds.expressions.guards import is_defined_everywhere, with_domain
 from pymc_austerity.bounds.expressions.node import Expression, data, ordered
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.expressions.trees import Path, floats, pruned, select_node
@@ -26,7 +26,13 @@ def in_cases(root: Expression, columns: RowData, n_rows: int, path: Path = ()) -
         first = in_cases(yes, columns, n_rows, (*path, (atom, True)))
         return select_node(atom, first, in_cases(no, columns, n_rows, (*path, (atom, False))))
     is_plain = is_defined_everywhere(x) and not any(one.op == "select" and one.moves for one in ordered(x))
-    return x if is_plain or not path else rebuilt(x, _ranges(x, path, columns, n_rows).get)
+    if is_plain or not path:
+        return x
+    ranges = _ranges(x, path, columns, n_rows).get
+    found = rebuilt(x, ranges)
+    # Terms may cancel once ranges are known, and with them what tells where the row is not defined.
+    kept = with_domain(found)
+    return found if all(with_domain(rebuilt(one, ranges)) <= kept for one in with_domain(x)) else x
 
 
 def _ranges(x: Expression, path: Path, columns: RowData, n_rows: int) -> dict[Expression, Expression]:
@@ -45,10 +51,11 @@ def _ranges(x: Expression, path: Path, columns: RowData, n_rows: int) -> dict[Ex
             here &= (evaluate(atom, [], values) != 0.0) == truth
         for one, column in own.items() if here.any() else ():
             found = values[column][here]
-            low[one], high[one] = min(low[one], found.min()), max(high[one], found.max())
+            # Not a number stays not a number, over all chunks.
+            low[one], high[one] = np.minimum(low[one], found.min()), np.maximum(high[one], found.max())
             has_zero[one] = has_zero[one] or bool((found == 0.0).any())
     return {
         one: data(column, low[one], high[one], nonzero=not has_zero[one])
         for one, column in own.items()
-        if low[one] <= high[one]  # not of rows that are not numbers
+        if low[one] <= high[one]
     }
