@@ -146,7 +146,7 @@ def bind(
         return cast(BoundProposal, proposal.bind(n_dim, target_accept))
     function = getattr(proposal, "propose", proposal)
     if isinstance(proposal, type):
-        raise TypeError(f"proposal is a class, not a proposal: write {proposal.__name__}(...).")
+        raise TypeError(f"proposal must be an object: write {proposal.__name__}(...), got {proposal!r}.")
     if not callable(function):
         raise TypeError(
             f"proposal must be RandomWalk, AdaptiveRandomWalk, Laplace, Surrogate, Langevin, StiefelWalk, a "

@@ -73,7 +73,7 @@ class RebuiltStep(BlockedStep):
     _data_seen: list[Fingerprint] | None = None
     # Where the last draw of a chain of `pymc.sample`, whose generators are spawned, left the variables.
     _left: PointType | None = None
-    _is_in_chain = False
+    _to_make = 0  # draws of this chain that are not made yet
     # Whether this chain has told that data were replaced while it ran.
     _told_of_data = False
     # Defaults of keywords that a step hands on, if they are not None.
@@ -255,7 +255,7 @@ class RebuiltStep(BlockedStep):
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
         super().setup_chain(rng, tune, draws)
         seeds = getattr(getattr(rng, "bit_generator", None), "seed_seq", None)
-        self._left, self._is_in_chain = None, bool(getattr(seeds, "spawn_key", ()))
+        self._left, self._to_make = None, (tune + draws) * bool(getattr(seeds, "spawn_key", ()))
         self._told_of_data = False
         if self.is_built:
             if self._adopts_data():
@@ -269,7 +269,8 @@ class RebuiltStep(BlockedStep):
         if self._left is not None:
             refuse_moved(self, point, self._left)
         new_point, stats = self._step(point)
-        self._left = new_point if self._is_in_chain else None
+        self._to_make -= 1
+        self._left = new_point if self._to_make > 0 else None
         return new_point, stats
 
     # Copies and pickles ---------------------------------------------------------------------

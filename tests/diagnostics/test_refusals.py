@@ -69,7 +69,7 @@ def refused(function, match, *arguments, **keywords):
         refused(
             effective_cost, r"no dimension chain: keep both, as by isel\(chain=\[0\]\)", USED.isel(chain=0)
         ),
-        refused(effective_cost, "must be the DataTree that pm.sample returns, got str", "idata.nc"),
+        refused(effective_cost, "the DataTree that pm.sample returns, one alone, got str", "idata.nc"),
         refused(effective_cost, "several transitions.*steps_per_draw=", MEANS),
         refused(effective_cost, "several transitions.*or stamp the result", RATES),
         *(

@@ -100,10 +100,10 @@ IMPOSSIBLE = {
     ),
     "group": (missing_group, r"in rows 2, 7, 12, 17, 22, \.\.\. \(60 of 300\).*the data 'u' is nan in row 2"),
     "one number": (coupled, "'y' is nan wherever.*the observation is nan in row 3"),
-    "count": (lambda: poisson(but(ONES, 9, -1)), "'y' is -inf in row 9 .*the observation is -1, .*outside"),
+    "count": (lambda: poisson(but(ONES, 9, -1)), "'y' is -inf in row 9 .*the observation is -1 .*outside"),
     "table": (
         lambda: poisson(but(np.ones((30, 4), dtype=int), (9, 2), -1)),
-        r"in row 9, column 2 .*the observation is -1, .*outside",
+        r"in row 9, column 2 .*the observation is -1 .*outside",
     ),
     # Finite where a parameter is 1, as it is at the start, and nowhere near.
     "share of 0": (lambda: beta(but(SHARE, 4, 0.0)), "in row 4 .*the observation is 0.0, .*outside"),

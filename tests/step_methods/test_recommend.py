@@ -566,7 +566,7 @@ def test_the_text_of_tuna(tuna):
         "TunaMH() for beta",
         "size N = 20,000 rows, D = 2 dimensions",
         "third derivatives of 'y', a function of 1 predictor of each row, by interval arithmetic",
-        "of 20,000 rows a draw",
+        "reads a row, of 20,000",
         "% of independent draws from it would be accepted",
         "the error of its log density has a standard deviation of 0.0",
         "exact: the posterior is the stationary distribution",
@@ -583,7 +583,7 @@ def test_the_text_of_tuna(tuna):
 def test_few_rows_are_announced(told):
     pma.recommend(rare(900, 2))
     (line,) = told()
-    assert re.fullmatch(r"recommend: TunaMH for beta: [0-9.]+ of 3,000 rows a draw", line)
+    assert re.fullmatch(r"recommend: TunaMH for beta: one draw in \d+ reads a row, of 3,000", line)
 
 
 def test_many_variables_are_counted(told):

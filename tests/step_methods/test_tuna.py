@@ -112,12 +112,12 @@ def mean(stats_, name):
 def test_it_reads_a_handful_of_rows(step, near):
     points, stats_ = move(step, near, 500)
     assert 0.0 < mean(stats_, "n_used") < 3.0
-    assert total(stats_, "bound_violations") == total(stats_, "exhausted") == 0.0
+    assert total(stats_, "exhausted") == 0.0
     assert mean(stats_, "mean_tree_accept") > 0.75
     assert len({p["beta"][0] for p in points}) > 300
     for s in stats_:
         assert s["fraction_used"] == s["n_used"] / N
-        assert math.isnan(s["log_ratio_se"])
+        assert not {"log_ratio_se", "psi", "n_stages", "bound_violations"} & set(s)
 
 
 def test_an_unpickled_step_does_not_search_or_predict_again(step, near, monkeypatch):
@@ -127,9 +127,10 @@ def test_an_unpickled_step_does_not_search_or_predict_again(step, near, monkeypa
     require_same_path("A pickle", move(other, near, 10), move(step, near, 10), "It differs.")
 
 
-def test_copies_count_on_their_own(built, near):
+def test_copies_count_on_their_own(model, near):
     """Violations of one chain are not those of another."""
-    one, other = fresh(built), fresh(built)
+    step = TunaMH(model=model, debug=True, rng=1)
+    one, other = fresh(step), fresh(step)
     one._engine.violations[0] = 7
     assert move(other, near, 1)[1][0]["bound_violations"] == 0.0
     assert move(one, near, 1)[1][0]["bound_violations"] == 7.0
@@ -214,8 +215,7 @@ def smooth(low, high, rows):
 
 def test_a_users_curvature_is_used(model, near):
     step = TunaMH(model=model, curvature={"y": smooth}, rng=1)
-    _, stats_ = move(fresh(step), near, 300)
-    assert total(stats_, "bound_violations") == 0.0
+    move(fresh(step), near, 300)
     sampler = step._engine.rows.state
     np.testing.assert_array_equal(sampler.totals, sampler.totals[0])
     other = cloudpickle.loads(cloudpickle.dumps(fresh(step)))  # the function travels
@@ -357,7 +357,6 @@ def test_the_prediction_comes_true(model, built, near, proposal, chi):
         model=model, proposal=PROPOSALS[proposal](built), chi=chi, steps_per_draw=100, switch_above=10, rng=1
     )
     _, stats_ = move(fresh(step), near, 600)
-    assert total(stats_, "bound_violations") == 0
     used = np.array([s["n_used"] for s in stats_[20:]])
     assert abs(used.mean() - step.prediction.terms) < 0.2 * step.prediction.terms + LIMIT * error_of_mean(
         used
@@ -419,10 +418,8 @@ def test_few_positives_are_decided_on_all_rows(rare, draw):
         np.testing.assert_array_equal(one["beta"], other["beta"])
     assert 20 < total(ours[1], "accepted") < 190
     for one, other in zip(ours[1], theirs[1], strict=True):
-        assert math.isnan(one.pop("bound_violations"))
-        np.testing.assert_equal(one, other)
+        np.testing.assert_equal(one, {name: other[name] for name in one})
     idata = draw(rare, step, draws=5, tune=5)  # nothing is warned of again
-    assert np.all(np.isnan(idata["sample_stats"]["bound_violations"]))
     assert np.all(idata["sample_stats"]["n_used"] == N)
 
 
@@ -433,7 +430,6 @@ def test_a_surrogate_on_all_rows(rare):
     assert step._engine.target.factorisation.is_expanded
     _, stats_ = move(fresh(step), mode_of(step), 50)
     assert mean(stats_, "mean_tree_accept") > 0.3
-    assert all(math.isnan(s["bound_violations"]) for s in stats_)
 
 
 @FAR
@@ -531,7 +527,6 @@ def test_several_terms(several):
     """All bounds hold, so that rows are those of the bounds; the posterior is right."""
     step, log_density = several
     points, stats_ = move(fresh(step), mode_of(step), 2000)
-    assert total(stats_, "bound_violations") == 0.0
     assert total(stats_, "n_used") > 300
     q = np.array([np.r_[p["beta"], p["level"]] for p in points])
     center, sd, error = importance(log_density, step)
@@ -574,9 +569,8 @@ def test_a_proposal_that_cannot_be_compiled(model, near):
 
     with pytest.warns(SubsamplingWarning, match="interpreted"):
         step = TunaMH(model=model, proposal=fancy, rng=1)
-    points, stats_ = move(fresh(step), near, 60)
+    points, _ = move(fresh(step), near, 60)
     assert len({p["beta"][0] for p in points}) > 10
-    assert total(stats_, "bound_violations") == 0.0
 
 
 @pytest.mark.compiled
@@ -584,8 +578,7 @@ def test_a_proposal_that_cannot_be_compiled(model, near):
 def test_temperature(model, built, near):
     """The likelihood to the power of 1 / T; variances grow about T times."""
     step = TunaMH(model=model, temperature=5.0, proposal=Laplace(mix=0), steps_per_draw=10, rng=1)
-    points, stats_ = move(fresh(step), near, 1500)
-    assert total(stats_, "bound_violations") == 0.0
+    points, _ = move(fresh(step), near, 1500)
     sd = np.array([p["beta"] for p in points]).std(axis=0)
     np.testing.assert_allclose(sd, np.sqrt(np.diag(posterior_cov(step))), rtol=0.1)
     np.testing.assert_allclose(sd, math.sqrt(5.0) * np.sqrt(np.diag(posterior_cov(built))), rtol=0.15)
@@ -609,7 +602,6 @@ def test_far_away_counts_are_decided_on_all_rows():
     assert stats_[0]["exhausted"] == 1.0
     assert 0.0 < stats_[-1]["n_used"] < 20.0
     assert stats_[-1]["exhausted"] == 0.0
-    assert total(stats_, "bound_violations") == 0.0
     np.testing.assert_allclose(points[-1]["beta"], [1.0, 0.3], atol=0.1)
 
 

@@ -389,7 +389,7 @@ class SubsampledStep(RebuiltStep):
         if self.require_built(point):
             raise ValueError("Data were replaced (pm.set_data) while a chain ran. Begin another chain.")
         fact, n, q = self.factorisation, self.steps_per_draw, vector_of(self.factorisation, point)
-        self._left = None
+        self._left, self._to_make = None, 0
         of_kernel = outcome_of(self.engine.kernel)
         draws = np.empty((n_draws, len(q)), q.dtype)
         numbers = np.full((n_draws, len(of_kernel._fields) - 1), -np.inf)

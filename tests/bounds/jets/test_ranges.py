@@ -174,6 +174,17 @@ def test_infinite_ends(op):
                 assert not outside(op, x, 0.5, middle, radius)
 
 
+@pytest.mark.parametrize("y", [0.0, 1.0, 7.0, 2.5, 32.5])
+def test_rising_factorials_of_exponentials(y):
+    """Where e^x is below the normal numbers, or its powers are infinite, too."""
+    for low in (-745.0, -730.1367, -400.0, -150.0, -3.0, 2.0, 150.0, 400.0, 709.0):
+        middle, radius = enclosures("rising_exp", low, low + 0.1, y)
+        assert np.isfinite(middle).all()
+        assert not np.isnan(radius).any()
+        if -731.0 < low < 10.0:  # the exact derivatives of others take long
+            assert not outside("rising_exp", low + 0.05, y, middle, radius, 1)
+
+
 @pytest.mark.parametrize("y", [2.0, 7.0, 400.0])
 def test_ranges_by_the_logarithm_are_far_narrower_than_by_the_argument(y):
     """Over a fifth on either side, as in composed derivatives; and all beyond the first are bounded."""
