@@ -91,7 +91,6 @@ def sampled(model, draws, **options):
         "ESS per draw": smallest / draws,
         "set-up, s": set_up,
         "us for an effective draw": 1e6 * seconds / smallest,
-        "violations": float(stats.bound_violations.sum()),
     }
     return idata, step, row
 

@@ -273,6 +273,16 @@ class RebuiltStep(BlockedStep):
         self._left = new_point if self._to_make > 0 else None
         return new_point, stats
 
+    @property
+    def sampling_state(self) -> Any:
+        """All that the step carries from draw to draw; a chain that goes on from it may be at any point."""
+        return super().sampling_state
+
+    @sampling_state.setter
+    def sampling_state(self, state: Any) -> None:
+        self._left, self._to_make = None, 0
+        BlockedStep.sampling_state.fset(self, state)
+
     # Copies and pickles ---------------------------------------------------------------------
 
     def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -28,5 +28,3 @@ def test_other_models_need_few_rows(tables):
     _, others = tables
     assert set(others.index) == {"1 % positives", "Poisson", "hierarchical"}
     assert (others["rows drawn"] < 1000).all()  # of 10,000
-    for table in tables:
-        assert (table["violations"] == 0.0).all()

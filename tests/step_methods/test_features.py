@@ -65,7 +65,7 @@ def test_it_reads_few_rows(model, built):
     _, stats = move(fresh(built), model.initial_point(), 75)
     assert 0.0 < mean(stats, "n_used") < 4.0 * built.prediction.terms
     assert mean(stats, "mean_tree_accept") > 0.9
-    assert mean(stats, "bound_violations") == mean(stats, "exhausted") == 0.0
+    assert mean(stats, "exhausted") == 0.0
 
 
 @pytest.mark.slow("moves in features are slow when interpreted")
@@ -187,7 +187,6 @@ def test_a_scale_besides():
     model = model_of(simplex_with_scale, N)
     step = TunaMH(model=model, rng=1, proposal=Laplace(), switch_above=math.inf)
     _, stats = move(fresh(step, tune=50), model.initial_point(), 100)
-    assert mean(stats, "bound_violations") == 0.0
     assert mean(stats, "mean_tree_accept") > 0.1
 
 

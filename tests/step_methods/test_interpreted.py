@@ -87,7 +87,7 @@ def test_interpreted_and_compiled_make_the_same_draws(make, kind, options):
         for name in one:
             np.testing.assert_allclose(one[name], two[name], rtol=1e-12, atol=1e-12)
     for one, two in zip(ours[1], theirs[1], strict=True):
-        for name in ("accepted", "n_used", "n_stages"):
+        for name in ("accepted", "n_used", "exhausted"):
             assert one[name] == two[name]
     assert any(s["accepted"] for s in ours[1])
     assert any(s["n_used"] for s in ours[1])
