@@ -1,13 +1,12 @@
 """A pytest plugin: more slow tests than those that are marked one by one.
 
 - Of a test with ``@pytest.mark.covering(n)``, `make test` runs n cases, evenly spread over those that are not
-  marked themselves. The others are slow tests; with ``slow=m`` m of them, and the rest are of full size.
+  marked themselves. The others are slow tests.
 - In some folders all tests are slow, because whole chains are run. What these chains are made of has
   tests of its own, which `make test` runs.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ import pytest
 from tests.core_seconds import MARKS
 
 OTHER_CASES = "other cases of this test are run by `make test`"
-MANY_CASES = "other cases of this test are run by `make test` and `make test-slow`"
 TESTS = Path(__file__).parent
 FOLDERS = {
     TESTS / "conformance": "chains of all steps through the public harness",
@@ -25,9 +23,7 @@ FOLDERS = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "covering(n, slow=None): all but n cases, evenly spread, are slow tests, or m of these"
-    )
+    config.addinivalue_line("markers", "covering(n): all but n cases, evenly spread, are slow tests")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -42,17 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif item.get_closest_marker("covering"):
             cases[item.nodeid.partition("[")[0]].append(item)
     for several in cases.values():
-        mark = several[0].get_closest_marker("covering")
-        (n,) = mark.args
-        fast = spread(range(len(several)), n)
-        others = [k for k in range(len(several)) if k not in fast]
-        slow = spread(others, mark.kwargs.get("slow", len(others)))
-        for k in others:
-            several[k].add_marker(
-                pytest.mark.slow(OTHER_CASES) if k in slow else pytest.mark.full_size(MANY_CASES)
-            )
-
-
-def spread(places: Sequence[int], n: int) -> set[int]:
-    """Some of the places, evenly spread."""
-    return {places[k * len(places) // n] for k in range(n)} if len(places) > n else set(places)
+        (n,) = several[0].get_closest_marker("covering").args
+        kept = {k * len(several) // n for k in range(n)}
+        for k, item in enumerate(several):
+            if k not in kept:
+                item.add_marker(pytest.mark.slow(OTHER_CASES))

@@ -166,6 +166,8 @@ def sample(
     config = {name: others.pop(name) for name in ("keep_warning_stat", "compile_kwargs") if name in others}
     nuts = dict(others.pop("nuts", {}))
     if "target_accept" in others:
+        if "target_accept" in nuts:
+            raise ValueError(f"target_accept is given twice, also in nuts={nuts!r}.")
         nuts["target_accept"] = others.pop("target_accept")
     if isinstance(step, type):
         raise TypeError(f"step is a class: write {step.__name__}(model=model).")

@@ -84,7 +84,11 @@ def test_few_rows_decide_exactly(build):
 @pytest.mark.slow("kernels are compiled")
 def test_distributions_of_pymc_marketing():
     """Where it is installed: up to version 1.3 it does not allow PyMC 6.4."""
-    theirs = pytest.importorskip("pymc_marketing.clv.distributions", exc_type=ImportError)
+    theirs = pytest.importorskip(
+        "pymc_marketing.clv.distributions",
+        exc_type=ImportError,
+        reason="pymc-marketing asks for PyMC below 6.4",
+    )
     rng = np.random.default_rng(2)
     T = rng.integers(27, 78, size=20_000).astype(float)
     t_x, x = customers.purchases(rng, T, 0.9, 9.0, 0.8, 2.5)

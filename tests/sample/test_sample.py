@@ -399,6 +399,7 @@ REFUSED = {
     "chains": ({"chains": 0}, ValueError, "chains must be an integer of at least 1, got 0"),
     "cores": ({"cores": True}, ValueError, "cores must be an integer of at least 1, got True"),
     "var_names": ({"var_names": ["bet"]}, ValueError, "no variable 'bet'. Did you mean 'beta'"),
+    "twice": ({"target_accept": 0.9, "nuts": {"target_accept": 0.8}}, ValueError, "given twice"),
     "a class": ({"step": pma.TunaMH}, TypeError, "step is a class: write TunaMH"),
     "step": ({"step": "NUTS"}, ValueError, '"recommend" or "nuts", got \'NUTS\''),
 }

@@ -150,7 +150,7 @@ BESIDE = {
 
 @pytest.mark.usefixtures("short_pilots")
 @pytest.mark.parametrize("name", STEPS)
-@pytest.mark.covering(2, slow=6)
+@pytest.mark.covering(2)
 def test_the_suite(name):
     """Which tests/conformance runs for all steps, with their posteriors."""
     build, make = STEPS[name]
@@ -178,7 +178,7 @@ def path(step, point, n, first=0):
 
 @pytest.mark.usefixtures("short_pilots")
 @pytest.mark.parametrize("name", [*STEPS, *BESIDE])
-@pytest.mark.covering(4, slow=6)
+@pytest.mark.covering(4)
 def test_a_chain_goes_on_from_its_state(name):
     """In the same step, in a fresh one, in copies and pickles, while tuning and after it."""
     build, make = {**STEPS, **BESIDE}[name]
@@ -235,7 +235,7 @@ def test_several_transitions_for_a_draw(name, options):
 
 @pytest.mark.usefixtures("short_pilots")
 @pytest.mark.parametrize("name", [*STEPS, *BESIDE])
-@pytest.mark.covering(3, slow=6)
+@pytest.mark.covering(3)
 def test_pickles_and_states_do_not_grow_with_the_data(name):
     """Beyond the model, whose data every step needs."""
     build, make = {**STEPS, **BESIDE}[name]
@@ -270,7 +270,7 @@ def set_y(model, change):
 
 @pytest.mark.usefixtures("short_pilots")
 @pytest.mark.parametrize("name", STEPS)
-@pytest.mark.covering(3, slow=6)
+@pytest.mark.covering(3)
 def test_other_data(name):
     """In the middle of a chain, and between two, of which one has fewer rows: as a fresh step draws."""
     build, make = STEPS[name]
@@ -391,10 +391,6 @@ class TestVariables:
     def test_the_model_of_the_context(self, line):
         with line:
             assert AusterityMH([line["b"]])._model is line
-
-    def test_a_model_in_the_place_of_the_variables(self, line):
-        with pytest.raises(TypeError, match="not the model: write model=model"):
-            AusterityMH(line)
 
     def test_no_model(self):
         with pytest.raises(TypeError, match="No model on context stack"):

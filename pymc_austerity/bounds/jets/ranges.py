@@ -141,13 +141,17 @@ def ranges_of(
         middle[k] = 0.5 * least[k] + 0.5 * largest[k]
         spread = 0.5 * largest[k] - 0.5 * least[k]
         radius[k] = spread + error[k] + 4.0 * _EPS * (abs(middle[k]) + spread) + _TINY
-        if not radius[k] < math.inf:
-            middle[k], radius[k] = 0.0, math.inf
     if is_composed:
         add_exponential(0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low + 4.0 * _EPS * high, n, middle, radius)
-        for k in range(n + 1):
-            if not (radius[k] < math.inf and abs(middle[k]) < math.inf):
-                middle[k], radius[k] = 0.0, math.inf
+    _forget_infinite(n, middle, radius)
+
+
+@inner
+def _forget_infinite(n: int, middle: Vector, radius: Vector) -> None:
+    """Of what is infinite, or not a number, nothing is known."""
+    for k in range(n + 1):
+        if not (radius[k] < math.inf and abs(middle[k]) < math.inf):
+            middle[k], radius[k] = 0.0, math.inf
 
 
 @inner
@@ -180,8 +184,7 @@ def _of_rising_exp(
             if step + error[k] < radius[k]:
                 middle[k], radius[k] = here[k], step + error[k]
         radius[k] += 16.0 * _EPS * (abs(middle[k]) + radius[k]) + _TINY
-        if not radius[k] < math.inf:
-            middle[k], radius[k] = 0.0, math.inf
+    _forget_infinite(n, middle, radius)
 
 
 def largest_derivative(

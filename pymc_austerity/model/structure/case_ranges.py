@@ -19,7 +19,7 @@ from pymc_austerity.model.structure.row_data import RowData
 
 
 def in_cases(root: Expression, columns: RowData, n_rows: int, path: Path = ()) -> Expression:
-    """The same expression, in which each case knows its own ranges."""
+    """An expression for the rows, whose data have in each case the ranges that they have in its rows."""
     x = pruned(root, path)
     if floats(x):
         atom, yes, no = x.args
