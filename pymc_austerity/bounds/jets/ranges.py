@@ -148,7 +148,7 @@ def ranges_of(
 
 @inner
 def _forget_infinite(n: int, middle: Vector, radius: Vector) -> None:
-    """Of what is infinite, or not a number, nothing is known."""
+    """Replace midpoints and radii that are infinite, or not a number, by 0 and infinity."""
     for k in range(n + 1):
         if not (radius[k] < math.inf and abs(middle[k]) < math.inf):
             middle[k], radius[k] = 0.0, math.inf
