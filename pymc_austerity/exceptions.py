@@ -52,12 +52,26 @@ class RowsOnDiskError(ValueError):
 class NoNormalApproximationError(UnsuitableError):
     """No normal distribution approximates the posterior: there is no mode, or several, or it is unlike.
 
-    `along` has the names of the coordinates along which that is so, if they are known.
+    `along` has the names of the coordinates along which that is so, if they are known, and `remedy` what to
+    do instead, without a full stop.
     """
 
-    def __init__(self, message: str, along: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, along: Sequence[str] = (), remedy: str = "") -> None:
         super().__init__(message)
-        self.along = tuple(along)
+        self.along, self.remedy = tuple(along), remedy
+
+    @classmethod
+    def of_straight_pieces(cls, term: str) -> "NoNormalApproximationError":
+        """The error for rows such as those of Laplace errors."""
+        remedy = (
+            "Errors with a smooth density, as of pm.StudentT, are followed. AusterityMH() with a random walk "
+            "takes the model as it is, with decisions that are approximate"
+        )
+        return cls(
+            f"The log density of the rows of {term!r} is made of straight pieces, as of Laplace errors or "
+            f"quantiles, so that no curvature and no Taylor polynomial follows it. {remedy}.",
+            remedy=remedy,
+        )
 
 
 class SetUpBudgetError(UnsuitableError):

@@ -15,7 +15,9 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import LogisticRV, MvNormalRV, NormalRV
 
 from pymc_austerity import work
+from pymc_austerity.bounds.expressions.continuity import is_straight
 from pymc_austerity.bounds.expressions.curvature import is_concave
+from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.exceptions import NoNormalApproximationError, warn
 from pymc_austerity.mode.newton import NEAR, OF_STEP, Density, Maximum, NoMaximumError, maximise
 from pymc_austerity.model.factorisation import coordinate_name
@@ -37,6 +39,8 @@ _MANY_ROWS = 100_000
 _STARTS = 8
 # Two ends of searches are the same mode if they are closer than this, in posterior standard deviations.
 _SAME = 0.1
+# Rows that are looked at for whether they are curved.
+_LOOKED_AT = 200
 # How near to the mode of some rows a search on these ends, in standard deviations.
 _ROUGHLY = 1e-2
 # Modes compared on all the data, and the smallest share of the posterior that is worth a warning.
@@ -135,6 +139,17 @@ class BlockPosterior:
 
         return at
 
+    def require_curved(self) -> None:
+        """Refuse rows that are made of straight pieces."""
+        structure = self.structure
+        numbers = filter(structure.is_function_of_block, range(len(self.factorisation.locals)))
+        for function in map(structure.row_function, numbers):
+            positions = evenly_spaced(function.n_rows, _LOOKED_AT)
+            rows, q = function.rows(positions), self._function.features(self.start)
+            etas, data = (rows[..., :-1] @ q + rows[..., -1]).T, dict(enumerate(function.data(positions)))
+            if function.form is not None and is_straight(function.form, etas, data):
+                raise NoNormalApproximationError.of_straight_pieces(function.name)
+
     def operations(self, n_rows: int) -> float:
         """Operations of the density with two derivatives on so many rows, and of a Newton step from there."""
         own = self._function
@@ -181,6 +196,7 @@ class ModeSearch:
         Searches on more and more rows start where the one before ended. Rows that have no mode (few of them
         may separate the responses) are left behind.
         """
+        self._posterior.require_curved()
         n, n_dim = self._n_local, int(self._posterior.free.sum())
         starts, searched = self._starts(), False
         n_starts = len(starts)

@@ -107,12 +107,16 @@ def _as_given(value: Variable) -> np.ndarray:
 
 
 def warn_of_long_deterministics(model: pm.Model, point: Mapping[str, Any]) -> None:
-    """Tell of Deterministics that take longer to record than a draw, but for those that Bambi leaves out.
+    """Tell of Deterministics that take longer to record than a draw, but for rows and effects of Bambi.
 
     A length that the graph does not tell is measured at `point`.
     """
     dims = model.named_vars_to_dims
-    recorded = [det for det in model.deterministics if ROWS_OF_BAMBI not in dims.get(det.name, ())]
+    recorded = [
+        det
+        for det in model.deterministics
+        if ROWS_OF_BAMBI not in dims.get(det.name, ()) and f"{det.name}_offset" not in model.named_vars
+    ]
     shapes: dict[Variable, Any] = {det: getattr(det.type, "shape", (None,)) for det in recorded}
     sizes = {str(det.name): math.prod(shape) for det, shape in shapes.items() if None not in shape}
     if unknown := [det for det, shape in shapes.items() if None in shape]:
@@ -251,6 +255,7 @@ def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
     """
     for name, value in point.items():
         if not np.all(np.isfinite(value)):
+            _require_numbers(model, name)
             raise ValueError(
                 f"{name} starts at {np.asarray(value)}, which is not finite: its initval is outside of its "
                 "support. Give one inside."
@@ -283,6 +288,20 @@ def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
             "finite. Start where it is, by initval= of the variables; or no parameters make the data "
             "possible."
         )
+
+
+def _require_numbers(model: pm.Model, name: str) -> None:
+    """Raise `ValueError` if the prior of the variable with this value has a parameter that is NaN."""
+    rv = next(rv for rv, value in model.rvs_to_values.items() if value.name == name)
+    for parameter in rv.owner.inputs:
+        is_known = all(isinstance(one, Constant) for one in graph_inputs([parameter]))
+        is_float = getattr(parameter.type, "dtype", "") in ("float32", "float64")
+        if is_float and is_known and np.isnan(function_of([], parameter)()).any():
+            raise ImpossibleDataError(
+                f"The prior of {rv.name!r} has a parameter that is nan. Give it a number. Where priors are "
+                "scaled by data, as Bambi scales them, some covariate or response is infinite or missing: "
+                "leave such rows out, or impute what is missing."
+            )
 
 
 class _Bad(NamedTuple):

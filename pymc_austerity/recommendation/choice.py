@@ -23,6 +23,7 @@ from pymc_austerity.exceptions import (
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.mode_fit import Departures, ModeReport
 from pymc_austerity.mode.whitening import Whitening
+from pymc_austerity.model.checks import IMPUTED
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation, vector_of
 from pymc_austerity.model.field.lookups import longest_looked_up
 from pymc_austerity.model.field.priors import NoField
@@ -448,7 +449,7 @@ def of_field(evidence: Evidence) -> SubsampledStep | None:
         plan = tried_longer(plan, point, of_nuts)
         if plan.recipe.rate < of_nuts:
             return None
-    names, found = " and ".join(map(repr, plan.field.effects)), plan.recipe.prediction
+    names, found = _and(plan.field.effects), plan.recipe.prediction
     reason = f"{names} are a field of {plan.field.n_effects:,} effects: all are moved at once, "
     if plan.recipe.reads_all:
         whole = replace(plan, options=replace(plan.options, switch_above=0.0))
@@ -456,8 +457,8 @@ def of_field(evidence: Evidence) -> SubsampledStep | None:
             MetropolisHastings.from_plan(whole, point),
             evidence,
             "MetropolisHastings(control_variate=Taylor())",
-            f"{reason}decided on all rows, as with so few rows a group that is cheaper",
-            "TunaMH(), where there are more rows for each group.",
+            f"{reason}decided on all rows, which costs less here than decisions on some of them",
+            "TunaMH(), where groups have more rows, or bounds on what a row adds are tighter.",
             rows=float(plan.recipe.n_local),
             field=found,
         )
@@ -500,6 +501,13 @@ def _why_no_sweeps(recipe: FieldRecipe) -> str:
 def instead_of_nuts(evidence: Evidence) -> str:
     """Advice on what would make another step than `pm.NUTS` suit the model."""
     reason, fact = evidence.unsuitable, evidence.factorisation
+    if in_the_way := _imputed(evidence):
+        data = _and([name.removesuffix(IMPUTED) for name in in_the_way])
+        return (
+            f"Leave rows out whose observation of {data} is missing: PyMC makes a variable of them "
+            f"({', '.join(in_the_way)}), and they say nothing of the others. "
+            "pm.sample_posterior_predictive predicts them"
+        )
     if evidence.field is not None:
         return (
             f"{_NOTHING}, and no step of its own for a parameter helps: with more rows for each group "
@@ -517,7 +525,7 @@ def instead_of_nuts(evidence: Evidence) -> str:
         return f"With {LARGEST_SECOND_ORDER} dimensions or fewer all of them can be moved at once"
     if isinstance(reason, NoNormalApproximationError):
         if not reason.along:
-            return _UNKNOWN
+            return reason.remedy or _UNKNOWN
         return (
             f"Give {_any(reason.along)} a proper prior, or put a number in its place: data separate the "
             "responses along it, or do not identify it. A step of its own does not help"
@@ -533,9 +541,19 @@ def instead_of_nuts(evidence: Evidence) -> str:
     return _of_poor_fit(evidence)
 
 
+def _imputed(evidence: Evidence) -> list[str]:
+    """Variables that PyMC makes of missing observations, of those that a step is refused for."""
+    said = f"{evidence.no_field} {evidence.unsuitable}"
+    return [
+        str(rv.name)
+        for rv in evidence.options.model.free_RVs
+        if rv.name.endswith(IMPUTED) and rv.name in said
+    ]
+
+
 def by_element(evidence: Evidence) -> str:
     """How effects of groups that are no field may be moved, if each row looks one of them up."""
-    if not evidence.no_field or evidence.factorisation is None:
+    if _imputed(evidence) or not evidence.no_field or evidence.factorisation is None:
         return ""
     longest = longest_looked_up(evidence.factorisation, FEWEST_GROUPS)
     if longest is None:
@@ -667,7 +685,8 @@ def _names(model: pm.Model, values: Iterable[str]) -> list[str]:
 
 
 def _and(names: Sequence[str]) -> str:
-    return " and ".join(map(repr, names)) if len(names) < 3 else ", ".join(map(repr, names))
+    *others, last = map(repr, names)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _any(names: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +35,9 @@ _FEW_ROWS = 1000
 # Options of NUTS that say how the model is compiled.
 _OF_MODEL = {"backend", "gradient_backend"}
 
+# Options of NUTS of which slips are told before a search.
+_OF_NUTS = ("target_accept", "max_treedepth", "step_scale", "adapt_step_size", "backend", "gradient_backend")
+
 type Step = BlockedStep | Sequence[BlockedStep] | Literal["recommend", "nuts"]
 
 
@@ -56,6 +60,10 @@ class Sampler:
             raise ValueError(
                 f'step must be a step method, several, "recommend" or "nuts", got {self.step!r}.'
             )
+        for name in self.nuts:  # others are left to whoever runs NUTS
+            meant = get_close_matches(name, _OF_NUTS, n=1, cutoff=0.9)
+            if meant and name != meant[0]:
+                raise ValueError(f"NUTS has no option {name!r}. Did you mean {meant[0]!r}?")
 
     def sample_from_init(
         self,
@@ -76,7 +84,7 @@ class Sampler:
         compile_kwargs: Mapping[str, Any] | None = None,
     ) -> DataTree:
         """Draw from the posterior of a model; parameters and result are those of `pymc.sample`."""
-        require_whole(0, draws=draws)
+        require_whole(1, draws=draws)
         kept_of(model, var_names)  # a name that is not known is told before a search
         for name, given in {"tune": tune, "chains": chains, "cores": cores}.items():
             if given is not None:
@@ -91,7 +99,7 @@ class Sampler:
         others = dict(self.others)
         others |= {"keep_warning_stat": True} if keep_warning_stat else {}
         others |= {"compile_kwargs": compile_kwargs} if compile_kwargs else {}
-        is_plain = set(others) <= {"mp_ctx", "blas_cores"} and draws > 0
+        is_plain = set(others) <= {"mp_ctx", "blas_cores"}
         has_own_start = initvals is not None or bool(idata_kwargs) or not _OF_MODEL.isdisjoint(self.nuts)
         is_open = is_plain and not has_own_start and (path is not None or self.trace is None)
         step = self._step(model, progressbar=bool(progressbar), is_open=is_open)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pymc_austerity.bounds.expressions import forms
-from pymc_austerity.bounds.expressions.continuity import is_continuous, with_kinks_outside
+from pymc_austerity.bounds.expressions.continuity import is_continuous, is_straight, with_kinks_outside
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import constant, data, node, ordered, predictor
 
@@ -81,3 +81,23 @@ def test_kinks_are_brought_to_the_root():
     eta, y = np.random.default_rng(1).normal(size=(2, 1, 100))
     for one in (root, jumps):
         np.testing.assert_allclose(evaluate(with_kinks_outside(one), eta, y), evaluate(one, eta, y))
+
+
+SCALED = forms.multiply(forms.exp(forms.negative(ZETA)), forms.absolute(Z))
+CHECK = forms.select(forms.greater(Z, constant(0.0)), forms.scale(0.9, Z), forms.scale(-0.1, Z))
+STRAIGHT = {
+    "Laplace errors with a free scale": (forms.negative(forms.add(SCALED, ZETA)), True),
+    "a quantile": (forms.negative(CHECK), True),
+    "a jump": (forms.select(forms.greater(Z, constant(0.0)), constant(1.0), constant(0.0)), True),
+    "normal errors": (forms.scale(-0.5, forms.square(Z)), False),
+    "Huber": (huber(constant(1.0), constant(0.5)), False),
+    "a bent line with normal errors": (forms.square(forms.subtract(Y, forms.maximum(ETA, ZETA))), False),
+    "a kink that no row is near": (forms.absolute(forms.add(Z, constant(100.0))), False),
+}
+
+
+@pytest.mark.parametrize("name", STRAIGHT)
+def test_straight_pieces(name):
+    root, expected = STRAIGHT[name]
+    rng = np.random.default_rng(5)
+    assert is_straight(root, rng.normal(size=(2, 200)), {0: rng.normal(size=200)}) == expected

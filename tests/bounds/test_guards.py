@@ -60,8 +60,18 @@ def test_guards_inside_cases_and_sums():
     inner = guarded(forms.greater(B, A), forms.exp(B))
     case = forms.select(forms.equal(data(0, 0.0, 3.0), constant(0.0)), inner, forms.exp(A))
     expression, found = without_guards(forms.add(case, A))
-    assert found == (forms.subtract(B, A),)
+    assert found == (forms.select(case.args[0], forms.subtract(B, A), constant(1.0)),)  # in the other none
+    assert guards_of_all(forms.add(case, A)) == set(found)
     assert not any(node is NEVER for node in ordered(expression))
+
+
+def test_a_guard_of_both_cases_is_one_of_all_rows():
+    condition = forms.equal(data(0, 0.0, 3.0), constant(0.0))
+    case = forms.select(condition, *(guarded(forms.greater(B, A), one) for one in (forms.exp(B), A)))
+    expression, found = without_guards(case)
+    assert found == (forms.subtract(B, A),)
+    assert guards_of_all(case) == set(found)
+    assert expression is forms.select(condition, forms.exp(B), A)
 
 
 def test_a_row_is_not_bounded_where_its_guard_may_fail():
@@ -95,8 +105,9 @@ def test_guards_without_which_all_is_minus_infinity():
     """Planted fault: those of a part of a mixture, or of some rows, are not."""
     own, other = guarded(forms.greater(B, A)), forms.square(A)
     some = forms.greater(data(0, 0.0, 1.0), constant(0.5))
-    for root in (own, forms.add(other, own), forms.select(some, own, forms.add(other, own))):
+    in_one = forms.select(some, own, other)
+    for root in (own, in_one, forms.add(other, own), forms.select(some, own, forms.add(other, own))):
         assert guards_of_all(root) == set(without_guards(root)[1]) != set()
-    for root in (forms.logaddexp(own, other), forms.select(some, own, other), forms.scale(-1.0, own)):
+    for root in (forms.logaddexp(own, other), forms.logaddexp(in_one, other), forms.scale(-1.0, own)):
         assert without_guards(root)[1]
         assert not guards_of_all(root)

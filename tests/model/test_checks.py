@@ -172,6 +172,13 @@ def test_the_start_is_named(name):
     assert "outside of the support of the likelihood" not in message
 
 
+def test_the_prior_is_named():
+    """Not its start, which nobody gave."""
+    model = constructed(lambda: pm.Normal("y", 0.0, pm.HalfNormal("sd", np.nan), observed=REAL))
+    with pytest.raises(ValueError, match="The prior of 'sd' has a parameter that is nan"):
+        require_start(model, model.initial_point())
+
+
 def uniform_from_the_start():
     """-inf at the start, and finite at some points near it, where pm.sample starts chains."""
     pm.Uniform("y", 0.0, pm.HalfNormal("upper"), observed=1.2 * SHARE / SHARE.max())

@@ -58,6 +58,15 @@ def test_a_domain_that_was_lost_is_a_guard(name):
         np.testing.assert_array_equal(allowed, 2.0 + b * X > 0.0)
 
 
+def test_a_domain_is_that_of_the_rows_that_use_it():
+    function = of(lambda v: pt.switch(X > 0.5, pt.exp(pt.log(v - 1.0)), v))
+    guards = function.guards(np.arange(N))
+    for b in (-1.5, 0.5, 3.0):
+        allowed = np.all(guards[..., 0] * b + guards[..., 1] > 0.0, axis=1)
+        np.testing.assert_array_equal(allowed, (X <= 0.5) | (1.0 + b * X > 0.0))
+    assert of(lambda v: pt.switch(X > 0.5, pt.log(pt.exp(v) + X - 0.5), v)).guards is None
+
+
 @pytest.mark.parametrize("name", KEPT)
 @pytest.mark.covering(2)
 def test_a_domain_that_is_kept_needs_no_guard(name):

@@ -266,6 +266,15 @@ def far_from_normal_in_one():
     pm.Bernoulli("y", logit_p=pm.Normal("level") + pm.Normal("rare", 0, 20) * x, observed=y)
 
 
+def made_of_straight_pieces():
+    pm.Laplace("y", pm.Normal("a"), pm.HalfNormal("b"), observed=ROWS[:1500])
+
+
+def made_of_straight_pieces_in_groups():
+    u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=40)
+    pm.AsymmetricLaplace("y", mu=u[np.arange(1500) % 40], b=pm.HalfNormal("b"), q=0.7, observed=ROWS[:1500])
+
+
 # The reason, the number of rows, and what would do better.
 NUTS = {
     process: ("term 'gp'", 1000, ""),
@@ -284,6 +293,8 @@ NUTS = {
     coupled_by_one: (
         "CumOp", 1500, "With a number in place of 'a' the rest can be subsampled; a step of its own"
     ),
+    made_of_straight_pieces: ("'y' is made of straight pieces", 1500, "Errors with a smooth density"),
+    made_of_straight_pieces_in_groups: ("'y' is made of straight pieces", 1500, "Errors with a smooth"),
     two_modes: ("2 modes were found", 5000, "because 2 modes were found.*Order what can be exchanged"),
     flat: (
         "no mode to expand at.*a, b", 1500, "Give 'a' or 'b' a proper prior, or put a number in its place"
@@ -321,6 +332,17 @@ def test_nuts(define, told):
     assert line.endswith(why.otherwise)
     takes_all = re.search(rf"{re.escape(NUTPIE)}( \(pip install nutpie\))?\.$", line)  # or nothing
     assert bool(takes_all) == (define is not change)
+
+
+def test_missing_observations_are_named():
+    counts = np.ma.masked_array(np.arange(4000) % 4, mask=np.arange(4000) < 2000)
+    with pm.Model() as model:
+        u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=40)
+        with pytest.warns(pm.exceptions.ImputationWarning):
+            pm.Poisson("y", pm.math.exp(u[np.arange(4000) % 40]), observed=counts)
+    why = pma.recommend(model).recommendation
+    assert why.otherwise.startswith("Leave rows out whose observation of 'y' is missing")
+    assert "elementwise" not in why.otherwise
 
 
 @as_model

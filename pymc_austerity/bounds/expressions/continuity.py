@@ -8,7 +8,7 @@ probability zero.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import product
 from typing import cast
@@ -30,6 +30,9 @@ _STEPS = np.sinh(np.linspace(-16.0, 16.0, 257))
 _HALVINGS = 70
 # Conditions on data within a select, at most: each is taken to hold, and not to hold.
 _MOST_CONDITIONS = 5
+# Share of rows on either side of a kink, at least, and bend beside it, at most, relative to that at it, of
+# functions that are made of straight pieces.
+_BOTH_SIDES, _BENT = 0.01, 1e-6
 
 # Numbers of leaves, for each line.
 _Leaves = dict[int, Values]
@@ -123,6 +126,45 @@ def _random_leaves(
         else:
             start[number], direction[number] = scale * rng.standard_normal((2, _LINES))
     return data, start, direction
+
+
+def is_straight(root: Expression, predictors: Values, data: Mapping[int, Values]) -> bool:
+    """Whether rows are made of straight pieces, as -|y - eta| is: no curvature says how a sum of them bends.
+
+    Parameters
+    ----------
+    root : Expression
+        The function of a row.
+    predictors : ndarray (p, m)
+        Predictors of some rows, about which they are looked at.
+    data : dict of int to ndarray (m,)
+        Columns of data of these rows.
+    """
+    arguments = {one.args[0] for one in ordered(root) if one.op in SIGNS and one.moves}
+    return any(_bends_at_zeros(root, u, predictors, data) for u in arguments)
+
+
+def _bends_at_zeros(root: Expression, u: Expression, predictors: Values, data: Mapping[int, Values]) -> bool:
+    """Whether rows bend where u is zero, on a line across, and nowhere beside."""
+
+    def at(one: Expression, eta: Values) -> Values:
+        return np.broadcast_to(evaluate(one, eta, data), predictors.shape[1:])
+
+    here = at(u, predictors)
+    across = np.stack([at(u, predictors + unit[:, None]) - here for unit in np.eye(len(predictors))])
+    square = np.sum(across**2, axis=0)
+    if min(np.mean(here > 0.0), np.mean(here < 0.0)) < _BOTH_SIDES or not np.all(square > 0.0):
+        return False
+    zeros, width = predictors - here * across / square, np.std(here) * across / square
+
+    def bend(t: float) -> Values:
+        """The second difference about a place of each line."""
+        before, middle, after = (at(root, zeros + (t + step) * width) for step in (-0.1, 0.0, 0.1))
+        return np.asarray(before - 2.0 * middle + after)
+
+    with np.errstate(invalid="ignore"):
+        beside = np.maximum(np.abs(bend(-0.5)), np.abs(bend(0.5)))
+        return bool(np.mean(beside < _BENT * np.abs(bend(0.0))) > 0.5)
 
 
 def with_kinks_outside(root: Expression) -> Expression:

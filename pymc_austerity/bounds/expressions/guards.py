@@ -7,28 +7,46 @@ the predictors of the rest may be fewer.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from pymc_austerity.bounds.expressions.affine import is_affine
-from pymc_austerity.bounds.expressions.linear import is_constant, linear, number
+from pymc_austerity.bounds.expressions.linear import ONE, is_constant, linear, number
 from pymc_austerity.bounds.expressions.node import Expression, Range, ordered
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
+from pymc_austerity.bounds.expressions.selects import select
 from pymc_austerity.bounds.expressions.sums import scale
 
 
 def without_guards(root: Expression) -> tuple[Expression, tuple[Expression, ...]]:
-    """An expression that is the same where all guards are above zero, and these guards."""
+    """An expression that is the same where all guards are above zero, and these guards.
+
+    Guards of one case that the data decide are one in the other case.
+    """
+    found: dict[Expression, Expression] = {}
     guards: dict[Expression, None] = {}
+    with_guards: set[Expression] = set()
+    for one in ordered(root):
+        if _guard(one) or not with_guards.isdisjoint(one.args):
+            with_guards.add(one)
+    outermost = {one for one in with_guards if _guard(one) or (one.op == "select" and not one.args[0].moves)}
+    for x in (one for one in ordered(root, outermost) if one in outermost):
+        if own := _guard(x):
+            found[x], more = without_guards(own[1])
+            more = (own[0], *more)
+        else:
+            condition, *branches = x.args
+            (yes, first), (no, second) = map(without_guards, branches)
+            found[x], more = select(condition, yes, no), tuple(_of_cases(condition, first, second))
+        guards |= dict.fromkeys(more)
+    return rebuilt(root, found.get), tuple(guards)
 
-    def replaced(x: Expression) -> Expression | None:
-        found = _guard(x)
-        if found is None:
-            return None
-        guard, inside = found
-        guards[guard] = None
-        return rebuilt(inside, replaced)
 
-    return rebuilt(root, replaced), tuple(guards)
+def _of_cases(
+    condition: Expression, yes: Collection[Expression], no: Collection[Expression]
+) -> dict[Expression, None]:
+    """The guards of two cases that the data decide: those of both, and of each what is one in the other."""
+    found = [one if one in no else select(condition, one, ONE) for one in yes]
+    return dict.fromkeys(found + [select(condition, ONE, one) for one in no if one not in yes])
 
 
 def guards_of_all(root: Expression) -> frozenset[Expression]:
@@ -37,7 +55,7 @@ def guards_of_all(root: Expression) -> frozenset[Expression]:
     if found is not None:
         return guards_of_all(found[1]) | {found[0]}
     if root.op == "select" and not root.args[0].moves:  # in every case that the data decide
-        return guards_of_all(root.args[1]) & guards_of_all(root.args[2])
+        return frozenset(_of_cases(root.args[0], *map(guards_of_all, root.args[1:])))
     terms = linear(root)[1] if root.op == "sum" else {}
     return frozenset(guard for term, c in terms.items() if c > 0.0 for guard in guards_of_all(term))
 

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Variable
 
+from pymc_austerity.bounds.expressions.continuity import is_straight
 from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.distributions.uniform_stiefel import orthonormal_names
-from pymc_austerity.exceptions import SelfCheckError
+from pymc_austerity.exceptions import NoNormalApproximationError, SelfCheckError
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.field.priors import Innovation, NoField, Step, factors
 from pymc_austerity.model.graph.functions import function_of
@@ -167,6 +168,10 @@ def require_same(factorisation: Factorisation, field: Any) -> None:
         values = function(*point, *data)
         tables = {t.input: np.ravel(x) for t, x in zip(field.tables, values, strict=False)}
         _require_same_single_rows(factorisation, stored, tables, point)
+        for one in field.likelihoods:
+            etas, columns = one.leaves_at(evenly_spaced(one.term.size, _ROWS), tables)
+            if is_straight(one.graph.expression, etas, columns):
+                raise NoNormalApproximationError.of_straight_pieces(one.term.name)
         for (name, own), theirs in zip(pieces.items(), values[len(field.tables) :], strict=True):
             _require_same_rows(name, own, tables, theirs)
 

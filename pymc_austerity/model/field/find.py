@@ -46,14 +46,21 @@ class Likelihood:
         found = self.forms(positions)
         return [_element(found[one.variable], one) for one in self.graph.scalars]
 
+    def leaves_at(
+        self, positions: Index, tables: dict[Variable, np.ndarray]
+    ) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+        """Predictors (p, m) and columns of data of the rows at some positions, given values of all tables."""
+        etas = [np.broadcast_to(one.at(tables), positions.shape) for one in self(positions)]
+        every = (self.graph.expression, *self.graph.guards)
+        columns = sorted({k for one in every for k in leaves(one, "data")})
+        return np.array(etas), dict(zip(columns, self.graph.data.chosen(columns)(positions), strict=True))
+
     def rows_at(self, positions: Index, tables: dict[Variable, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """The rows at some positions given values of all tables, and the sums of absolute terms in them."""
-        etas = [np.broadcast_to(one.at(tables), positions.shape) for one in self(positions)]
+        etas, data = self.leaves_at(positions, tables)
 
         def values(one: Expression) -> np.ndarray:
-            columns = leaves(one, "data")
-            data = dict(zip(columns, self.graph.data.chosen(columns)(positions), strict=True))
-            return evaluate(one, dict(enumerate(etas)), data)
+            return evaluate(one, etas, data)
 
         rows = values(self.graph.expression)
         for guard in self.graph.guards:

@@ -11,7 +11,7 @@ minus infinity outside of the domain, as where a check of parameters fails.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -26,10 +26,12 @@ from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.type import TensorType
 
 from pymc_austerity.bounds.expressions import forms
+from pymc_austerity.bounds.expressions.conditions import truth
 from pymc_austerity.bounds.expressions.guards import guards_of_all, without_guards
 from pymc_austerity.bounds.expressions.node import Expression, constant, ordered, predictor
 from pymc_austerity.bounds.expressions.trees import over_cases, paths
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
+from pymc_austerity.model.graph.checks import is_elemwise
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure import selection_rules  # noqa: F401 - registers rules
 from pymc_austerity.model.structure.affine import Kind, kinds
@@ -303,7 +305,7 @@ def _predictors(var: Variable, scalars: list[AffineScalar], said: _Said) -> np.n
 
 def _execute(nodes: list[Apply], found: dict[Variable, np.ndarray], said: _Said) -> list[Domain]:
     """Compute all nodes, adding their results to `found`; and what they ask of their arguments."""
-    domains = []
+    domains: list[tuple[Variable, Domain]] = []
     for node in nodes:
         args = [found.get(var, np.empty(0, dtype=object)) for var in node.inputs]
         try:
@@ -315,5 +317,27 @@ def _execute(nodes: list[Apply], found: dict[Variable, np.ndarray], said: _Said)
         if any(one.size > _MOST_NUMBERS for one in results):
             raise _too_many(said(node.inputs))
         found.update(zip(node.outputs, results, strict=True))
-        domains += domains_of(node, args, results[0])
-    return domains
+        domains += [(node.outputs[0], one) for one in domains_of(node, args, results[0])]
+    used = _used(nodes, found) if domains else {}
+    return [
+        Domain(forms.select(used.get(var, _ONE), domain.positive, _ONE), domain.kept_by)
+        for var, domain in domains
+    ]
+
+
+def _used(nodes: list[Apply], found: dict[Variable, np.ndarray]) -> dict[Variable, Expression]:
+    """Whether a row, which the last of the nodes makes, uses a variable, as far as the data decide that."""
+    used = dict.fromkeys(nodes[-1].outputs, _ONE)
+    for node in reversed(nodes):
+        ways = [used[out] for out in node.outputs if out in used]
+        if not ways:
+            continue
+        here, case = reduce(forms.either, ways), None
+        if is_elemwise(node.outputs[0], ps.Switch) and found[node.inputs[0]].size == 1:
+            case = truth(found[node.inputs[0]].item())
+        for k, var in enumerate(node.inputs):
+            way = here
+            if k > 0 and case is not None and not case.moves:
+                way = forms.both(here, case if k == 1 else forms.negated(case))
+            used[var] = forms.either(used[var], way) if var in used else way
+    return used
