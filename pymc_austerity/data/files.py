@@ -257,16 +257,15 @@ class NpyFile:
 
     def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], chunk_rows: int) -> None:
         self._path, self._dtype = path, dtype
-        header = _header(dtype, shape)
-        self.offset, self._size = len(header), file_size(dtype, shape)  # bytes before row 0, and of all
+        # Bytes before row 0, which do not depend on the number of rows, and of all that is known to come.
+        self.offset, self._size = len(_header(dtype, shape)), file_size(dtype, shape)
         self._chunk_bytes = math.prod((chunk_rows, *shape[1:])) * dtype.itemsize
         self.crc32: list[int] = []  # of each chunk that was written
         # Without a buffer: what is written is in the hands of the operating system.
         self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
         try:
             reserve(self._file.fileno(), path, self._size)
-            self._file.seek(0)
-            write_all(self._file, header, path, self._size)
+            self._file.seek(self.offset)
         except BaseException:
             self._file.close()
             raise
@@ -274,6 +273,7 @@ class NpyFile:
     def append(self, chunk: NDArray[Any]) -> None:
         """Write the next chunk, of the same dtype; the last one may have fewer rows."""
         chunk = np.ascontiguousarray(chunk, self._dtype)
+        self._size = max(self._size, self._file.tell() + chunk.nbytes)
         write_all(self._file, chunk, self._path, self._size)
         self.crc32.append(checksum(chunk))
 
@@ -287,8 +287,10 @@ class NpyFile:
         self._file.seek(self.offset + number * self._chunk_bytes)
         return zlib.crc32(self._file.read(self._chunk_bytes)) == crc32
 
-    def sync(self) -> None:
-        """Wait until the disk has it all."""
+    def finish(self, shape: tuple[int, ...]) -> None:
+        """Write what stands before the rows, and wait until the disk has it all."""
+        self._file.seek(0)
+        write_all(self._file, _header(self._dtype, shape), self._path, self._size)
         with named_if_full(self._path, self._size):
             os.fsync(self._file.fileno())
 

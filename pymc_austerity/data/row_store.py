@@ -201,8 +201,8 @@ class Chunk(NamedTuple):
 class RowStore(Mapping[str, Rows]):
     """Arrays on disk that have a row for each observation, such as covariates and responses.
 
-    `RowStore.write` makes a store from Parquet, Arrow, CSV, Zarr or arrays, and `RowStore.open` opens it. A
-    store is a folder of `.npy` files, which NumPy alone can read, and `store.json`.
+    `RowStore.write` makes a store from tables, here or in an object store, or from arrays; `RowStore.open`
+    opens it. A store is a folder of `.npy` files, which NumPy alone can read, and `store.json`.
 
     Parameters
     ----------
@@ -267,12 +267,16 @@ class RowStore(Mapping[str, Rows]):
 
         Parameters
         ----------
-        source : dict, path, list of paths, or pyarrow.dataset.Dataset
+        source : dict, path or URI, list of paths or URIs, pyarrow.dataset.Dataset, or table
             A dict of names to arrays (of NumPy, mapped or not, or Zarr); a group of Zarr (`.zarr`); a file of
             Parquet (`.parquet`), Arrow (`.arrow`, `.feather`) or CSV (`.csv`), a list of them, or a folder.
-            Folders within it such as `year=2024` make columns. A `pyarrow.dataset.Dataset` or `pyarrow.Table`
-            stands for anything else that pyarrow reads. A row group of Parquet has to fit into memory, and
-            CSV is read twice.
+            Folders within it such as `year=2024` make columns. URIs such as ``s3://bucket/folder`` are those
+            of `pyarrow.fs.FileSystem.from_uri`, with credentials of the environment. A row group of Parquet
+            has to fit into memory, and CSV is read twice. A `pyarrow.dataset.Dataset`, which may be filtered,
+            stands for anything else that pyarrow reads, such as Delta tables. Tables and streams are those
+            with Arrow's method ``__arrow_c_stream__`` (of pyarrow, pandas, polars, duckdb), and scanners of
+            pyarrow. Of a stream, and a filtered dataset, the number of rows is not known: the space on disk
+            is not checked before, and `resume` writes from the start.
         path : path
             Of the folder to be made.
         columns : dict, optional
@@ -280,7 +284,7 @@ class RowStore(Mapping[str, Rows]):
             column by itself.
         dtype : dtype or dict of names to dtypes, optional
             For all arrays, or for some. Floating-point numbers may be rounded by it. Default: as in the
-            source.
+            source; decimal numbers become float64.
         categories : list of names, or dict of names to lists of labels, optional
             Arrays that are stored as codes 0, 1, ...: in the order of first appearance, or of the list.
         standardise : list of names, optional
@@ -303,7 +307,8 @@ class RowStore(Mapping[str, Rows]):
         FileExistsError
             If there is something at the path.
         OSError
-            If the disk is full, a part of the source cannot be read, or another process writes to the path.
+            If the disk is full, the source or a part of it cannot be read, or another process writes to the
+            path.
         ValueError
             If values do not fit into their dtype, or a column has none.
         ImportError
@@ -313,8 +318,6 @@ class RowStore(Mapping[str, Rows]):
         require_whole(1, chunk_rows=chunk_rows)
         require_switches(overwrite=overwrite, resume=resume)
         found = opened(source)
-        if not found.n_rows:
-            raise ValueError("The source has no rows.")
         outputs = plan_outputs(found.columns, columns, dtype, categories, standardise, sort_by)
         write_store(Job(found, outputs, sort_by, int(chunk_rows)), target, overwrite, resume)
         return cls.open(target)

@@ -1,14 +1,15 @@
-"""Where rows come from: arrays of NumPy and Zarr by name, and what `pyarrow.dataset` reads.
+"""Where rows come from: arrays of NumPy and Zarr by name, files that pyarrow reads, and streams of Arrow.
 
 A source tells its columns before anything is read, and gives its rows in order, in chunks of one length.
-Reading may begin at any row. What is damaged is named by file, part and rows.
+Reading may begin at any row, but not of a stream. What is damaged is named by file, part and rows.
 """
 
+import re
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -28,7 +29,14 @@ _FORMATS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc", ".csv": "
 _MAGIC = b"ARROW1"
 # Rows that become arrays of NumPy at once: text takes much memory there.
 _BATCH = 16_384
+# Little ahead and in this thread: memory stays small, and messages of CSV tell the row.
+_SCAN = {"batch_size": _BATCH, "batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
 _RESTORE = "Restore it, then write again with resume=True, which goes on from the last whole chunk."
+_OF_URIS = (
+    "URIs are those of pyarrow.fs.FileSystem.from_uri: file, s3, gs, abfs, hdfs, or fsspec+ before another "
+    "scheme. Of any filesystem with credentials of its own: "
+    "pyarrow.dataset.dataset(path, filesystem=..., partitioning='hive') as the source."
+)
 _TYPES_OF_CSV = (
     "The types of columns are those of the first rows of a file. Other types are given by "
     'pyarrow.dataset.dataset(path, schema=..., format="csv") as the source.'
@@ -45,27 +53,26 @@ class Column(NamedTuple):
 
 
 # Rows that can be read in order.
-type Source = DictSource | ArrowSource
+type Source = DictSource | ArrowSource | StreamSource
 
 
 def opened(source: Any) -> Source:
     """Find out what a source is; it is given as in `RowStore.write`."""
     if isinstance(source, Mapping):
         return DictSource(source)
-    if type(source).__module__.partition(".")[0] == "pyarrow":
+    if hasattr(source, "get_fragments"):
         return _of_dataset(source)
-    if isinstance(source, str | Path):
-        path = Path(source)
-        if not path.exists():
-            raise FileNotFoundError(f"There is no {path}.")
-        if path.suffix == ".zarr" or (path / "zarr.json").exists():
-            return DictSource(_arrays_of_group(path))
-        return _of_files(_files_of(path), path) if path.is_dir() else _of_files([path])
-    if isinstance(source, Sequence) and source and all(isinstance(path, str | Path) for path in source):
-        return _of_files([Path(path) for path in source])
+    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "to_reader"):
+        return _of_stream(source)
+    paths = [source] if isinstance(source, str | Path) else source
+    if isinstance(paths, Sequence) and paths and all(isinstance(path, str | Path) for path in paths):
+        if paths[0] is source and (Path(source).suffix == ".zarr" or Path(source, "zarr.json").exists()):
+            return DictSource(_arrays_of_group(source))
+        return _of_paths(paths)
     raise ValueError(
-        "The source must be a dict of names to arrays, a path (.zarr, .parquet, .arrow, .feather, .csv or a "
-        f"folder), a list of paths, or a dataset or table of pyarrow, got {type(source).__name__}."
+        "The source must be a dict of names to arrays, a path or URI (.zarr, .parquet, .arrow, .feather, "
+        ".csv or a folder), a list of them, a dataset of pyarrow, or a table or stream of Arrow (of pyarrow, "
+        f"pandas, polars, duckdb), got {type(source).__name__}."
     )
 
 
@@ -166,9 +173,11 @@ def _column(dtype: Dtype, shape: tuple[int, ...]) -> Column:
     return Column("text" if is_text else "other", np.dtype(np.float64), shape[1:], str(dtype))
 
 
-def _arrays_of_group(path: Path) -> dict[str, Any]:
+def _arrays_of_group(path: str | Path) -> dict[str, Any]:
     """The arrays of a group of Zarr, without those of groups within."""
     zarr = imported("zarr", "Files of Zarr", "store")
+    if "://" not in str(path) and not Path(path).exists():
+        raise FileNotFoundError(f"There is no {path}.")
     try:
         group = zarr.open_group(str(path), mode="r")
         return dict(sorted(group.arrays()))
@@ -179,7 +188,7 @@ def _arrays_of_group(path: Path) -> dict[str, Any]:
         ) from error
 
 
-# Tables of pyarrow.dataset: files of Parquet, Arrow and CSV ----------------------------------------
+# Tables: files of Parquet, Arrow and CSV, and streams of Arrow ---------------------------------------
 
 
 class Part(NamedTuple):
@@ -213,12 +222,7 @@ class ArrowSource:
         for part in self._parts:
             start = part.start
             for batch in self._batches(part, names) if part.stop > first_row else ():
-                for offset in range(max(0, first_row - start), batch.num_rows, _BATCH):
-                    rows = batch.slice(offset, _BATCH)
-                    yield {
-                        name: _values(rows.column(name), self.columns[name], name, start + offset)
-                        for name in names
-                    }
+                yield from _blocks_of(batch, self.columns, names, start, first_row)
                 start += batch.num_rows
 
     def _batches(self, part: Part, names: Sequence[str]) -> Iterator[Any]:
@@ -229,11 +233,9 @@ class ArrowSource:
                 if part.size:
                     # Reading from the map of a file that was cut would end the program.
                     require_size(Path(part.fragment.path), part.size)
-                # Little ahead and in this thread: memory stays small, and messages of CSV tell the row.
                 batches = batches or part.fragment.to_batches(
-                    schema=self._schema, columns=list(names), batch_size=_BATCH, batch_readahead=0,
-                    fragment_readahead=0, use_threads=False,
-                )  # fmt: skip
+                    schema=self._schema, columns=list(names), **_SCAN
+                )
                 batch = next(batches, None)
                 if batch is None:
                     raise EOFError("it ends early")
@@ -258,7 +260,8 @@ def _parts(fragments: Sequence[Any]) -> list[Part]:
     parts: list[Part] = []
     for fragment in fragments:
         path = getattr(fragment, "path", "The table")
-        size = Path(path).stat().st_size if Path(path).is_file() else 0
+        is_local = getattr(getattr(fragment, "filesystem", None), "type_name", None) == "local"
+        size = Path(path).stat().st_size if is_local and Path(path).is_file() else 0
         with readable(path):
             schema = fragment.physical_schema
             if hasattr(fragment, "split_by_row_group"):
@@ -273,23 +276,99 @@ def _parts(fragments: Sequence[Any]) -> list[Part]:
     return parts
 
 
-def _of_dataset(dataset: Any) -> ArrowSource:
-    """The rows of a `pyarrow.dataset.Dataset`, or of a table of pyarrow."""
-    if not hasattr(dataset, "get_fragments"):
-        dataset = _arrow("dataset").dataset(dataset)
-    return ArrowSource(list(dataset.get_fragments()), _plain(dataset.schema))
+class StreamSource:
+    """Rows that come once, in order: `read` gives batches of named columns. At the end they are `n_rows`."""
+
+    def __init__(self, schema: Any, read: Callable[[list[str]], Any]) -> None:
+        self._read, self.n_rows = read, 0  # so many have come
+        self.columns = {field.name: _column_of_arrow(field.type) for field in _plain(schema)}
+        self.described: dict[str, Any] = {}
+
+    def blocks(self, names: Sequence[str], first_row: int, length: int) -> Iterator[Block]:
+        """Blocks of `length` rows of named columns, from the first one on."""
+        return regrouped(self._blocks(names), length)
+
+    def _blocks(self, names: Sequence[str]) -> Iterator[Block]:
+        batches = iter(self._read(list(names)))
+        while True:
+            with readable(f"The source from row {self.n_rows:,} on", remedy="Write again from a new one."):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield from _blocks_of(batch, self.columns, names, self.n_rows)
+            self.n_rows += batch.num_rows
 
 
-def _files_of(folder: Path) -> list[Path]:
-    """Files of a folder and of the folders within, by name, but for those that a dot or a line begins."""
-    found = [file for file in sorted(folder.rglob("*")) if file.suffix in _FORMATS and file.is_file()]
-    files = [file for file in found if not any(part[0] in "._" for part in file.relative_to(folder).parts)]
+def _blocks_of(
+    batch: Any, columns: Mapping[str, Column], names: Sequence[str], start: int, first_row: int = 0
+) -> Iterator[Block]:
+    """Rows of a batch that begins with the row `start`, from `first_row` on."""
+    for offset in range(max(0, first_row - start), batch.num_rows, _BATCH):
+        rows = batch.slice(offset, _BATCH)
+        yield {name: _values(rows.column(name), columns[name], name, start + offset) for name in names}
+
+
+def _of_dataset(dataset: Any) -> ArrowSource | StreamSource:
+    """The rows of a `pyarrow.dataset.Dataset`."""
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:  # it is filtered: nobody knows how many rows are left
+        return StreamSource(dataset.schema, lambda names: dataset.scanner(names, **_SCAN).to_reader())
+    return ArrowSource(fragments, _plain(dataset.schema))
+
+
+def _of_stream(source: Any) -> StreamSource:
+    """The rows of a scanner of pyarrow, or of what gives a stream by Arrow's PyCapsule interface."""
+    reader = source.to_reader() if hasattr(source, "to_reader") else source
+    if not isinstance(reader, _arrow().RecordBatchReader):
+        with readable(f"The {type(source).__name__}", remedy="Give a table with names of columns."):
+            reader = _arrow().RecordBatchReader.from_stream(reader)
+    return StreamSource(reader.schema, lambda _: reader)
+
+
+def _located(given: str | Path) -> tuple[Any, str]:
+    """The filesystem of pyarrow for a path or URI, and the path there."""
+    system, path = None, str(Path(given).absolute())
+    if "://" in str(given):
+        system, path = _arrow("fs").FileSystem.from_uri(str(given))
+    if system is None or system.type_name == "local":
+        # Mapped, because a batch that is not compressed is held as a whole otherwise.
+        system = _arrow("fs").LocalFileSystem(use_mmap=True)
+    return system, path
+
+
+def _of_paths(given: Sequence[str | Path]) -> ArrowSource | StreamSource:
+    """The rows of files of one format, or of one folder, whose folders such as `year=2024` make columns."""
+    uri = any("://" in str(one) for one in given)
+    # There may be a password in it.
+    told = [re.sub("(?<=://)[^/@]*:[^/]*@|[?].*", "", str(one)) if uri else str(one) for one in given]
+    remedy = _OF_URIS if uri else _RESTORE
+    with readable(told[0], remedy=remedy):
+        places = [_located(one) for one in given]
+        found = [place.get_file_info(path) for place, path in places]
+    system, kinds = places[0][0], _arrow("fs").FileType
+    for one, (place, _), info in zip(told, places, found, strict=True):
+        if info.type == kinds.NotFound:
+            raise FileNotFoundError(f"There is no {one}.")
+        if not place.equals(system):
+            raise ValueError(f"{one} and {told[0]} are in different filesystems. Give files of one.")
+    if len(found) > 1 or found[0].type != kinds.Directory:
+        return _of_files(system, [PurePosixPath(info.path) for info in found])
+    folder = PurePosixPath(found[0].path)
+    with readable(told[0], remedy=remedy):
+        within = system.get_file_info(_arrow("fs").FileSelector(str(folder), recursive=True))
+    files = sorted(PurePosixPath(info.path) for info in within if info.type == kinds.File)
+    # Without those that a dot or a line begins.
+    files = [file for file in files if not any(part[0] in "._" for part in file.relative_to(folder).parts)]
+    files = [file for file in files if file.suffix in _FORMATS]
     if not files:
-        raise ValueError(f"{folder} has no file that ends in {', '.join(_FORMATS)}.")
-    return files
+        raise ValueError(f"{told[0]} has no file that ends in {', '.join(_FORMATS)}.")
+    return _of_files(system, files, folder)
 
 
-def _of_files(paths: Sequence[Path], folder: Path | None = None) -> ArrowSource:
+def _of_files(
+    system: Any, paths: Sequence[PurePosixPath], folder: PurePosixPath | None = None
+) -> ArrowSource | StreamSource:
     """The rows of files of one format; folders within `folder` such as `year=2024` make columns."""
     for path in paths:
         if path.suffix not in _FORMATS:
@@ -299,21 +378,19 @@ def _of_files(paths: Sequence[Path], folder: Path | None = None) -> ArrowSource:
             raise ValueError(f"{path} and {paths[0]} differ in format. Give a list of files of one format.")
     file_format = _FORMATS[paths[0].suffix]
     if len(paths) == 1 and file_format == "ipc":
-        with paths[0].open("rb") as file, readable(str(paths[0])):
+        with readable(str(paths[0])):
+            file = system.open_input_file(str(paths[0]))
             if file.read(len(_MAGIC)) != _MAGIC:
-                return _of_dataset(_arrow("ipc").open_stream(_arrow().memory_map(str(paths[0]))).read_all())
+                file.seek(0)
+                return _of_stream(_arrow("ipc").open_stream(file))
     if file_format == "parquet":
         checked = _arrow("dataset").ParquetFragmentScanOptions(page_checksum_verification=True)
         file_format = _arrow("dataset").ParquetFileFormat(default_fragment_scan_options=checked)
     with readable(str(paths[0])):
         dataset = _arrow("dataset").dataset(
-            [str(path.absolute()) for path in paths],
-            format=file_format,
-            # Mapped, because a batch that is not compressed is held as a whole otherwise.
-            filesystem=_arrow("fs").LocalFileSystem(use_mmap=True),
-            partitioning=None if folder is None else "hive",
-            partition_base_dir=None if folder is None else str(folder.absolute()),
-        )
+            [str(path) for path in paths], format=file_format, filesystem=system,
+            partitioning=folder and "hive", partition_base_dir=folder and str(folder),
+        )  # fmt: skip
     fragments = list(dataset.get_fragments())
     return ArrowSource(fragments, _schema_of_all(fragments, dataset))
 
@@ -353,6 +430,7 @@ def _column_of_arrow(arrow_type: Any) -> Column:
     shape: tuple[int, ...] = ()
     while types.is_fixed_size_list(arrow_type):
         shape, arrow_type = (*shape, arrow_type.list_size), arrow_type.value_type
+    arrow_type = _arrow().float64() if types.is_decimal(arrow_type) else arrow_type
     if types.is_boolean(arrow_type) or types.is_integer(arrow_type) or types.is_floating(arrow_type):
         return Column("numbers", np.dtype(arrow_type.to_pandas_dtype()), shape, described)
     is_text = str(arrow_type) in ("string", "large_string", "string_view") and not shape
@@ -361,12 +439,18 @@ def _column_of_arrow(arrow_type: Any) -> Column:
 
 def _values(array: Any, column: Column, name: str, first_row: int) -> NDArray[Any]:
     """The rows of a column; missing floating-point numbers are NaN, missing text is None."""
+    types = _arrow().types
     if column.shape:
         _require_none_missing(array, name, first_row, 1)
     for _ in column.shape:
         array = array.flatten()
     if column.kind == "numbers" and column.dtype.kind != "f":
         _require_none_missing(array, name, first_row, int(np.prod(column.shape)))
+    if types.is_decimal(array.type):
+        array = array.cast("float64")
+    elif column.kind == "text" and types.is_dictionary(array.type):
+        # pyarrow does not decode dictionaries of the views of text that polars has.
+        array = array.from_arrays(array.indices, array.dictionary.cast("large_string"))
     values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
     return values.reshape(-1, *column.shape)
 

@@ -79,7 +79,8 @@ def write_store(job: Job, path: Path, overwrite: bool, resume: bool) -> None:
         if os.path.lexists(path) and not overwrite:
             _remove(folder)
             require_free(path, overwrite)
-        earlier = entries_of(folder, job.as_json()) if resume else []
+        # A stream, of which the number of rows is not known, is written from the start.
+        earlier = entries_of(folder, job.as_json()) if resume and job.source.n_rows else []
         if not earlier:
             emptied(folder)
         try:
@@ -110,7 +111,7 @@ def _fill(job: Job, folder: Path, earlier: list[Entry]) -> None:
     # What an earlier run has written takes its space already.
     allocated = sum(path.stat().st_blocks * 512 for path in folder.rglob("*.npy"))
     require_space(folder, sum(array.bytes_wanted for array in arrays) - allocated)
-    stage("rows", f" of the source: {job.source.n_rows:,}")
+    stage("rows", f" of the source{f': {job.source.n_rows:,}' if job.source.n_rows else ''}")
     (folder / _STAGED).mkdir(exist_ok=True)
     _first_pass(job, folder, arrays, earlier)
     unfinished = [array for array in arrays if not array.is_final]
@@ -130,18 +131,22 @@ class StagedArray:
     staged: NDArray[Any]  # the rows that the first pass has written
 
     def __init__(self, output: Output, job: Job, folder: Path) -> None:
-        self.output, self._chunk_rows = output, job.chunk_rows
-        self._shape = (job.source.n_rows, *output.shape)
+        self.output, self._source, self._chunk_rows = output, job.source, job.chunk_rows
         self._columns = output.parts if output.stacked else None
         self.is_final = job.sort_by is None and not output.standardised  # after the first pass
         self._path = folder / f"{output.name}.npy"
         self._staged_path = self._path if self.is_final else folder / _STAGED / self._path.name
-        sizes = [file_size(dtype, self._shape) for dtype in (output.dtype, output.raw)]
+        sizes = [file_size(dtype, self.shape) for dtype in (output.dtype, output.raw)]
         self.bytes_wanted = sizes[0] if self.is_final else sum(sizes)
         self._labels = Labels(output.parts[0], output.labels or ())  # of categories
         self._n_told = len(self._labels.known)  # labels in the journal
         of_none = Moments(0, np.zeros(output.shape), np.zeros(output.shape))
         self._moments = of_none if output.standardised else None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The rows that there are, or that have come of a stream, and the shape of one."""
+        return (self._source.n_rows, *self.output.shape)
 
     def open(self, stack: ExitStack, *, is_final: bool) -> None:
         """Begin the file of the first pass, or of the second."""
@@ -150,7 +155,7 @@ class StagedArray:
             self.staged = np.load(path, mmap_mode="r").view(np.ndarray)
             self._require_scale()
             path, dtype = self._path, self.output.dtype
-        self.file = stack.enter_context(closing(NpyFile(path, dtype, self._shape, self._chunk_rows)))
+        self.file = stack.enter_context(closing(NpyFile(path, dtype, self.shape, self._chunk_rows)))
 
     def read(self, block: Block, first_row: int) -> NDArray[Any]:
         """Rows of the output from those of the source, counted among its labels and moments."""
@@ -205,7 +210,7 @@ class StagedArray:
             file=self._path.name,
             offset=self.file.offset,
             dtype=self.output.dtype.str,
-            shape=self._shape,
+            shape=self.shape,
             columns=self._columns,
             crc32=tuple(self.file.crc32),
             labels=None if self.output.labels is None else tuple(self._labels.known),
@@ -260,8 +265,10 @@ def _first_pass(job: Job, folder: Path, arrays: Sequence[StagedArray], earlier: 
             first_row += len(block[names[0]])
         if first_row != job.source.n_rows:
             raise UnreadableError(f"The source has ended after {first_row:,} of {job.source.n_rows:,} rows.")
+        if not first_row:
+            raise ValueError("The source has no rows. A stream that was read before has none left.")
         for array in arrays:
-            array.file.sync()
+            array.file.finish(array.shape)
 
 
 def _whole(job: Job, arrays: Sequence[StagedArray], entries: Sequence[Entry]) -> list[Entry]:
@@ -296,7 +303,7 @@ def _second_pass(job: Job, arrays: Sequence[StagedArray]) -> None:
             for array in arrays:
                 array.finish(chunk[array.output.name], number * job.chunk_rows)
         for array in arrays:
-            array.file.sync()
+            array.file.finish(array.shape)
 
 
 def _places(job: Job, arrays: Sequence[StagedArray]) -> Iterator[slice | Positions]:

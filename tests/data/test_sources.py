@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.feather as feather
+import pyarrow.fs
 import pyarrow.parquet as parquet
 import pytest
 import zarr
@@ -111,6 +112,43 @@ def texts_and_categories(path):
     return [path.with_name("a.feather"), path.with_name("b.feather")]
 
 
+def filtered(path):
+    """A dataset that knows which rows it has when it has read them."""
+    twice = pa.concat_tables([part().append_column("keep", pa.array([keep] * N)) for keep in (False, True)])
+    parquet.write_table(twice, path, row_group_size=300)
+    return pa.dataset.dataset(path).filter(pa.dataset.field("keep"))
+
+
+def in_memory(path):
+    pytest.importorskip("fsspec")
+    uri = f"fsspec+memory://{path}"
+    try:
+        system, there = pa.fs.FileSystem.from_uri(uri)
+    except ValueError as error:
+        pytest.skip(f"an earlier pyarrow: {error}")
+    pa.fs.copy_files(str(parquet_folder(path)), there, destination_filesystem=system)
+    return uri
+
+
+class Capsule:
+    """A stream of Arrow and nothing else, with text of another kind than that of pyarrow's tables."""
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        text = pa.array(TABLE["airline"], pa.string_view())
+        codes = pa.DictionaryArray.from_arrays(pa.array(np.arange(N) % N, pa.uint32()), text)
+        batches = part().set_column(4, "airline", codes).to_batches(90)
+        return pa.RecordBatchReader.from_batches(batches[0].schema, batches).__arrow_c_stream__()
+
+
+def of_library(name):
+    return pytest.importorskip(name)
+
+
+def delta_table(path):
+    of_library("deltalake").write_deltalake(path, part())
+    return of_library("deltalake").DeltaTable(path).to_pyarrow_dataset()
+
+
 FORMATS = {
     "maps": maps,
     "zarr": lambda path: zarr_group(path.with_suffix(".zarr"), chunks=(37,)),
@@ -129,8 +167,26 @@ FORMATS = {
     "csv": csv_files,
     "pandas": lambda path: pandas_file(path.with_suffix(".parquet")),
     "text and dictionary": texts_and_categories,
-    "table": lambda path: part(),
     "dataset": lambda path: pa.dataset.dataset(parquet_folder(path)),
+    "filtered": filtered,
+    "part of a filesystem": lambda path: pa.dataset.dataset(
+        parquet_folder(path).name,
+        filesystem=pa.fs.SubTreeFileSystem(str(path.parent), pa.fs.LocalFileSystem()),
+    ),
+    "URI": lambda path: parquet_folder(path).as_uri(),
+    "URIs": lambda path: [f"file://{file}" for file in csv_files(path)],
+    "URI of fsspec": in_memory,
+    "table": lambda path: part(),
+    "batch": lambda path: part().combine_chunks().to_batches()[0],
+    "reader": lambda path: part().to_reader(70),
+    "scanner": lambda path: pa.dataset.dataset(parquet_folder(path)).scanner(NAMES[::-1]),
+    "frame": lambda path: pd.DataFrame(TABLE),
+    "capsule": lambda path: Capsule(),
+    "polars": lambda path: (
+        of_library("polars").DataFrame(part()).cast({"airline": of_library("polars").Categorical})
+    ),
+    "duckdb": lambda path: of_library("duckdb").from_arrow(part()).filter("x1 is not null"),
+    "delta": delta_table,
 }
 
 
@@ -182,8 +238,8 @@ def test_a_dataset_tells_the_types_of_csv(tmp_path):
     )
     store = RowStore.write(told, tmp_path / "rows", categories=["z"])
     assert (store["x"].dtype, store["x"][-1], store["z"].labels) == (np.float32, 3.5, ("007", "008", "009"))
-    with pytest.raises(ValueError, match="filtered"):
-        RowStore.write(told.filter(pa.dataset.field("x") > 2), tmp_path / "other")
+    last = RowStore.write(told.filter(pa.dataset.field("x") > 2), tmp_path / "last", columns={"x": "x"})
+    assert last["x"][:].tolist() == [3.5]
 
 
 def test_zarr_matrices(tmp_path):
@@ -253,11 +309,13 @@ def test_missing_values(tmp_path):
             "g": pa.array(["a", None, "b", "a"]),
             "l": pa.array([[1.0, 2.0], [3.0, 4.0], None, [5.0, 6.0]], pa.list_(pa.float64(), 2)),
             "m": pa.array([[1, 2], [3, 4], [5, None], [6, 7]], pa.list_(pa.int8(), 2)),
+            "d": pa.array([1, 2, None, 4]).cast(pa.decimal128(21, 2)),
         }
     )
     parquet.write_table(table, path, row_group_size=2)
-    store = RowStore.write(path, tmp_path / "rows", columns={"x": "x"})
-    np.testing.assert_array_equal(store["x"], [1, 2, np.nan, 4])
+    for name in "xd":
+        store = RowStore.write(path, tmp_path / f"rows of {name}", columns={name: name})
+        np.testing.assert_array_equal(store[name], [1, 2, np.nan, 4])
     for name, row in (("k", 3), ("b", 0), ("g", 1), ("l", 2), ("m", 2)):
         with pytest.raises(ValueError, match=f"Row {row} of column '{name}' is missing"):
             RowStore.write(
@@ -284,6 +342,8 @@ def test_columns_without_numbers_are_named_only_if_they_are_chosen(tmp_path):
         ("empty", "no file"),
         ("t.csv", "t.csv cannot be read"),
         ("t.arrow", "t.arrow cannot be read"),
+        ("file:///none.parquet", "There is no file:///none.parquet"),
+        ("what://me:secret@t.csv?key=1", "what://t.csv cannot be read: Unrecognized .* fsspec.*filesystem="),
     ],
 )
 def test_paths_that_are_no_source(tmp_path, name, match):
@@ -291,7 +351,7 @@ def test_paths_that_are_no_source(tmp_path, name, match):
         (tmp_path / f"t.{ending}").touch()
     (tmp_path / "empty" / "year=2024").mkdir(parents=True)
     with pytest.raises((ValueError, OSError), match=match):
-        RowStore.write(tmp_path / name, tmp_path / "rows")
+        RowStore.write(name if ":" in str(name) else tmp_path / name, tmp_path / "rows")
 
 
 @pytest.mark.parametrize(
@@ -305,3 +365,61 @@ def test_a_library_that_is_not_installed_is_named(tmp_path, monkeypatch, library
     monkeypatch.setattr("pymc_austerity.extras.import_module", missing)
     with pytest.raises(ImportError, match=rf'need {library}: pip install "pymc_austerity\[store\]"'):
         RowStore.write(tmp_path / f"t.{suffix}", tmp_path / "rows")
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """Options of URIs of a server of this machine that has one bucket, and its filesystem."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", 0)
+    server.start()
+    host, port = server.get_host_and_port()
+    options = f"scheme=http&region=us-east-1&endpoint_override={host}:{port}"
+    system, _ = pa.fs.FileSystem.from_uri(f"s3://me:secret@bucket?allow_bucket_creation=true&{options}")
+    system.create_dir("bucket")
+    yield options, system
+    server.stop()
+
+
+def test_an_object_store(s3, expected, tmp_path):
+    options, system = s3
+    pa.fs.copy_files(str(parquet_folder(tmp_path / "table")), "bucket/table", destination_filesystem=system)
+    uri = f"s3://me:secret@bucket/table?{options}"
+    assert is_same(RowStore.write(uri, tmp_path / "rows", **OPTIONS), expected)
+    with pytest.raises(ValueError, match="in different filesystems"):
+        RowStore.write([uri, str(tmp_path)], tmp_path / "none")
+    with pytest.raises(FileNotFoundError, match="There is no s3://bucket/none."):
+        RowStore.write(uri.replace("/table", "/none"), tmp_path / "none")
+    with pytest.raises(OSError, match="^s3://bucket/table cannot be read: .*filesystem="):
+        RowStore.write(f"s3://bucket/table?{options.replace('scheme=http', 'scheme=ftp')}", tmp_path / "none")
+
+
+def test_a_stream_is_sorted_and_standardised(tmp_path):
+    options = {**OPTIONS, "sort_by": "g", "standardise": ["X"], "resume": True}
+    expected = RowStore.write(TABLE, tmp_path / "expected", **options)
+    store = RowStore.write(part().to_reader(90), tmp_path / "rows", **options)
+    assert is_same(store, expected)
+    assert [file.read_bytes() for file in sorted(store.path.iterdir())] == [
+        file.read_bytes() for file in sorted(expected.path.iterdir())
+    ]
+
+
+def test_a_stream_that_ends_early(tmp_path):
+    def batches():
+        yield part(0, 300).to_batches()[0]
+        raise OSError("planted")
+
+    broken = pa.RecordBatchReader.from_batches(part().schema, batches())
+    with pytest.raises(OSError, match="source from row 300 on cannot be read: .*planted.*from a new one"):
+        RowStore.write(broken, tmp_path / "rows", **OPTIONS)
+    whole = part().to_reader()
+    with pytest.raises(ValueError, match="there is no 'x4'"):
+        RowStore.write(whole, tmp_path / "rows", columns={"x": "x4"})
+    store = RowStore.write(whole, tmp_path / "rows", resume=True, **OPTIONS)
+    assert store.n_rows == N
+    with pytest.raises(ValueError, match="no rows. A stream that was read before has none left"):
+        RowStore.write(whole, tmp_path / "rows", overwrite=True, **OPTIONS)
+    with pytest.raises(OSError, match="ChunkedArray cannot be read.*non-struct.*names of columns"):
+        RowStore.write(part()["x1"], tmp_path / "none")
+    missing = pa.table({"k": [1] * 20_000 + [None]}).to_reader()
+    with pytest.raises(ValueError, match="Row 20,000 of column 'k' is missing"):
+        RowStore.write(missing, tmp_path / "none")

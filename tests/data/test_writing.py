@@ -65,6 +65,7 @@ def test_a_limit_to_the_size_of_files(source, tmp_path, monkeypatch, space, opti
     with limited_file_size(5000):
         told = rf"x.npy: {BYTES:,} bytes are wanted, [\d,]+ are left on its disk, .* \(ulimit -f\)"
         full_disk(tmp_path / "rows", told, errno.EFBIG, source, **options)
+        full_disk(tmp_path / "rows", told, errno.EFBIG, pa.table(source), **options)  # found on the way
 
 
 @pytest.mark.parametrize("reserve", [True, False])
