@@ -4,7 +4,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Executor, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -21,11 +21,15 @@ _SENT_AGAIN = 3
 _PACKAGES = ("pymc_austerity", "pymc", "pytensor", "numba", "numpy")
 
 
-def require_client(client: Any) -> None:
+def require_client(client: Any, or_executor: bool = False) -> None:
     """Refuse what is no client of a running scheduler, by a `TypeError` or a `ValueError`."""
+    if or_executor and isinstance(client, Executor) and not isinstance(client, ThreadPoolExecutor):
+        return
     if not hasattr(client, "submit") or not hasattr(client, "scheduler_info"):
+        other = " or an executor of processes" if or_executor else ""
         raise TypeError(
-            f"client is a distributed.Client, not {client!r}: Client(n_workers=2), or Client('address')."
+            f"client is a distributed.Client{other}, not {client!r}: Client(n_workers=2), or "
+            "Client('address')."
         )
     if client.status != "running":
         raise ValueError(f"The client is not connected to a scheduler: its status is {client.status!r}.")

@@ -9,8 +9,10 @@ import shutil
 import signal
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import cache
+from multiprocessing import get_context
 
 import numpy as np
 import pymc as pm
@@ -264,9 +266,12 @@ class TestSums:
             x, y = stored_data("x", store["x"]), stored_data("y", store["y"])
             pm.Poisson("counts", pm.math.exp(x @ pm.Normal("beta", shape=3)), observed=y)
             step = TunaMH(client=client)
-        assert len(sent) == 1
-        assert len(sent[0]) < 1e6 < arrays[0].nbytes
-        assert same_sums(step, own)
+            assert len(sent) == 1
+            assert len(sent[0]) < 1e6 < arrays[0].nbytes
+            assert same_sums(step, own)
+            with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                assert same_sums(TunaMH(client=pool), own)
+            assert same_sums(TunaMH(client=client.get_executor()), own)
 
     def test_a_worker_dies(self, client, counts, own, monkeypatch):
         before = set(client.run(os.getpid).values())
@@ -325,7 +330,7 @@ def test_a_field_is_set_up_here(monkeypatch):
         raise SetUpError
 
     monkeypatch.setattr(field_plan, "plan_field", stop)
-    monkeypatch.setattr(workers, "require_client", lambda client: None)
+    monkeypatch.setattr(workers, "require_client", lambda *given, **options: None)
     rng = np.random.default_rng(2)
     group = rng.integers(0, 40, 4000)
     with pm.Model() as model:
@@ -448,7 +453,7 @@ class TestTrouble:
         stop.join()
 
 
-def test_bad_input():
+def test_bad_input(monkeypatch):
     model = model_of(*data(200))
     with model:
         step = pm.Slice()
@@ -461,8 +466,12 @@ def test_bad_input():
         nested = CompoundStep([CompoundStep([pm.DEMetropolis()])])
         with pytest.raises(ValueError, match="DEMetropolis moves all chains together"):
             sample_distributed(step=nested, client=None)
-        with pytest.raises(TypeError, match="client is a distributed.Client, not 'tcp://host:8786'"):
-            TunaMH(client="tcp://host:8786")
+        for given in ("tcp://host:8786", ThreadPoolExecutor()):
+            with pytest.raises(TypeError, match="client is a .*Client or an executor of processes, not"):
+                TunaMH(client=given)
+        monkeypatch.setattr(sums_elsewhere, "_MOST_BYTES", 0)
+        with pytest.raises(ValueError, match=r"with each call, 0 MB with its data.*\(stored_data\)"):
+            TunaMH(client=ProcessPoolExecutor(1))
     with model, pytest.raises(ValueError, match="draws must be an integer of at least 1, got 0"):
         sample_distributed(0, step=None, client=None)
 

@@ -1,7 +1,9 @@
-"""Sums over all rows, computed on the workers of a cluster: blocks of rows are added up where they are."""
+"""Sums over all rows, computed by other processes: blocks of rows are added up where they are."""
 
 import pickle
 import uuid
+from concurrent.futures import Executor
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +22,8 @@ from pymc_austerity.target import Vector
 
 # Seconds for which there may be no worker, and calls for each of them: the slowest keeps few of them waiting.
 _WAIT, _CALLS_A_WORKER = 60.0, 2
+# Calls of an executor, which does not say how many workers it has, and bytes that each of them may send.
+_CALLS, _MOST_BYTES = 256, 30_000_000
 
 
 class SumsElsewhere:
@@ -40,15 +44,47 @@ class SumsElsewhere:
 
     def __call__(self, phi: Vector, n_blocks: int) -> list[Derivatives]:
         """The sums over each block."""
-        n = min(n_blocks, _CALLS_A_WORKER * max(self._inspection.require(begins=True), 1))
-        ends = [n_blocks * k // n for k in range(n + 1)]
-        ranges = [(self._key, phi, first, last) for first, last in pairwise(ends)]
+        n_calls = _CALLS_A_WORKER * max(self._inspection.require(begins=True), 1)
+        ranges = [(self._key, phi, *ends) for ends in _ranges(n_blocks, n_calls)]
         return [block for found in self._calls(sums_of_blocks, ranges) for block in found]
 
     def close(self) -> None:
         """Workers need not keep the model any longer."""
         if self._client.status == "running":
             self._client.run(forget, self._key, on_error="ignore")
+
+
+class SumsOfExecutor:
+    """Sums over blocks of rows by a `concurrent.futures.Executor` of processes: each call sends the model."""
+
+    def __init__(self, executor: Executor, options: MetropolisOptions, point: PointType) -> None:
+        content = cloudpickle.dumps((options, point))
+        if len(content) > _MOST_BYTES:
+            raise ValueError(
+                f"An executor would get the model with each call, {len(content) / 1e6:.0f} MB with its data. "
+                "Leave the rows on disk (stored_data), or give a distributed.Client, which gets them once."
+            )
+        self._map = partial(executor.map, partial(sums_of_blocks, content, uuid.uuid4().hex))
+
+    def __call__(self, phi: Vector, n_blocks: int) -> list[Derivatives]:
+        """The sums over each block."""
+        starts, stops = zip(*_ranges(n_blocks, _CALLS), strict=True)
+        return [block for found in self._map([phi] * len(starts), starts, stops) for block in found]
+
+    def close(self) -> None:
+        """Nothing is left to do: nobody knows the processes."""
+
+
+def sums_by(client: Any, options: MetropolisOptions, point: PointType) -> SumsElsewhere | SumsOfExecutor:
+    """Sums by a client of Dask or by an executor."""
+    kind = SumsOfExecutor if isinstance(client, Executor) else SumsElsewhere
+    return kind(client, options, point)
+
+
+def _ranges(n_blocks: int, n_calls: int) -> list[tuple[int, int]]:
+    """The blocks of each call, first and last, of so many calls at most."""
+    n = min(n_blocks, n_calls)
+    return list(pairwise(n_blocks * k // n for k in range(n + 1)))
 
 
 # The last model of this process; passes over its rows follow one another.

@@ -59,10 +59,11 @@ class TunaMH(SubsampledStep):
     debug : bool, default False
         Count terms that are larger than their bounds in the sample statistic `bound_violations` and go on,
         instead of raising an error at the first.
-    client : distributed.Client, optional
-        Of a Dask cluster. Sums over all rows, which the search for the mode needs, are computed by its
-        workers. The mode is the same to the bit on processors of one type with the same libraries. Bounds of
-        rows are computed here. A field of effects is set up here, and a warning says so.
+    client : distributed.Client or concurrent.futures.Executor, optional
+        Of a Dask cluster, or of processes (not threads). Sums over all rows, which the search for the mode
+        needs, are computed there. The mode is the same to the bit on processors of one type with the same
+        libraries. Bounds of rows are computed here. A field of effects is set up here, and a warning says
+        so. An executor is for rows on disk: it gets the model with each call.
     **options
         Those of every subsampled step but `subsample`: see `MetropolisHastings`; the `set_up_budget` is one
         of them. The default proposal is
@@ -184,7 +185,7 @@ class TunaMH(SubsampledStep):
             # The cluster is imported where there is one.
             from pymc_austerity.cluster.workers import require_client
 
-            require_client(client)
+            require_client(client, or_executor=True)
         self._client = client
         tuna = checked_tuna_options(chi, switch_above, curvature, debug)
         taylor = checked_control_variate(control_variate)

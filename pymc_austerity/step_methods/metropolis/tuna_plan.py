@@ -251,9 +251,9 @@ def plan_exact(
         elsewhere = None
         if client is not None:
             # The cluster is imported where there is one.
-            from pymc_austerity.step_methods.metropolis.sums_elsewhere import SumsElsewhere
+            from pymc_austerity.step_methods.metropolis.sums_elsewhere import sums_by
 
-            elsewhere = opened.enter_context(closing(SumsElsewhere(client, options, point)))
+            elsewhere = opened.enter_context(closing(sums_by(client, options, point)))
         try:
             surveyed = survey(options, point, certify=False, factorisation=fact, elsewhere=elsewhere)
             plan = plan_tuna(options, point, surveyed=surveyed)
