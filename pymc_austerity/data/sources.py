@@ -466,7 +466,7 @@ def _require_none_missing(array: Any, name: str, first_row: int, per_row: int) -
 
 def _arrow(module: str = "") -> Any:
     """pyarrow, or a module of it."""
-    return imported(f"pyarrow.{module}".rstrip("."), "Files of Parquet, Arrow and CSV", "store")
+    return imported(f"pyarrow.{module}".rstrip("."), "Tables and files of Parquet, Arrow and CSV", "store")
 
 
 # Files that may be damaged, and chunks of one length -----------------------------------------------

@@ -154,6 +154,7 @@ FORMATS = {
     "zarr": lambda path: zarr_group(path.with_suffix(".zarr"), chunks=(37,)),
     "zarr, long chunks": lambda path: zarr_group(path.with_suffix(".zarr"), chunks=(300,)),
     "zarr, shards": lambda path: zarr_group(path.with_suffix(".zarr"), chunks=(20,), shards=(100,)),
+    "zarr at a URI": lambda path: zarr_group(f"memory://{path.parent.name}.zarr", chunks=(37,)),
     "arrays of zarr": lambda path: dict(zarr.open_group(zarr_group(path, chunks=(37,))).arrays()),
     "parquet, 70": lambda path: parquet_file(path.with_suffix(".parquet"), 70),
     "parquet, 400": lambda path: parquet_file(path.with_suffix(".parquet"), 400),
