@@ -16,7 +16,9 @@ from pymc_austerity.model.stored_data import stored_data
 from pymc_austerity.proposals import Laplace, RandomWalk, Surrogate
 from pymc_austerity.recommendation.recommend import recommend
 from pymc_austerity.report import compare
+from pymc_austerity.sampling.approximate import approximate
 from pymc_austerity.sampling.distributed import sample_distributed
+from pymc_austerity.sampling.evidence import log_evidence
 from pymc_austerity.sampling.sample import sample
 from pymc_austerity.sampling.sampler import sampler
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
@@ -52,12 +54,14 @@ __all__ = [
     "Taylor",
     "TunaMH",
     "__version__",
+    "approximate",
     "compare",
     "design",
     "diagnostics",
     "distributions",
     "factorise",
     "find_mode",
+    "log_evidence",
     "plots",
     "proposals",
     "recommend",

@@ -16,10 +16,10 @@ ROOT = Path(pymc_austerity.__file__).parent
 # Lines that each room may have, as `wc -l` counts them, without those of a room within it that is named, too.
 # A room that needs more says so here.
 BUDGETS = {
-    ".": 1_620,
+    ".": 1_640,
     "acceptance": 990,
     "bounds": 1_520,
-    "bounds/expressions": 2_670,
+    "bounds/expressions": 2_730,
     "bounds/jets": 3_390,
     "cluster": 230,
     "control_variates": 140,
@@ -31,29 +31,29 @@ BUDGETS = {
     "kernels/fields": 2_800,
     "mode": 2_120,
     "mode/fields": 5_040,
-    "model": 2_370,
+    "model": 2_400,
     "model/chains": 870,
     "model/compile": 1_270,
     "model/conjugacy": 1_110,
-    "model/field": 2_050,
+    "model/field": 2_060,
     "model/graph": 1_580,
     "model/lift": 1_390,
     "model/selection": 320,
-    "model/structure": 4_880,
+    "model/structure": 4_900,
     "plots": 1_350,
     "proposals": 1_650,
-    "recommendation": 1_060,
+    "recommendation": 1_080,
     "report": 1_980,
-    "sampling": 1_840,
+    "sampling": 2_240,
     "step_methods": 1_510,
     "step_methods/gamma": 900,
     "step_methods/langevin": 530,
-    "step_methods/metropolis": 4_960,
+    "step_methods/metropolis": 5_080,
     "testing": 1_520,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 60_160
-MOST_FILES = 304
+WHOLE = 60_850
+MOST_FILES = 307
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700
 

@@ -27,7 +27,7 @@ from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.starting_point import initial_point as default_point
-from pymc_austerity.model.starting_point import transformed
+from pymc_austerity.model.starting_point import vectors
 from pymc_austerity.model.structure.local_terms import rows_within
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage, watched
@@ -321,13 +321,13 @@ def _warn_of_permutations(
 
     `values` are those of the random variables at q, by name.
     """
-    height = log_density(q)
+    height, to_vector = log_density(q), vectors(model, fact)
     for names in _with_components(fact, values):
         exchanged = dict(values)
         for name in names:
             # The first two components in each other's place.
             exchanged[name] = values[name][..., [1, 0, *range(2, values[name].shape[-1])]]
-        other = _vector_of(model, fact, exchanged)
+        other = to_vector(exchanged)
         apart = np.abs(other - q).max()
         tolerance = _EQUAL * (1.0 + abs(height))
         if apart <= _DIFFERENT or not abs(log_density(other) - height) <= tolerance:
@@ -352,12 +352,3 @@ def _with_components(fact: Factorisation, values: Mapping[str, np.ndarray]) -> I
         yield tuple(names)
         if len(names) > 1:
             yield from ((name,) for name in names)
-
-
-def _vector_of(model: pm.Model, fact: Factorisation, values: Mapping[str, np.ndarray]) -> Vector:
-    """The vector q of a block at given values of the random variables."""
-    graphs = transformed(model, [model[fact.graph.variables[name]] for name in fact.var_names])
-    function = pm.compile(model.free_RVs, graphs, mode=INTERPRETED, on_unused_input="ignore")
-    with np.errstate(all="ignore"):  # values that a transform does not allow, as of ordered variables
-        parts = function(*(values[variable.name] for variable in model.free_RVs))
-    return np.concatenate([np.ravel(part) for part in parts]).astype(np.float64)

@@ -202,3 +202,18 @@ def transformed(model: pm.Model, rvs: Sequence[Variable]) -> list[Variable]:
         rv if transform is None else transform.forward(rv, *rv.owner.inputs)
         for rv, transform in zip(rvs, transforms, strict=True)
     ]
+
+
+def vectors(
+    model: pm.Model, fact: Factorisation
+) -> Callable[[Mapping[str, npt.NDArray[Any]]], npt.NDArray[np.float64]]:
+    """The vector q of a block as a function of values of the free random variables, by name."""
+    graphs = transformed(model, [model[fact.graph.variables[name]] for name in fact.var_names])
+    function = pm.compile(model.free_RVs, graphs, mode=INTERPRETED, on_unused_input="ignore")
+
+    @np.errstate(all="ignore")  # values that a transform does not allow, as of ordered variables
+    def vector(values: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+        parts = function(*(values[variable.name] for variable in model.free_RVs))
+        return np.concatenate([np.ravel(part) for part in parts]).astype(np.float64)
+
+    return vector

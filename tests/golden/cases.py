@@ -21,6 +21,8 @@ TIMES = frozenset({"process_time_diff", "perf_counter_diff", "perf_counter_start
 LEFT_OUT = {
     "sample_distributed": "its draws are compared with those of pm.sample",
     "sampler": "its draws are those of sample",
+    "approximate": "its draws are compared with exact ones",
+    "log_evidence": "compared with quadrature",
     "sample_posterior_predictive": "its distribution is tested row by row",
     "FactorisationError": "an error",
     "SubsamplingWarning": "warnings are compared by their texts",

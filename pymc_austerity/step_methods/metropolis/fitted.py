@@ -1,0 +1,122 @@
+"""The distribution that a step is fitted to, which its proposals come from: draws, and their log densities.
+
+Of a block it is the normal distribution at the mode. Of a field it is theta by its normal scores, and effects
+given theta by the averaged expansion:
+
+    theta = T(F s), L' z = c + eps, w = S z, with s and eps standard normal,
+
+where T, F, L, c and S are those of `kernels.fields`; L, c and S depend on theta.
+"""
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+from pymc.initial_point import PointType
+from scipy import linalg, sparse
+from scipy.sparse.linalg import splu
+
+from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.mode.fields import compiled
+from pymc_austerity.mode.fields.draws import scores_of_theta, theta_of_scores
+from pymc_austerity.mode.fields.maps import matrix_of
+from pymc_austerity.mode.fields.prior import places_of
+from pymc_austerity.mode.mode_fit import ModeFit
+from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.engine.fields import FieldEngine
+from pymc_austerity.target import Vector
+
+_HALF_LOG = 0.5 * math.log(2.0 * math.pi)
+
+
+class Fitted(ABC):
+    """A distribution of the vector q of a block."""
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator) -> Vector:
+        """A draw (D,)."""
+
+    @abstractmethod
+    def log_density(self, q: Vector) -> float:
+        """The log density of q, with all constants.
+
+        Raises
+        ------
+        UnsuitableError
+            If it is not known.
+        """
+
+
+def fitted_to(step: SubsampledStep, point: PointType) -> Fitted:
+    """The distribution that a step is fitted to; `point` has the variables of other steps.
+
+    Raises
+    ------
+    UnsuitableError
+        If it is fitted to none, or only to some of its variables.
+    """
+    engine, fit = step.engine, step.recipe.mode_fit
+    if isinstance(engine, FieldEngine):
+        return _FittedField(engine.copy(), point)
+    if fit is None or not fit.free.all():
+        raise UnsuitableError(
+            f"{type(step).__name__} has no distribution that is fitted to all its variables: give a step "
+            "with control_variate=Taylor() and the proposal Laplace(), if the model has a mode."
+        )
+    return _NormalAtMode(fit)
+
+
+class _NormalAtMode(Fitted):
+    def __init__(self, fit: ModeFit) -> None:
+        self._fit = fit
+
+    def draw(self, rng: np.random.Generator) -> Vector:
+        return self._fit.drawn(self._fit.proxy.mode, rng)
+
+    def log_density(self, q: Vector) -> float:
+        root = self._fit.unwhiten  # upper triangular
+        s = linalg.solve_triangular(root, q - self._fit.proxy.mode)
+        return float(-0.5 * s @ s - np.log(np.abs(np.diag(root))).sum()) - _HALF_LOG * len(s)
+
+
+class _FittedField(Fitted):
+    def __init__(self, engine: FieldEngine, point: PointType) -> None:
+        self._engine, self._point, self._values = engine, point, engine.values
+        self._others = engine.values.others(point)
+        arrays = engine.turns[0]
+        every = np.arange(len(arrays.coordinates))
+        self._diagonal = places_of(arrays.tree, every, every)
+
+    def draw(self, rng: np.random.Generator) -> Vector:
+        return self._engine.drawn(rng, self._point)
+
+    def log_density(self, q: Vector) -> float:
+        maps, values = self._values.maps, self._values
+        if len(self._engine.turns) > 1:
+            raise UnsuitableError(
+                "Crossed effects are drawn in turns, and no density of such draws is known."
+            )
+        for one in maps.coordinates:
+            if one.has_mean or one.shift is not None:
+                raise UnsuitableError(
+                    f"The effects {one.innovation.variable!r} sum to zero, and no density of their draws is "
+                    "known."
+                )
+        (arrays,) = self._engine.turns
+        room, law = arrays.room, arrays.law
+        theta, z = values.coordinates(q, self._others)
+        scores = scores_of_theta(law, theta)
+        _, total = theta_of_scores(law, scores)
+        s, features = law.inverse @ scores, values.features(theta, self._others)
+        log_marginal = compiled.log_marginal(arrays, features, 0)
+        if not math.isfinite(log_marginal):
+            return -math.inf
+        room.z[0] = z[arrays.coordinates]
+        compiled.write_eps(arrays, 0)
+        total += math.log(abs(np.linalg.det(law.factor))) - np.log(room.fronts[0][self._diagonal]).sum()
+        for one in maps.coordinates:
+            root = splu(sparse.csc_array(matrix_of(one.own, features, (one.size, one.size))))
+            total += np.log(np.abs(root.U.diagonal())).sum()
+        room.kept[0] = -1.0  # its sides are written over
+        eps = room.eps[0]
+        return float(-0.5 * (s @ s + eps @ eps) - total) - _HALF_LOG * (len(s) + len(eps))
