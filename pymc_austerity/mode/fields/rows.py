@@ -235,21 +235,30 @@ def _support(likelihood: Likelihood, of_numbers: set[Variable]) -> tuple[Form, .
 
 
 def _of_all_rows(likelihood: Likelihood, part: AffineParts, of_numbers: set[Variable]) -> Form | None:
-    """An affine function of predictors in which effects cancel, and that is the same for all rows."""
+    """An affine function of predictors in which effects cancel, and that is the same for all rows.
+
+    Rows in which it is a number above zero, as in other cases of the data, do not count.
+    """
     columns = sorted({k for one in (part.offset, *part.coefficients.values()) for k in leaves(one, "data")})
     read, n, result = likelihood.graph.data.chosen(columns), likelihood.term.size, None
     for a in range(0, n, _CHUNK):
         positions = np.arange(a, min(a + _CHUNK, n))
         work.spend(_OF_NUMBER * len(positions), "The rows of a field")
         data = dict(zip(columns, np.asarray(read(positions)), strict=True)) if columns else {}
-        scalars = likelihood(positions)
-        forms = [scalars[k].times(evaluate(one, {}, data)) for k, one in part.coefficients.items()]
-        offset = np.broadcast_to(evaluate(part.offset, {}, data), positions.shape)
+        offset, *factors = (
+            np.broadcast_to(evaluate(one, {}, data), positions.shape)
+            for one in (part.offset, *part.coefficients.values())
+        )
+        counts = np.any(factors, axis=0) | ~(offset > 0.0)
+        if not counts.any():
+            continue
+        scalars, offset = likelihood(positions[counts]), offset[counts]
+        forms = [scalars[k].times(one[counts]) for k, one in zip(part.coefficients, factors, strict=True)]
         found = _common(added([Form(offset, {}), *forms], [1.0] * (1 + len(forms))))
         if found is None or not set(found.terms) <= of_numbers or not _is_same(found, result or found):
             return None
         result = found
-    return result
+    return Form(np.ones(1), {}) if result is None else result
 
 
 def _common(form: Form) -> Form | None:
