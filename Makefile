@@ -12,7 +12,7 @@ ONE_THREAD := env -u PYTENSOR_FLAGS OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .NOTPARALLEL:
-.PHONY: help demo test test-slow test-full-size test-newest lint docs bench dist check-extras check-release clean venv
+.PHONY: help demo test test-slow test-full-size test-newest lint docs bench bench-release dist check-extras check-release clean venv
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s%s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,9 @@ test-newest: ## Run the tests with the newest PyMC, PyTensor and numba, in build
 
 bench: install-test ## Run the benchmarks.
 	env -u PYTENSOR_FLAGS $(PYTHON) -m pytest --benchmark-enable -m "" tests/benchmarks
+
+bench-release: install-test ## Time this tree beside the last release, or BASE=COMMIT, and keep the ratios.
+	$(ONE_THREAD) $(PYTHON) -m tests.benchmarks.over_time $(if $(BASE),--base $(BASE))
 
 lint: install-lint ## Check style, types, import floors and spelling.
 	$(BIN)/ruff check

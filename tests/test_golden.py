@@ -167,7 +167,7 @@ def test_pairs_alternate(monkeypatch):
 
     monkeypatch.setattr(bench, "child", child)
     one, two = (Checkout(Version(name, "", ""), Path(), {}) for name in "AB")
-    *_, line = bench.table(one, two, 6).splitlines()
+    *_, line = bench.told(one, two, bench.timed(one, two, 6)).splitlines()
     assert "".join(order) == "AB" + 3 * "ABBA"
     ratios = [3 * second / first for first, second in ((3, 4), (6, 5), (7, 8), (10, 9), (11, 12), (14, 13))]
     assert line.split()[-3:] == [f"[{min(ratios):.3f},", f"{max(ratios):.3f}]", "*"]

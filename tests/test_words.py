@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import front, front_pages
+from tests.benchmarks import front, front_pages, over_time
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -66,6 +66,9 @@ def test_a_long_sentence_would_be_noticed():
 def test_tables_are_those_of_the_record():
     for page in front_pages.PAGES:
         assert front_pages.filled(page.read_text(), RECORD) == page.read_text(), name_of(page)
+    for of, tables in ((over_time, {"over_time": over_time.table}),):
+        text, record = of.PAGE.read_text(), json.loads(of.RECORD.read_text())
+        assert front_pages.filled(text, record, tables) == text, name_of(of.PAGE)
 
 
 def test_numbers_of_the_readme_are_measured_or_chosen():

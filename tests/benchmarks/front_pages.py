@@ -205,11 +205,11 @@ TABLES = {
 }
 
 
-def filled(text, record):
+def filled(text, record, tables=TABLES):
     """`text` with its tables written anew."""
 
     def table(found):
-        return f"{found[1]}\n{TABLES[found[2]](record)}\n{found[3]}"
+        return f"{found[1]}\n{tables[found[2]](record)}\n{found[3]}"
 
     return re.sub(r"(<!-- table: (\w+) -->)\n.*?(<!-- end -->)", table, text, flags=re.DOTALL)
 

@@ -97,7 +97,7 @@ def main(given: list[str] | None = None) -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         checkouts = [stack.enter_context(checked_out(version)) for version in versions]
         if options.bench:
-            print(bench.table(*checkouts, options.pairs))
+            print(bench.told(*checkouts, bench.timed(*checkouts, options.pairs)))
             return 0
         folders = [folder / "first", folder / "second"]
         for checkout, results in zip(checkouts, folders, strict=True):

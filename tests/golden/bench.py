@@ -16,7 +16,7 @@ import pymc as pm
 from scipy.stats import binom
 
 import pymc_austerity as pa
-from tests.golden import models
+from tests.golden import hierarchies, models
 from tests.golden.child import check_origin
 from tests.golden.worktrees import Checkout
 
@@ -46,12 +46,14 @@ def draw_of(step: Any, model: pm.Model, calls: int) -> float:
 def measure() -> dict[str, float]:
     """CPU seconds of each timing, by name."""
     logistic, shares = models.logistic(), models.shares()
+    groups = hierarchies.plain(hierarchies.Size(20_000, 200))
     # Two rows decide: what is left is the call.
     call = pa.AusterityMH(model=logistic, epsilon=0.5, batch_size=2, proposal=pa.RandomWalk(0.1))
     many = pa.TunaMH(model=logistic, switch_above=np.inf, steps_per_draw=100)
     return {
         "call of AusterityMH": draw_of(call, logistic, 2000),
         "transition of TunaMH": draw_of(many, logistic, 50) / 100,
+        "sweep over 200 groups": draw_of(pa.TunaMH(model=groups), groups, 200),
         "draw of SCIR": draw_of(pa.SCIR(model=shares, batch_size=100), shares, 500),
         "set-up of TunaMH": least(lambda: pa.TunaMH(model=models.logistic(), switch_above=np.inf), repeats=3),
         "factorise": least(lambda: pa.factorise(models.two_terms()), repeats=3),
@@ -76,8 +78,8 @@ def child(checkout: Checkout) -> dict[str, float]:
     return found
 
 
-def table(one: Checkout, two: Checkout, pairs: int) -> str:
-    """Times of the first, and ratios of the second to it."""
+def timed(one: Checkout, two: Checkout, pairs: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """CPU seconds of both, by name of the timing, a value for each pair."""
     for checkout in (one, two):
         child(checkout)
     found: tuple[list[dict[str, float]], list[dict[str, float]]] = ([], [])
@@ -85,10 +87,15 @@ def table(one: Checkout, two: Checkout, pairs: int) -> str:
         for which in (0, 1) if pair % 2 == 0 else (1, 0):
             found[which].append(child((one, two)[which]))
         print(f"  pair {pair + 1} of {pairs}", flush=True)
-    names = f"{two.version.name} / {one.version.name}"
+    before, after = ({name: np.array([t[name] for t in side]) for name in side[0]} for side in found)
+    return {name: (before[name], after[name]) for name in before}
+
+
+def told(one: Checkout, two: Checkout, found: dict[str, tuple[np.ndarray, np.ndarray]]) -> str:
+    """Times of the first, and ratios of the second to it."""
+    names, pairs = f"{two.version.name} / {one.version.name}", len(next(iter(found.values()))[0])
     lines = [f"{'CPU time':<22}{one.version.name:>14}   {names}: median, 95 % interval of {pairs} pairs"]
-    for name in found[0][0]:
-        before, after = (np.array([times[name] for times in side]) for side in found)
+    for name, (before, after) in found.items():
         middle, low, high = interval(after / before)
         mark = "" if low <= 1.0 <= high else "  *"
         lines.append(
