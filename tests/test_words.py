@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import front, front_pages, over_time
+from tests.benchmarks import front, front_pages, over_time, rivals
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -66,9 +66,45 @@ def test_a_long_sentence_would_be_noticed():
 def test_tables_are_those_of_the_record():
     for page in front_pages.PAGES:
         assert front_pages.filled(page.read_text(), RECORD) == page.read_text(), name_of(page)
-    for of, tables in ((over_time, {"over_time": over_time.table}),):
+    for of, tables in ((rivals, rivals.TABLES), (over_time, {"over_time": over_time.table})):
         text, record = of.PAGE.read_text(), json.loads(of.RECORD.read_text())
         assert front_pages.filled(text, record, tables) == text, name_of(of.PAGE)
+
+
+TIMES = {"model": "groups", "n": 100_000, "set_up": 1.0, "cold": 9.0, "tuning": 1.0, "sampling": 4.0}
+MOMENTS = {"mean": [1.0], "mean_error": [0.1], "sd": [2.0], "sd_error": [0.0]}
+NOTHING = {"mean": [0.0], "mean_error": [0.0], "sd": [None], "sd_error": [None]}
+RUNS = [
+    {**TIMES, **MOMENTS, "method": "ours", "ess": 2000.0},
+    {**TIMES, "method": "nutpie", "ess": 400.0, "bound": True},
+    {**TIMES, **NOTHING, "method": "gpboost", "ess": None, "cold": None},
+    {"model": "groups", "n": 100_000, "method": "hmcecs", "note": "why"},
+]
+
+
+def test_rivals_are_written_from_their_record():
+    lines = rivals.table(RUNS, "groups").splitlines()[2:]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[0][2:] == ["1 (9)", "500", "4", "reference", ""]
+    assert cells[1][2:] == ["1 (9)", "", "> 12", "", ""]
+    assert cells[2][2:] == ["1", "", "6", "-0.500 (0.050)", ""]
+    assert [line[4] for line in cells[3:]] == ["no figure", *4 * ["not measured"]]
+    told = rivals.missing(RUNS)
+    assert "HMCECS, groups, N = 100,000: why." in told
+    assert (
+        "\npython -m tests.benchmarks.rivals --sizes 1000000 --models groups --methods ours nutpie " in told
+    )
+
+
+def test_a_rival_that_is_not_installed_is_named(capsys, monkeypatch, tmp_path):
+    for name in ("RECORD", "PAGE", "FIGURE"):
+        monkeypatch.setattr(rivals, name, tmp_path / name)
+    rivals.PAGE.write_text("<!-- table: rivals_missing -->\n<!-- end -->\n")
+    monkeypatch.setattr(rivals.importlib.util, "find_spec", lambda name: None)
+    rivals.main(["--models", "groups", "--sizes", "100", "--methods", "hmcecs"])
+    said = capsys.readouterr().out
+    assert 'HMCECS left out: numpyro is not installed (pip install -e ".[bench]").' in said
+    assert "Not measured yet:\n\n```bash\npython -m tests.benchmarks.rivals" in said
 
 
 def test_numbers_of_the_readme_are_measured_or_chosen():

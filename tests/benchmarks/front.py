@@ -5,9 +5,9 @@
     python -m tests.benchmarks.front --parts         # only writes figure and tables again
 
 Measures `tests.benchmarks.everyone` on the problems of the tables, `tests.benchmarks.hierarchies`,
-`tests.benchmarks.beside_fit`, `tests.benchmarks.cold`, and the script of the README with an empty cache and
-with a full one. Writes docs/_static/benchmarks.json and a figure, and the tables between the marks of README
-and page (`tests.benchmarks.front_pages`). CPU seconds, one thread.
+`tests.benchmarks.cold`, and the script of the README with an empty cache and with a full one. Writes
+docs/_static/benchmarks.json and a figure, and the tables between the marks of README and page
+(`tests.benchmarks.front_pages`). CPU seconds, one thread.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from tests.benchmarks.everyone.worker import machine, sources, versions
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "docs" / "_static" / "benchmarks.json"
 METHODS = ["tuna", "austerity", "exact-laplace", "laplace", "nutpie"]
-PARTS = ("sizes", "groups", "hierarchies", "fits", "problems", "readme", "cold")
+PARTS = ("sizes", "groups", "hierarchies", "problems", "readme", "cold")
 SIZES = [10_000, 100_000, 1_000_000]
 OTHERS = ["poisson", "correlated", "few-positives", "rare-feature", "heavy-tails"]
 KEPT = (
@@ -116,10 +116,6 @@ def of_hierarchies():
     return [of_groups(setting) for setting in HIERARCHIES]
 
 
-def of_fits():
-    return [json.loads(line) for line in printed("beside_fit").splitlines() if line.startswith("{")]
-
-
 def of_kinds():
     return json.loads(printed("cold"))
 
@@ -149,7 +145,6 @@ MEASURE = {
     "sizes": of_sizes,
     "groups": of_one_factor,
     "hierarchies": of_hierarchies,
-    "fits": of_fits,
     "problems": of_problems,
     "readme": of_readme,
     "cold": of_kinds,

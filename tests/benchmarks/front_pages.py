@@ -157,14 +157,6 @@ def hierarchies(record):
     )
 
 
-def fits(record):
-    rows = []
-    for found in record["fits"]["found"]:
-        cells = [figures(found["seconds"][name]) for name in ("posterior", "fit", "fit with errors")]
-        rows.append([f"{found['rows']:,}", figures(found["last"]["posterior"]["set_up"]), *cells])
-    return markdown(["N", "set-up", "`TunaMH()`, 1,000", "GPBoost", "with standard errors"], rows)
-
-
 def script(record):
     rows = []
     for state, name in (("cold", "empty caches"), ("warm", "compiled code kept")):
@@ -199,7 +191,6 @@ TABLES = {
     "problems": by_problem,
     "groups": groups,
     "hierarchies": hierarchies,
-    "fits": fits,
     "kinds": kinds,
     "script": script,
 }

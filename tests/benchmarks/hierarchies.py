@@ -21,6 +21,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_austerity import MetropolisHastings, Taylor, TunaMH
+from tests.benchmarks.everyone.methods import stopped
 from tests.benchmarks.hierarchy_models import EFFECTS, LIKELIHOODS, Hierarchy, model_of, simulated
 
 _ENOUGH = 300.0
@@ -87,19 +88,7 @@ def nutpie_of(model: pm.Model, budget: float, tune: int, worst: dict[str, int]) 
     began = time.process_time()
     compiled = nutpie.compile_pymc_model(model)
     compilation = time.process_time() - began
-    began = time.process_time()
-    handle = nutpie.sample(
-        compiled, draws=400_000, tune=tune, chains=1, cores=1, progress_bar=False, seed=1, save_warmup=True,
-        blocking=False,
-    )  # fmt: skip
-    found = None
-    while found is None:
-        try:
-            found = handle.wait(timeout=0.5)
-        except TimeoutError:
-            if time.process_time() - began > budget:
-                found = handle.abort()
-    seconds = time.process_time() - began
+    found, seconds = stopped(compiled, budget, draws=400_000, tune=tune, chains=1, save_warmup=True)
     steps, warm = (np.ravel(g["n_steps"].values) for g in (found.sample_stats, found.warmup_sample_stats))
     steps, warm = (each[np.isfinite(each)].astype(float) for each in (steps, warm))
     share, n = steps.sum() / (steps.sum() + warm.sum()), len(steps)

@@ -99,16 +99,7 @@ def nutpie(problem, plan):
     began = time.process_time()
     compiled = nutpie.compile_pymc_model(model)
     ready = time.process_time()
-    options = {"chains": 1, "cores": 1, "seed": 1, "progress_bar": False, "blocking": False}
-    handle = nutpie.sample(compiled, draws=plan.draws, tune=plan.tune, **options)
-    idata = None
-    while idata is None:
-        try:
-            idata = handle.wait(timeout=0.1)
-        except TimeoutError:
-            if time.process_time() - ready > 3 * plan.seconds:
-                idata = handle.abort()
-    spent = time.process_time() - ready
+    idata, spent = stopped(compiled, 3 * plan.seconds, draws=plan.draws, tune=plan.tune, chains=1)
     kept, warm = (idata[g]["n_steps"].values[0] for g in ("sample_stats", "warmup_sample_stats"))
     share = kept.sum() / (kept.sum() + warm.sum())  # all the time goes into gradients
     return {
@@ -119,6 +110,22 @@ def nutpie(problem, plan):
         "terms_per_step": problem.n * float(kept.mean()),
         "unit_seconds": spent / (kept.sum() + warm.sum()),
     }
+
+
+def stopped(compiled, seconds, **options):
+    """nutpie, stopped after so many CPU seconds: what there is, and how long it took."""
+    import nutpie
+
+    began = time.process_time()
+    handle = nutpie.sample(compiled, cores=1, seed=1, progress_bar=False, blocking=False, **options)
+    found = None
+    while found is None:
+        try:
+            found = handle.wait(timeout=0.1)
+        except TimeoutError:
+            if time.process_time() - began > seconds:
+                found = handle.abort()
+    return found, time.process_time() - began
 
 
 def taylor(pa):

@@ -16,14 +16,10 @@ STEP_SIZE = 0.1  # of SGLD, in posterior standard deviations squared: makes them
 
 
 def hmcecs(problem, plan):
-    """NUTS with energy-conserving subsampling around a second-order proxy.
-
-    In a loop of its own: each run of numpyro.infer.MCMC traces the model again.
-    """
+    """NUTS with energy-conserving subsampling around a second-order proxy, for a regression."""
     import jax
     import numpyro
     import numpyro.distributions as dist
-    from numpyro.infer import HMCECS, NUTS, init_to_value
 
     def model(X, y):
         beta = numpyro.sample("beta", dist.Normal(0, 1).expand([problem.dim]).to_event(1))
@@ -35,21 +31,36 @@ def hmcecs(problem, plan):
             else:
                 numpyro.sample("y", dist.Bernoulli(logits=eta), obs=seen)
 
-    data = tuple(map(jax.numpy.asarray, problem.data))
     began = time.process_time()
-    start = {"beta": jax.numpy.asarray(problem.newton()[0])}
+    start = {"beta": problem.newton()[0]}
+    before = time.process_time() - began
+    found = hmcecs_of(model, problem.data, start, lambda z: z["beta"], plan)
+    return {**found, "set_up": found["set_up"] + before}
+
+
+def hmcecs_of(model, rows, start, take, plan, chunk=500):
+    """For any model of NumPyro; `take` makes a vector of its unconstrained values.
+
+    In a loop of its own: each run of numpyro.infer.MCMC traces the model again.
+    """
+    import jax
+    from numpyro.infer import HMCECS, NUTS, init_to_value
+
+    data = tuple(map(jax.numpy.asarray, rows))
+    began = time.process_time()
+    start = {name: jax.numpy.asarray(value) for name, value in start.items()}
     kernel = HMCECS(
         NUTS(model, init_strategy=init_to_value(values=start)),
         num_blocks=BLOCKS,
         proxy=HMCECS.taylor_proxy(start, degree=2),
     )
-    chunk = min(500, plan.draws)
+    chunk = min(chunk, plan.draws)
     state = kernel.init(jax.random.key(1), chunk, None, data, {})
 
     def run(state, data):
         def one(state, _):
             state = kernel.sample(state, data, {})
-            return state, (state.z["beta"], state.hmc_state.num_steps)
+            return state, (take(state.z), state.hmc_state.num_steps)
 
         return jax.lax.scan(one, state, length=chunk)
 

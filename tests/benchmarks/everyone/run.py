@@ -25,12 +25,13 @@ class FailedError(Exception):
     """A worker ended without a result."""
 
 
-def work(python, folder, **spec):
-    """Run a worker, and read its record and arrays."""
+def work(python, folder, module="everyone.worker", more=None, **spec):
+    """Run a worker, with `more` in its environment, and read its record and arrays."""
     path = Path(folder) / "worker.npz"
     path.unlink(missing_ok=True)
     environment = {key: value for key, value in os.environ.items() if key != "PYTENSOR_FLAGS"}
-    environment |= ONE_THREAD | {
+    environment |= ONE_THREAD | (more or {})
+    environment |= {
         "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
         "JAX_ENABLE_X64": "1",
         "JAX_PLATFORMS": "cpu",
@@ -38,7 +39,7 @@ def work(python, folder, **spec):
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
     asked = json.dumps({**spec, "out": str(path)})
-    command = [python, "-m", "tests.benchmarks.everyone.worker", asked]
+    command = [python, "-m", f"tests.benchmarks.{module}", asked]
     try:
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HUNG, check=False

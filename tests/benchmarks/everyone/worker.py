@@ -21,7 +21,7 @@ from tests.benchmarks.everyone.problems import Problem
 
 PACKAGES = [
     *("pymc_austerity", "pymc", "pytensor", "numba", "numpy", "nutpie"),
-    *("numpyro", "blackjax", "jax"),
+    *("numpyro", "blackjax", "jax", "gpboost"),
 ]
 ARRAYS = ("samples", "mean", "sd")
 
