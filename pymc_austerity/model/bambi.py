@@ -1,5 +1,6 @@
 """Models of Bambi, known by what they have: Bambi itself is no dependency."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pymc as pm
@@ -43,3 +44,12 @@ def as_fitted(model: Any, tree: DataTree) -> DataTree:
     result: DataTree = model.backend._clean_results(tree, omit_offsets=True, include_response_params=False)
     model.backend.fit = True
     return result
+
+
+def require_own_form(attrs: Mapping[Any, Any]) -> None:
+    """Raise `ValueError` if draws with these attributes are in the form that `fit` of Bambi returns."""
+    if attrs.get("modeling_interface") == "bambi":
+        raise ValueError(
+            "idata is in Bambi's form, in which intercepts are those of predictors that are not centred. Give "
+            "draws of its PyMC model: pma.sample(model.backend.model)."
+        )

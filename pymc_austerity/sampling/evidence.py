@@ -11,6 +11,7 @@ from pymc.distributions.multivariate import ICARRV
 from xarray import DataTree
 
 from pymc_austerity.exceptions import warn
+from pymc_austerity.model.bambi import require_own_form
 from pymc_austerity.model.factorise import model_of
 from pymc_austerity.model.starting_point import density_of_block, vectors
 from pymc_austerity.sampling import pymc_names
@@ -144,6 +145,7 @@ def log_evidence(
 def _exact(idata: DataTree, model: pm.Model, n: int) -> list[list[dict[str, np.ndarray]]]:
     """Values of the free variables at n draws or some more, at equal distances, by chains."""
     posterior, names = idata["posterior"], [str(rv.name) for rv in model.free_RVs]
+    require_own_form(posterior.attrs)
     missing = [name for name in names if name not in posterior]
     if missing:
         raise ValueError(f"idata has no draws of {', '.join(missing)}: keep all free variables.")
