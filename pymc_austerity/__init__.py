@@ -11,6 +11,7 @@ from pymc_austerity.data import RowStore
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning
 from pymc_austerity.mode.find_mode import find_mode
 from pymc_austerity.model.field.of_model import factorise
+from pymc_austerity.model.loo import loo
 from pymc_austerity.model.predictive import sample_posterior_predictive
 from pymc_austerity.model.stored_data import stored_data
 from pymc_austerity.proposals import Laplace, RandomWalk, Surrogate
@@ -62,6 +63,7 @@ __all__ = [
     "factorise",
     "find_mode",
     "log_evidence",
+    "loo",
     "plots",
     "proposals",
     "recommend",

@@ -67,6 +67,7 @@ OF_LIBRARIES = {"_replace", "_fields", "_field_defaults", "_asdict", "_make", "_
     "_cache",
     "_stats",
     "_clean_results",
+    "_re_center_intercept",
 }
 
 

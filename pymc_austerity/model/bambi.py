@@ -53,3 +53,10 @@ def require_own_form(attrs: Mapping[Any, Any]) -> None:
             "idata is in Bambi's form, in which intercepts are those of predictors that are not centred. Give "
             "draws of its PyMC model: pma.sample(model.backend.model)."
         )
+
+
+def as_drawn(model: Any, tree: DataTree) -> DataTree:
+    """Draws that `fit` of Bambi has returned, as those of the PyMC model: the reverse of `as_fitted`."""
+    pymc_model(model)
+    result: DataTree = model._re_center_intercept(tree)
+    return result

@@ -105,7 +105,7 @@ def sample_posterior_predictive(
     model, path = modelcontext(model), Path(path)
     require_free(path, overwrite, f"{_GROUP}/{_FILE}", "group of predictions")
     asked = _asked(model, var_names)
-    given, coords = _posterior(idata, model, asked)
+    given, coords = draws_of(idata, _needed(model, asked), "the predictions")
     with watched("sample_posterior_predictive", progressbar):
         factorise(model)  # refuses what looks at several rows at a time
         drawn = _Predictions(model, asked, given, coords, random_seed)
@@ -139,19 +139,23 @@ def _asked(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
     return [there[name] for name in names]
 
 
-def _posterior(
-    idata: Any, model: pm.Model, asked: Sequence[Variable]
-) -> tuple[dict[Variable, NDArray[Any]], dict[str, NDArray[Any]]]:
-    """Draws of the free variables that predictions depend on, (chain, draw, ...) each, and their numbers."""
+def _needed(model: pm.Model, asked: Sequence[Variable]) -> list[Variable]:
+    """The free variables that predictions depend on."""
     free = set(model.free_RVs)
     before = list(ancestors(asked, blockers=free))
-    needed = [var for var in before if var in free]
     for rv in model.observed_RVs:
         if rv in before and not on_disk([rv, model.rvs_to_values[rv]]):
             raise ValueError(
                 f"Predictions depend on the observed variable {rv.name!r}, which is in memory: it would be "
                 "drawn anew for each piece of the rows. Put its value into the model as a number or array."
             )
+    return [var for var in before if var in free]
+
+
+def draws_of(
+    idata: Any, needed: Sequence[Variable], what: str
+) -> tuple[dict[Variable, NDArray[Any]], dict[str, NDArray[Any]]]:
+    """Draws of the variables that `what` depends on, (chain, draw, ...) each, and their numbers."""
     try:
         posterior = idata["posterior"]
     except (KeyError, TypeError) as error:
@@ -160,7 +164,7 @@ def _posterior(
     for var in needed:
         if var.name not in posterior:
             raise ValueError(
-                f"The posterior has no {var.name!r}, on which the predictions depend. Keep it: "
+                f"The posterior has no {var.name!r}, on which {what} depend. Keep it: "
                 "pm.sample(var_names=...)."
             )
         values[var] = np.asarray(posterior[var.name].transpose("chain", "draw", ...).values)
