@@ -194,9 +194,7 @@ def _likelihood(model: pm.Model, var_name: str | None) -> str:
         return str(var_name)
     asked = "Say which by var_name" if var_name is None else f"var_name: {var_name!r} is none of them"
     meant = nearest(var_name, observed) if var_name else ""
-    raise ValueError(
-        f"The observed variables of the model are {', '.join(observed) or 'none'}. {asked}.{meant}"
-    )
+    raise ValueError(f"The model has the observed variables {', '.join(observed) or '-'}. {asked}.{meant}")
 
 
 def _term(factorisation: Factorisation, name: str) -> LocalTerm:
@@ -205,7 +203,7 @@ def _term(factorisation: Factorisation, name: str) -> LocalTerm:
     graph = factorisation.graph
     if len(found) == 1 and name not in factorisation.global_terms and graph.raw[name].type.ndim:
         return found[0]
-    if found:
+    if found or graph.likelihood[name] >= factorisation.threshold:
         raise FactorisationError(
             f"The log density of {name!r} does not consist of one number for each row, as leaving a row out "
             "needs. For series see arviz_stats.lfo_cv.",
@@ -222,18 +220,13 @@ def _rows(size: int, name: str, n_rows: int, rows: Any, seed: Any) -> NDArray[np
     """Numbers of the rows that are drawn, or given, in ascending order."""
     if rows is None:
         require_whole(2, n_rows=n_rows)
-        drawn = np.random.default_rng(seed).choice(size, min(n_rows, size), replace=False)
-        return np.sort(drawn)
+        return np.sort(np.random.default_rng(seed).choice(size, min(n_rows, size), replace=False))
     of = getattr(rows, "n_data_points", size)
     if of != size:
-        raise ValueError(
-            f"rows are of {of:,} rows, and {name!r} has {size:,}: models must have the same rows."
-        )
+        raise ValueError(f"rows are some of {of:,}, and {name!r} has {size:,}: give models the same data.")
     found = np.unique(given := np.asarray(getattr(rows, "loo_subsample_observations", rows)))
-    if given.dtype.kind not in "iu" or given.ndim != 1 or not 2 <= len(found) == len(given):
-        raise ValueError("rows must be a vector of two or more different integers, or a result of loo.")
-    if found[0] < 0 or found[-1] >= size:
-        raise ValueError(f"rows must be in [0, {size}), got {found[0] if found[0] < 0 else found[-1]}.")
+    if given.dtype.kind not in "iu" or not 2 <= len(found) == given.size or found[0] < 0 or found[-1] >= size:
+        raise ValueError(f"rows must be different integers in [0, {size}), two at least, or a result of loo.")
     return found.astype(np.int64)
 
 
@@ -285,7 +278,8 @@ def _points(
             ..., :: distance_of_rows(flat.shape[-1], 1000)
         ]  # of a variable with an element for each row
         sizes.append(array_stats.ess(some, chain_axis=0, draw_axis=1, method="mean").ravel())
-    return points, draws, float(np.nanmean(np.concatenate(sizes)) / math.prod(draws))
+    known = [size for size in np.concatenate(sizes) if np.isfinite(size)]
+    return points, draws, float(np.mean(known or math.prod(draws)) / math.prod(draws))
 
 
 def _mean(total: NDArray[Any], draws: tuple[int, int], dtype: str) -> NDArray[Any]:
