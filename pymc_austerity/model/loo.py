@@ -109,7 +109,7 @@ def loo(
     >>> for name, data in {"x": x, "none": 0 * x}.items():
     ...     with pm.Model():
     ...         rate = pm.math.exp(pm.Normal("level") + pm.Normal("slope") * data)
-    ...         pm.Poisson("visits", rate, observed=y)
+    ...         visits = pm.Poisson("visits", rate, observed=y)
     ...         step = pma.TunaMH(progressbar=False)
     ...         idata = pm.sample(200, chains=1, step=step, progressbar=False, random_seed=1)
     ...         found[name] = pma.loo(idata, n_rows=200, rows=found.get("x"), random_seed=1)
@@ -279,7 +279,7 @@ def _points(
         ]  # of a variable with an element for each row
         sizes.append(array_stats.ess(some, chain_axis=0, draw_axis=1, method="mean").ravel())
     known = [size for size in np.concatenate(sizes) if np.isfinite(size)]
-    return points, draws, float(np.mean(known or math.prod(draws)) / math.prod(draws))
+    return points, draws, float(np.mean(known)) / math.prod(draws) if known else 1.0
 
 
 def _mean(total: NDArray[Any], draws: tuple[int, int], dtype: str) -> NDArray[Any]:
