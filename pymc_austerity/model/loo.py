@@ -111,7 +111,7 @@ def loo(
     ...         rate = pm.math.exp(pm.Normal("level") + pm.Normal("slope") * data)
     ...         visits = pm.Poisson("visits", rate, observed=y)
     ...         step = pma.TunaMH(progressbar=False)
-    ...         idata = pm.sample(200, chains=1, step=step, progressbar=False, random_seed=1)
+    ...         idata = pm.sample(200, tune=100, chains=1, step=step, progressbar=False, random_seed=1)
     ...         found[name] = pma.loo(idata, n_rows=200, rows=found.get("x"), random_seed=1)
     >>> table = arviz_stats.compare(found, method="pseudo-bma")
     >>> table.index[0], bool(table.elpd_diff["none"] < -10 * table.subsampling_dse["none"])
