@@ -39,7 +39,7 @@ def approximate(
     progressbar: bool = True,
     quiet: bool = False,
 ) -> DataTree:
-    """Approximate the posterior by the distribution that a step is fitted to, and measure how good that is.
+    """Approximate the posterior by the distribution that a step is fitted to, and measure how good it is.
 
     In the time of a set-up: no chain is needed for the draws, and a short one for the comparison. Of a
     regression the distribution is the normal one at the mode. Of a hierarchy the shared variables have the
