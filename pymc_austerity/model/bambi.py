@@ -1,6 +1,5 @@
 """Models of Bambi, known by what they have: Bambi itself is no dependency."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pymc as pm
@@ -46,17 +45,21 @@ def as_fitted(model: Any, tree: DataTree) -> DataTree:
     return result
 
 
-def require_own_form(attrs: Mapping[Any, Any]) -> None:
-    """Raise `ValueError` if draws with these attributes are in the form that `fit` of Bambi returns."""
-    if attrs.get("modeling_interface") == "bambi":
-        raise ValueError(
-            "idata is in Bambi's form, in which intercepts are those of predictors that are not centred. Give "
-            "draws of its PyMC model: pma.sample(model.backend.model)."
-        )
-
-
 def as_drawn(model: Any, tree: DataTree) -> DataTree:
-    """Draws that `fit` of Bambi has returned, as those of the PyMC model: the reverse of `as_fitted`."""
+    """Draws as those of the PyMC model: the reverse of `as_fitted`, if they are in the form of `fit`.
+
+    Raises
+    ------
+    ValueError
+        If they are, and `model` is not the one of Bambi.
+    """
+    if getattr(getattr(tree, "posterior", None), "attrs", {}).get("modeling_interface") != "bambi":
+        return tree
+    if not is_of_bambi(model):
+        raise ValueError(
+            "idata is in the form of Bambi's fit, in which intercepts are those of predictors that are not "
+            "centred. Give the model of Bambi, or draws of its PyMC model: pma.sample(model.backend.model)."
+        )
     pymc_model(model)
     result: DataTree = model._re_center_intercept(tree)
     return result

@@ -15,7 +15,7 @@ from pytensor.graph.traversal import ancestors
 from xarray import DataArray
 
 from pymc_austerity.exceptions import FactorisationError, warn
-from pymc_austerity.model.bambi import as_drawn, is_of_bambi
+from pymc_austerity.model.bambi import as_drawn
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm, distance_of_rows, some_rows
 from pymc_austerity.model.factorise import model_of
 from pymc_austerity.model.field.of_model import factorise
@@ -120,8 +120,7 @@ def loo(
     from arviz_stats.base.array import array_stats  # takes half a second
     from arviz_stats.utils import ELPDDataLOOSubsample
 
-    if is_of_bambi(model):
-        idata = as_drawn(model, idata)
+    idata = as_drawn(model, idata)
     model = model_of(model)
     name = _likelihood(model, var_name)
     factorisation = factorise(model)

@@ -11,7 +11,7 @@ from pymc.distributions.multivariate import ICARRV
 from xarray import DataTree
 
 from pymc_austerity.exceptions import warn
-from pymc_austerity.model.bambi import require_own_form
+from pymc_austerity.model.bambi import as_drawn
 from pymc_austerity.model.factorise import model_of
 from pymc_austerity.model.starting_point import density_of_block, vectors
 from pymc_austerity.sampling import pymc_names
@@ -55,7 +55,7 @@ def log_evidence(
     ----------
     idata : DataTree
         Draws of the posterior, as `sample` returns them, with all free variables.
-    model : pymc.Model, optional
+    model : pymc.Model or bambi.Model, optional
         Default: the model of the context.
     draws : int, default 400
         Draws of either kind. For each of them all rows are read: the exponential of a sum over a part of the
@@ -112,7 +112,7 @@ def log_evidence(
     True
     """
     require_whole(10, draws=draws)
-    model = model_of(model)
+    idata, model = as_drawn(model, idata), model_of(model)
     improper = [str(rv.name) for rv in model.free_RVs if isinstance(rv.owner.op, _IMPROPER)]
     if improper:
         raise ValueError(
@@ -145,10 +145,12 @@ def log_evidence(
 def _exact(idata: DataTree, model: pm.Model, n: int) -> list[list[dict[str, np.ndarray]]]:
     """Values of the free variables at n draws or some more, at equal distances, by chains."""
     posterior, names = idata["posterior"], [str(rv.name) for rv in model.free_RVs]
-    require_own_form(posterior.attrs)
     missing = [name for name in names if name not in posterior]
     if missing:
-        raise ValueError(f"idata has no draws of {', '.join(missing)}: keep all free variables.")
+        raise ValueError(
+            f"idata has no draws of {', '.join(missing)}: keep all free variables. (Of a model of Bambi with "
+            "effects of groups, sample model.backend.model: its own form leaves some out.)"
+        )
     n_chains, n_draws = posterior.sizes["chain"], posterior.sizes["draw"]
     places = np.unique(np.linspace(0, n_draws - 1, min(n_draws, -(-n // n_chains))).astype(int))
     arrays = {name: posterior[name].transpose("chain", "draw", ...).to_numpy() for name in names}

@@ -165,6 +165,16 @@ def test_what_has_no_evidence():
         pma.log_evidence(idata, proper)
 
 
+def test_draws_in_the_form_of_bambi_are_refused():
+    """Its intercept is that of predictors that are not centred: a wrong place, without a sign."""
+    model, _, idata = run(regression, 50)
+    tree = idata.copy()
+    tree["posterior"].attrs["modeling_interface"] = "bambi"
+    for function in (pma.log_evidence, pma.loo):
+        with pytest.raises(ValueError, match="in the form of Bambi's fit"):
+            function(tree, model)
+
+
 def test_few_overlapping_draws_are_told(monkeypatch):
     model, step, idata = run(regression, 50)
     monkeypatch.setattr(evidence, "_LARGE", 0.0)
