@@ -18,6 +18,7 @@ from pymc_austerity.proposals import Laplace, RandomWalk, Surrogate
 from pymc_austerity.recommendation.recommend import recommend
 from pymc_austerity.report import compare
 from pymc_austerity.sampling.approximate import approximate
+from pymc_austerity.report import compare, sbc
 from pymc_austerity.sampling.distributed import sample_distributed
 from pymc_austerity.sampling.evidence import log_evidence
 from pymc_austerity.sampling.sample import sample
@@ -73,6 +74,7 @@ __all__ = [
     "sample_distributed",
     "sample_posterior_predictive",
     "sampler",
+    "sbc",
     "stored_data",
     "testing",
 ]

@@ -30,7 +30,7 @@ from pymc_austerity.validation import require_whole
 logger = logging.getLogger("pymc.austerity")
 
 # Rows of the longest term below which no step of this package is worth a search.
-_FEW_ROWS = 1000
+FEW_ROWS = 1000
 
 # Options of NUTS that say how the model is compiled.
 _OF_MODEL = {"backend", "gradient_backend"}
@@ -137,12 +137,12 @@ class Sampler:
             return self.step
         if not model.continuous_value_vars:
             return None
-        n_rows = _longest(model)
-        if n_rows is not None and n_rows < _FEW_ROWS:
+        n_rows = longest(model)
+        if n_rows is not None and n_rows < FEW_ROWS:
             if not self.quiet:
                 logger.info(
                     "sample: PyMC's own steps, because no variable has %s observations.",
-                    f"{_FEW_ROWS:,}",
+                    f"{FEW_ROWS:,}",
                 )
             return None
         shown = progressbar and not self.quiet
@@ -211,7 +211,7 @@ def sampler(
     return Sampler(step, dict(nuts or {}), trace, quiet)
 
 
-def _longest(model: pm.Model) -> int | None:
+def longest(model: pm.Model) -> int | None:
     """Observations of the variable that has most; None if that takes a search, as in a potential."""
     values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
     if model.potentials or not all(isinstance(value, Constant | SharedVariable) for value in values):

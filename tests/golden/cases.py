@@ -29,6 +29,7 @@ LEFT_OUT = {
     "SubsamplingWarning": "warnings are compared by their texts",
     "__version__": "differs by right",
     "compare": "a report, of chains by the same steps",
+    "sbc": "ranks, of chains by the same steps",
     "design": "theory: no chain",
     "diagnostics": "tables of results, which are compared themselves",
     "plots": "figures",
