@@ -76,7 +76,7 @@ def run(monkeypatch, tmp_path):
 
 
 # Interpreted, these chains take longer than to compile and run them.
-LONG_CHAINS = ("check_step", "probe", "MHSubLhd")
+LONG_CHAINS = ("check_step", "probe", "MHSubLhd", "sbc")
 # On a cluster, which tests of clusters have.
 ELSEWHERE = ("sample_distributed",)
 
