@@ -16,9 +16,8 @@ from pymc_austerity.model.predictive import sample_posterior_predictive
 from pymc_austerity.model.stored_data import stored_data
 from pymc_austerity.proposals import Laplace, RandomWalk, Surrogate
 from pymc_austerity.recommendation.recommend import recommend
-from pymc_austerity.report import compare
-from pymc_austerity.sampling.approximate import approximate
 from pymc_austerity.report import compare, sbc
+from pymc_austerity.sampling.approximate import approximate
 from pymc_austerity.sampling.distributed import sample_distributed
 from pymc_austerity.sampling.evidence import log_evidence
 from pymc_austerity.sampling.sample import sample
