@@ -1,6 +1,6 @@
 """Is a model all right, and if not, what is wrong and where? Before its set-up, and where that fails.
 
-- Before a set-up: `refuse_data` of observations that are empty, or that PyMC would change in silence;
+- Before a set-up: `refuse_data` of what is empty, or observations that PyMC would change in silence;
   `warn_of_long_deterministics`.
 - Before anything is computed from rows on disk: `require_sound_rows` in one pass, whether they are what they
   were, and finite. Where a later chain begins: `require_some_sound_rows`.
@@ -64,7 +64,12 @@ _SEED = 2017
 
 
 def refuse_data(model: pm.Model) -> None:
-    """Raise `ValueError` naming observations that are empty, or that PyMC would change in silence."""
+    """Raise `ValueError` naming what is empty, or observations that PyMC would change in silence."""
+    for rv in model.free_RVs:
+        if 0 in rv.type.shape:
+            raise ValueError(
+                f"{rv.name!r} has no elements (shape {rv.type.shape}). Leave it out of the model."
+            )
     for rv in model.observed_RVs:
         given = _as_given(model.rvs_to_values[rv])
         if not given.size:

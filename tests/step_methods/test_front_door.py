@@ -218,6 +218,12 @@ def test_each_variable_in_one_step():
 
 # Data ----------------------------------------------------------------------------------------------
 
+
+@as_model
+def of_no_effects():
+    pm.Poisson("y", pm.math.exp(pm.Normal("level") + pm.Normal("effect", shape=0).sum()), observed=COUNTS)
+
+
 WRONG = {
     "rows": (lambda: poisson(pytensor.shared(X[:-1])), "^Shapes .*1199.* meet in the term 'y'[.]"),
     "nan": (lambda: poisson(x=but(X, 7, np.nan)), "a covariate .* is nan in row 7[.]"),
@@ -233,6 +239,7 @@ WRONG = {
     "nan in a group": (lambda: groups(x=but(X, 7, np.nan)), "a covariate .* is nan in row 7[.]"),
     "no data": (lambda: poisson(X[:0], COUNTS[:0]), r"'y' has no observations \(shape \(0,\)\)"),
     "no data of groups": (lambda: groups(GROUP[:0], COUNTS[:0], X[:0]), "'y' has no observations"),
+    "no effects": (of_no_effects, r"'effect' has no elements \(shape \(0,\)\). Leave it out"),
     "large count": (
         lambda: poisson(counts=but(COUNTS, 7, 3_000_000_000)),
         "the observation is -1294967296. PyMC may have made it of a larger number.*32 bits",
