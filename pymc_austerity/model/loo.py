@@ -127,7 +127,7 @@ def loo(
     term = _term(factorisation, name)
     n, chosen = term.size, _rows(term.size, name, n_rows, rows, random_seed)
     points, draws, reff = _points(idata, model, factorisation, term)
-    _require_same_data(idata, model)
+    require_same_data(idata, model)
     function = factorisation.compile(term.rows, [term.index], mode=INTERPRETED)
 
     def log_densities(point: Point, index: NDArray[Any]) -> NDArray[Any]:
@@ -229,7 +229,7 @@ def _rows(size: int, name: str, n_rows: int, rows: Any, seed: Any) -> NDArray[np
     return found.astype(np.int64)
 
 
-def _require_same_data(idata: Any, model: pm.Model) -> None:
+def require_same_data(idata: Any, model: pm.Model) -> None:
     """Refuse draws given other data than the model has now; data that are not in `idata` are not compared."""
     for group in ("observed_data", "constant_data"):
         for name, then in idata[group].data_vars.items() if group in idata else ():

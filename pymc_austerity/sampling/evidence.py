@@ -13,6 +13,7 @@ from xarray import DataTree
 from pymc_austerity.exceptions import warn
 from pymc_austerity.model.bambi import as_drawn
 from pymc_austerity.model.factorise import model_of
+from pymc_austerity.model.loo import require_same_data
 from pymc_austerity.model.starting_point import density_of_block, vectors
 from pymc_austerity.sampling import pymc_names
 from pymc_austerity.sampling.approximate import fitted_step
@@ -21,6 +22,8 @@ from pymc_austerity.target import Matrix, Vector
 from pymc_austerity.validation import require_whole
 
 _IMPROPER = (FlatRV, HalfFlatRV, ICARRV)
+# Draws of either kind, at least.
+_FEWEST = 20
 # Iterations at most, and when they end; an error above which a result says little.
 _MOST, _NEAR, _LARGE = 1000, 1e-10, 0.5
 
@@ -78,7 +81,8 @@ def log_evidence(
         If the step is fitted to no distribution with a known density, as for crossed effects, for effects
         that sum to zero, or where `recommend` chooses `pm.NUTS`.
     ValueError
-        If a prior is improper, so that the evidence has no meaning, or a variable is not in `idata`.
+        If a prior is improper, so that the evidence has no meaning; if a variable is not in `idata`, or the
+        data there are not those of the model.
 
     Warns
     -----
@@ -111,7 +115,7 @@ def log_evidence(
     >>> found.error < 0.05
     True
     """
-    require_whole(10, draws=draws)
+    require_whole(_FEWEST, draws=draws)
     idata, model = as_drawn(model, idata), model_of(model)
     improper = [str(rv.name) for rv in model.free_RVs if isinstance(rv.owner.op, _IMPROPER)]
     if improper:
@@ -144,6 +148,7 @@ def log_evidence(
 
 def _exact(idata: DataTree, model: pm.Model, n: int) -> list[list[dict[str, np.ndarray]]]:
     """Values of the free variables at n draws or some more, at equal distances, by chains."""
+    require_same_data(idata, model)
     posterior, names = idata["posterior"], [str(rv.name) for rv in model.free_RVs]
     missing = [name for name in names if name not in posterior]
     if missing:
@@ -151,6 +156,8 @@ def _exact(idata: DataTree, model: pm.Model, n: int) -> list[list[dict[str, np.n
             f"idata has no draws of {', '.join(missing)}: keep all free variables. (Of a model of Bambi with "
             "effects of groups, sample model.backend.model: its own form leaves some out.)"
         )
+    if posterior.sizes["chain"] * posterior.sizes["draw"] < _FEWEST:
+        raise ValueError(f"idata has fewer than {_FEWEST} draws, which tell nothing of the error.")
     n_chains, n_draws = posterior.sizes["chain"], posterior.sizes["draw"]
     places = np.unique(np.linspace(0, n_draws - 1, min(n_draws, -(-n // n_chains))).astype(int))
     arrays = {name: posterior[name].transpose("chain", "draw", ...).to_numpy() for name in names}

@@ -91,6 +91,7 @@ STRAIGHT = {
     "a jump": (forms.select(forms.greater(Z, constant(0.0)), constant(1.0), constant(0.0)), True),
     "normal errors": (forms.scale(-0.5, forms.square(Z)), False),
     "Huber": (huber(constant(1.0), constant(0.5)), False),
+    "Huber in a narrow zone": (huber(constant(0.01), constant(0.00005)), False),
     "a bent line with normal errors": (forms.square(forms.subtract(Y, forms.maximum(ETA, ZETA))), False),
     "a kink that no row is near": (forms.absolute(forms.add(Z, constant(100.0))), False),
 }

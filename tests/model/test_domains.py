@@ -67,6 +67,10 @@ def test_a_domain_is_that_of_the_rows_that_use_it():
     assert of(lambda v: pt.switch(X > 0.5, pt.log(pt.exp(v) + X - 0.5), v)).guards is None
 
 
+def test_a_domain_that_a_moving_condition_implies_is_none():
+    assert of(lambda v: pt.switch(v > 0.0, pt.exp(2.0 * pt.log(v)), 0.0)).guards is None
+
+
 @pytest.mark.parametrize("name", KEPT)
 @pytest.mark.covering(2)
 def test_a_domain_that_is_kept_needs_no_guard(name):

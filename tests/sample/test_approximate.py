@@ -163,6 +163,13 @@ def test_what_has_no_evidence():
         pm.Normal("y", pm.Normal("b"), 1.0, observed=REAL)
     with pytest.raises(ValueError, match="idata has no draws of b"):
         pma.log_evidence(idata, proper)
+    idata = pma.sample(proper, 5, tune=0, chains=1, random_seed=1, quiet=True)
+    with pytest.raises(ValueError, match="fewer than 20 draws"):
+        pma.log_evidence(idata, proper)
+    with pm.Model() as other:
+        pm.Normal("y", pm.Normal("b"), 1.0, observed=-REAL)
+    with pytest.raises(ValueError, match="The data 'y' of the model are not those of idata"):
+        pma.log_evidence(idata, other)
 
 
 def test_draws_in_the_form_of_bambi_are_refused():

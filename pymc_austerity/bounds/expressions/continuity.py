@@ -33,6 +33,9 @@ _MOST_CONDITIONS = 5
 # Share of rows on either side of a kink, at least, and bend beside it, at most, relative to that at it, of
 # functions that are made of straight pieces.
 _BOTH_SIDES, _BENT = 0.01, 1e-6
+# Share of rows of which that holds, and widths of what is looked at, beside the spread of the rows: what is
+# curved may be a narrow zone.
+_NEARLY_ALL, _SCALES = 0.95, (1.0, 1e-2, 1e-4)
 
 # Numbers of leaves, for each line.
 _Leaves = dict[int, Values]
@@ -157,14 +160,16 @@ def _bends_at_zeros(root: Expression, u: Expression, predictors: Values, data: M
         return False
     zeros, width = predictors - here * across / square, np.std(here) * across / square
 
-    def bend(t: float) -> Values:
+    def bend(t: float, scale: float) -> Values:
         """The second difference about a place of each line."""
-        before, middle, after = (at(root, zeros + (t + step) * width) for step in (-0.1, 0.0, 0.1))
-        return np.asarray(before - 2.0 * middle + after)
+        before, middle, after = (at(root, zeros + scale * (t + h) * width) for h in (-0.1, 0.0, 0.1))
+        return np.asarray(np.abs(before - 2.0 * middle + after))
 
     with np.errstate(invalid="ignore"):
-        beside = np.maximum(np.abs(bend(-0.5)), np.abs(bend(0.5)))
-        return bool(np.mean(beside < _BENT * np.abs(bend(0.0))) > 0.5)
+        return all(
+            np.mean(np.maximum(bend(-0.5, s), bend(0.5, s)) < _BENT * bend(0.0, s)) > _NEARLY_ALL
+            for s in _SCALES
+        )
 
 
 def with_kinks_outside(root: Expression) -> Expression:

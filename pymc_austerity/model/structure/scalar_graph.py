@@ -318,15 +318,28 @@ def _execute(nodes: list[Apply], found: dict[Variable, np.ndarray], said: _Said)
             raise _too_many(said(node.inputs))
         found.update(zip(node.outputs, results, strict=True))
         domains += [(node.outputs[0], one) for one in domains_of(node, args, results[0])]
-    used = _used(nodes, found) if domains else {}
+    used, where = (_used(nodes, found, moving=one) if domains else {} for one in (False, True))
     return [
         Domain(forms.select(used.get(var, _ONE), domain.positive, _ONE), domain.kept_by)
         for var, domain in domains
+        if not _implies(where.get(var, _ONE), domain.positive)
     ]
 
 
-def _used(nodes: list[Apply], found: dict[Variable, np.ndarray]) -> dict[Variable, Expression]:
-    """Whether a row, which the last of the nodes makes, uses a variable, as far as the data decide that."""
+def _implies(condition: Expression, positive: Expression) -> bool:
+    """Whether a number is above zero where a condition holds, as far as one can see."""
+    if condition.op == "and":
+        return any(_implies(one, positive) for one in condition.args)
+    return condition.op in ("positive", "nonnegative") and condition.args[0] is positive
+
+
+def _used(
+    nodes: list[Apply], found: dict[Variable, np.ndarray], *, moving: bool
+) -> dict[Variable, Expression]:
+    """Whether a row, which the last of the nodes makes, uses a variable, as far as the data decide that.
+
+    With `moving` also as far as variables decide it.
+    """
     used = dict.fromkeys(nodes[-1].outputs, _ONE)
     for node in reversed(nodes):
         ways = [used[out] for out in node.outputs if out in used]
@@ -337,7 +350,7 @@ def _used(nodes: list[Apply], found: dict[Variable, np.ndarray]) -> dict[Variabl
             case = truth(found[node.inputs[0]].item())
         for k, var in enumerate(node.inputs):
             way = here
-            if k > 0 and case is not None and not case.moves:
+            if k > 0 and case is not None and (moving or not case.moves):
                 way = forms.both(here, case if k == 1 else forms.negated(case))
             used[var] = forms.either(used[var], way) if var in used else way
     return used

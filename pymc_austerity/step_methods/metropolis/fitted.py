@@ -58,7 +58,12 @@ def fitted_to(step: SubsampledStep, point: PointType) -> Fitted:
     engine, fit = step.engine, step.recipe.mode_fit
     if isinstance(engine, FieldEngine):
         return _FittedField(engine.copy(), point)
-    if fit is None or not fit.free.all():
+    if fit is not None and not fit.free.all():
+        raise UnsuitableError(
+            f"{type(step).__name__} is fitted to the variables that rows contain, and moves the scales of "
+            "their priors beside: no distribution of all of them is known."
+        )
+    if fit is None:
         raise UnsuitableError(
             f"{type(step).__name__} has no distribution that is fitted to all its variables: give a step "
             "with control_variate=Taylor() and the proposal Laplace(), if the model has a mode."
