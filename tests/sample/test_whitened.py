@@ -175,7 +175,7 @@ def test_draws_go_to_disk(own_nuts, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given", [{"initvals": {"beta": np.zeros(3)}}, {"idata_kwargs": {"log_likelihood": True}}, {"draws": 0}]
+    "given", [{"initvals": {"beta": np.zeros(3)}}, {"idata_kwargs": {"log_likelihood": True}}]
 )
 def test_what_coordinates_do_not_have_is_left_to_pymc(given, monkeypatch):
     called = []
