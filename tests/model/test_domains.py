@@ -58,12 +58,29 @@ def test_a_domain_that_was_lost_is_a_guard(name):
         np.testing.assert_array_equal(allowed, 2.0 + b * X > 0.0)
 
 
-def test_a_domain_is_that_of_the_rows_that_use_it():
-    function = of(lambda v: pt.switch(X > 0.5, pt.exp(pt.log(v - 1.0)), v))
+def lost(v):
+    return pt.exp(pt.log(v - 1.0))
+
+
+CHOSEN = {
+    "switch": lambda v: pt.switch(X > 0.5, lost(v), v),
+    "index": lambda v: pt.stack([lost(v), v], axis=1)[np.arange(N), (X <= 0.5).astype(int)],
+    "switches": lambda v: pt.switch((X > 0.5)[:, None], pt.stack([lost(v), v], axis=1), v[:, None]).sum(
+        axis=1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_domain_is_that_of_the_rows_that_use_it(name):
+    function = of(CHOSEN[name])
     guards = function.guards(np.arange(N))
     for b in (-1.5, 0.5, 3.0):
         allowed = np.all(guards[..., 0] * b + guards[..., 1] > 0.0, axis=1)
         np.testing.assert_array_equal(allowed, (X <= 0.5) | (1.0 + b * X > 0.0))
+
+
+def test_a_domain_that_is_kept_where_it_counts_is_none():
     assert of(lambda v: pt.switch(X > 0.5, pt.log(pt.exp(v) + X - 0.5), v)).guards is None
 
 

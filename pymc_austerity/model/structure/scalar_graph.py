@@ -37,7 +37,7 @@ from pymc_austerity.model.structure import selection_rules  # noqa: F401 - regis
 from pymc_austerity.model.structure.affine import Kind, kinds
 from pymc_austerity.model.structure.affine_expressions import leaves
 from pymc_austerity.model.structure.case_ranges import in_cases
-from pymc_austerity.model.structure.operations import JOINING, RESHAPING, SELECTING, WRITING
+from pymc_austerity.model.structure.operations import JOINING, MOVING, RESHAPING, SELECTING, WRITING
 from pymc_austerity.model.structure.predictors import block_and_others, entering
 from pymc_austerity.model.structure.prepared_rows import prepared_rows
 from pymc_austerity.model.structure.row_data import MOST_NUMBERS, RowData, TooMany
@@ -45,6 +45,7 @@ from pymc_austerity.model.structure.scalar_rules import NoForm
 from pymc_austerity.model.structure.tensor_rules import (
     READ_FIRST,
     abstract_shape,
+    elementwise,
     keeps_rows_apart,
     tensor_rule,
 )
@@ -162,6 +163,8 @@ class Domain(NamedTuple):
 
     positive: Expression  # Has to be above zero
     kept_by: frozenset[Expression]  # Nodes that are not defined elsewhere
+    of: Variable  # What it computes, and the place of the number there
+    place: tuple[int, ...]
 
 
 def domains_of(node: Apply, args: Sequence[np.ndarray], results: np.ndarray) -> list[Domain]:
@@ -169,21 +172,22 @@ def domains_of(node: Apply, args: Sequence[np.ndarray], results: np.ndarray) -> 
     if not isinstance(node.op, Elemwise) or type(node.op.scalar_op) not in _POSITIVE:
         return []
     inside, found = _POSITIVE[type(node.op.scalar_op)], []
-    for *own, result in zip(
-        *(np.broadcast_to(one, results.shape).ravel() for one in (*args, results)), strict=True
-    ):
-        positive = inside(*own)
+    wide = [np.broadcast_to(one, results.shape) for one in args]
+    for place in np.ndindex(results.shape):
+        positive = inside(*(one[place] for one in wide))
         if positive is not None and positive.moves and not positive.range.is_positive:
-            found.append(Domain(positive, _with_domain(result)))
+            found.append(Domain(positive, _with_domain(results[place]), node.outputs[0], place))  # type: ignore[arg-type]
     return found
 
 
-def within(root: Expression, domains: Iterable[Domain]) -> Expression:
-    """The expression; minus infinity outside of the domains that it has lost."""
+def within(
+    root: Expression, domains: Iterable[Domain], in_rows: Callable[[Domain], Domain | None]
+) -> Expression:
+    """The expression; minus infinity outside of the domains that it has lost, in the rows that use them."""
     nodes = [_with_domain(case) for _, case in paths(root)]
-    for domain in dict.fromkeys(domains):
-        if not domain.kept_by or not all(domain.kept_by <= own for own in nodes):
-            root = forms.select(_is_inside(domain.positive), root, _NEVER)
+    lost = [one for one in domains if not one.kept_by or not all(one.kept_by <= own for own in nodes)]
+    for positive in dict.fromkeys(one.positive for one in map(in_rows, lost) if one is not None):
+        root = forms.select(_is_inside(positive), root, _NEVER)
     return root
 
 
@@ -258,7 +262,8 @@ def scalar_graph(fact: Factorisation, term: LocalTerm) -> ScalarGraph:
     found = {var: _predictors(var, scalars, said) for var in sources}
     found.update((var, data.elements(var)) for var in fixed)
     domains = _execute(nodes, found, said)
-    guarded = in_cases(within(found[rows].item(), domains), data, term.size)
+    required = partial(_require, nodes=nodes, found=found)
+    guarded = in_cases(within(found[rows].item(), domains, required), data, term.size)
     bare, guards = without_guards(guarded)
     used = [scalars[k] for k in leaves(bare, "predictor")]
     if len(used) > MOST_SCALARS:
@@ -305,7 +310,7 @@ def _predictors(var: Variable, scalars: list[AffineScalar], said: _Said) -> np.n
 
 def _execute(nodes: list[Apply], found: dict[Variable, np.ndarray], said: _Said) -> list[Domain]:
     """Compute all nodes, adding their results to `found`; and what they ask of their arguments."""
-    domains: list[tuple[Variable, Domain]] = []
+    domains = []
     for node in nodes:
         args = [found.get(var, np.empty(0, dtype=object)) for var in node.inputs]
         try:
@@ -317,13 +322,16 @@ def _execute(nodes: list[Apply], found: dict[Variable, np.ndarray], said: _Said)
         if any(one.size > _MOST_NUMBERS for one in results):
             raise _too_many(said(node.inputs))
         found.update(zip(node.outputs, results, strict=True))
-        domains += [(node.outputs[0], one) for one in domains_of(node, args, results[0])]
-    used, where = (_used(nodes, found, moving=one) if domains else {} for one in (False, True))
-    return [
-        Domain(forms.select(used.get(var, _ONE), domain.positive, _ONE), domain.kept_by)
-        for var, domain in domains
-        if not _implies(where.get(var, _ONE), domain.positive)
-    ]
+        domains += domains_of(node, args, results[0])
+    return domains
+
+
+def _require(domain: Domain, nodes: list[Apply], found: dict[Variable, np.ndarray]) -> Domain | None:
+    """The domain in the rows that use the number; None if these are within it."""
+    everywhere, where = (_uses(domain, nodes, found, moving=one) for one in (False, True))
+    if _implies(where, domain.positive):
+        return None
+    return domain._replace(positive=forms.select(everywhere, domain.positive, _ONE))
 
 
 def _implies(condition: Expression, positive: Expression) -> bool:
@@ -333,24 +341,51 @@ def _implies(condition: Expression, positive: Expression) -> bool:
     return condition.op in ("positive", "nonnegative") and condition.args[0] is positive
 
 
-def _used(
-    nodes: list[Apply], found: dict[Variable, np.ndarray], *, moving: bool
-) -> dict[Variable, Expression]:
-    """Whether a row, which the last of the nodes makes, uses a variable, as far as the data decide that.
+def _uses(
+    domain: Domain, nodes: list[Apply], found: dict[Variable, np.ndarray], *, moving: bool
+) -> Expression:
+    """Whether a row, which the last of the nodes makes, uses a number, as far as the data decide that.
 
-    With `moving` also as far as variables decide it.
+    With `moving` also as far as variables decide it. Numbers that are made of it are marked by ones.
     """
-    used = dict.fromkeys(nodes[-1].outputs, _ONE)
-    for node in reversed(nodes):
-        ways = [used[out] for out in node.outputs if out in used]
-        if not ways:
+    marks = {domain.of: np.full(found[domain.of].shape, _ZERO, dtype=object)}
+    marks[domain.of][domain.place] = _ONE
+
+    def of(var: Variable) -> np.ndarray:
+        return marks.get(var, np.full(found[var].shape if var in found else (), _ZERO, dtype=object))
+
+    for node in nodes:
+        if marks.keys().isdisjoint(node.inputs) or not marks.keys().isdisjoint(node.outputs):
             continue
-        here, case = reduce(forms.either, ways), None
-        if is_elemwise(node.outputs[0], ps.Switch) and found[node.inputs[0]].size == 1:
-            case = truth(found[node.inputs[0]].item())
-        for k, var in enumerate(node.inputs):
-            way = here
-            if k > 0 and case is not None and (moving or not case.moves):
-                way = forms.both(here, case if k == 1 else forms.negated(case))
-            used[var] = forms.either(used[var], way) if var in used else way
-    return used
+        if isinstance(node.op, (*MOVING, *JOINING, *WRITING, Split)):
+            n_moved = {JOINING: len(node.inputs), WRITING: 2}
+            n = next((n for kinds, n in n_moved.items() if isinstance(node.op, kinds)), 1)
+            given = [
+                of(var) if k < n else found.get(var, np.empty(0, dtype=object))
+                for k, var in enumerate(node.inputs)
+            ]
+            result = tensor_rule(node.op, node, given)
+            results = result if isinstance(result, list) else [result]
+        elif is_elemwise(node.outputs[0], ps.Switch):
+            case, *own = (found[node.inputs[0]], *map(of, node.inputs))
+            results = [elementwise(partial(_chosen, moving), case, *own)]
+        elif isinstance(node.op, Elemwise):
+            results = [elementwise(_any, *map(of, node.inputs))]
+        else:
+            every = _any(*(one for var in node.inputs for one in of(var).ravel()))
+            results = [np.full(found[out].shape, every, dtype=object) for out in node.outputs]
+        marks.update(zip(node.outputs, results, strict=True))
+    (used,) = (of(out) for out in nodes[-1].outputs)
+    return _any(*used.ravel())
+
+
+def _any(*marks: Expression) -> Expression:
+    return reduce(forms.either, map(truth, marks))
+
+
+def _chosen(moving: bool, case: Expression, of_case: Expression, a: Expression, b: Expression) -> Expression:
+    """The mark of what is chosen of two numbers."""
+    case, a, b = truth(case), truth(a), truth(b)
+    if case.moves and not moving:
+        return _any(of_case, a, b)
+    return _any(of_case, forms.both(case, a), forms.both(forms.negated(case), b))
