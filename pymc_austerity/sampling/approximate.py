@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import arviz as az
 import numpy as np
 import pymc as pm
 from xarray import DataArray, Dataset, DataTree
@@ -168,6 +167,8 @@ def fitted_step(
 
 def compared(found: Dataset, exact: Dataset) -> Dataset:
     """Shifts of means and ratios of standard deviations, with standard errors, by name of a variable."""
+    import arviz_stats  # takes half a second
+
     result: dict[str, DataArray] = {}
     over = ["chain", "draw"]
     for name, draws in exact.data_vars.items():
@@ -176,7 +177,7 @@ def compared(found: Dataset, exact: Dataset) -> Dataset:
         own, n = found[name], found.sizes["draw"]
         sd = draws.std(over).where(draws.max(over) > draws.min(over))  # elements may be constants
         with np.errstate(all="ignore"):
-            errors = [az.mcse(exact[[name]], method=method)[name] for method in ("mean", "sd")]
+            errors = [arviz_stats.mcse(exact[[name]], method=method)[name] for method in ("mean", "sd")]
         result[f"{name}_shift"] = (own.mean(over) - draws.mean(over)) / sd
         result[f"{name}_shift_error"] = np.hypot(errors[0], own.std(over) / np.sqrt(n)) / sd
         result[f"{name}_ratio"] = own.std(over) / sd

@@ -3,7 +3,6 @@
 import math
 from typing import Any, NamedTuple
 
-import arviz as az
 import numpy as np
 import pymc as pm
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
@@ -177,10 +176,12 @@ def bridge(at_exact: Matrix, at_fitted: Vector) -> tuple[float, float]:
     at_fitted : ndarray (m,)
         The same at draws of the fitted distribution.
     """
+    import arviz_stats  # takes half a second
+
     middle = float(np.median(at_exact))
     p, g = np.exp(at_exact - middle), np.exp(at_fitted - middle)
     n, m = float(at_exact.size), float(at_fitted.size)
-    ess = min(n, float(az.ess(at_exact)))
+    ess = min(n, float(arviz_stats.ess(at_exact)))
     of_exact, of_fitted = ess / (ess + m), m / (ess + m)
     r = 1.0
     for _ in range(_MOST):
@@ -190,5 +191,5 @@ def bridge(at_exact: Matrix, at_fitted: Vector) -> tuple[float, float]:
             break
     one, other = g / (of_exact * g + of_fitted * r), 1.0 / (of_exact * p + of_fitted * r)
     error = np.var(one) / np.mean(one) ** 2 / m
-    error += np.var(other) / np.mean(other) ** 2 / min(n, float(az.ess(other)))
+    error += np.var(other) / np.mean(other) ** 2 / min(n, float(arviz_stats.ess(other)))
     return middle + math.log(r), math.sqrt(error)

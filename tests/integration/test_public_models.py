@@ -18,7 +18,7 @@ EXPECTED = {
     models.rasch: ("TunaMH", 2_100, "are a field of 426 effects"),
     models.multilevel_logit: ("TunaMH", 30_000, "are a field of 154 effects"),
     models.crossed_slopes: ("TunaMH", 3_000, "are a field of 1,143 effects"),
-    models.radon: ("TunaMH", 3_000, "'a' and 'z' and 'b' are a field of 1,202 effects"),
+    models.radon: ("TunaMH", 3_000, "'a', 'z' and 'b' are a field of 1,202 effects"),
     models.bambi_intercepts: ("TunaMH", 3_000, "'1|subcat_offset' are a field of 104 effects"),
     models.bambi_poststratification: ("TunaMH", 3_000, "are a field of"),
     models.bambi_slopes: ("TunaMH", 3_000, "are a field of 247 effects"),
