@@ -12,7 +12,6 @@ BROAD = {"Exception", "BaseException"}
 # File and function of each, and why.
 REASONS = {
     ("model/starting_point.py", "dispersed_points"): "random functions of users; a warning has type and text",
-    ("report/calibration.py", "sbc"): "the step or the simulator may be the user's; it tells type and text",
     ("report/figures.py", "drawn"): "a page with all tables of a long comparison; it shows type and text",
     ("report/probe.py", "probed"): "the step may be the user's; the report shows type and text",
     ("report/run.py", "run_step"): "the step may be the user's; the report shows type and text",

@@ -18,7 +18,7 @@ from scipy.sparse import linalg
 from pymc_austerity import work
 from pymc_austerity.kernels.fields.records import Elements, FieldArrays
 from pymc_austerity.mode.fields import compiled
-from pymc_austerity.mode.fields.draws import centered, hold_at, theta_of_scores
+from pymc_austerity.mode.fields.draws import hold_at, middle, theta_of_scores
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.fields.fit import FieldFit
 from pymc_austerity.mode.mode_fit import ModeFit
@@ -117,11 +117,8 @@ def of_field(field: FieldModel, fits: tuple[FieldFit, ...]) -> Whitening | None:
         return None
     work.spend(float(n_dim) ** 2, "Coordinates of a field")
     turns = field.arrays(fits, reads_all=True, debug=False)
-    theta = fits[0].theta.copy()
-    for turn in turns:
-        theta[turn.law.which] = theta_of_scores(turn.law, np.zeros(len(turn.law.which)))[0]
+    theta, z = middle(turns, values.features)
     features = values.features(theta)
-    z = centered(turns, features)
     center, effects, precision = values(theta, z, features), _effects(turns, len(z)), None
     if len(turns) > 1 and n_dim <= MOST_DENSE:
         precision = _precision(turns, features)

@@ -21,6 +21,7 @@ from rich.progress import track
 from xarray import DataTree
 
 from pymc_austerity.diagnostics.result import chosen, scalars
+from pymc_austerity.exceptions import CompiledError, SelfCheckError
 from pymc_austerity.model.factorise import model_of
 from pymc_austerity.plots.style import APPROXIMATE, Panels, optional, shown
 from pymc_austerity.report.run import noting_interrupts
@@ -176,6 +177,10 @@ def sbc(
     ValueError, NotImplementedError
         If nothing is observed; if there is no `simulate`, and no data can be drawn of a potential or of a
         distribution, which the message names; or if the first ten fits fail.
+    TypeError
+        If `simulate` leaves a variable out.
+    SelfCheckError, CompiledError
+        At once: a defect of the package, or a row beyond its bound, is no failed fit.
 
     Notes
     -----
@@ -219,9 +224,9 @@ def sbc(
             for k in track(range(fits), "sbc", console=console, transient=True, disable=not progressbar):
                 try:
                     one = bench.fit(k, interrupted.is_set)
-                except NotImplementedError:
+                except (NotImplementedError, SelfCheckError, CompiledError):  # of no draws; or a defect
                     raise
-                except Exception as error:  # of a step, of a function of the user, or of absurd data
+                except (ValueError, ArithmeticError, RuntimeError) as error:  # as of absurd data
                     if interrupted.is_set():
                         break
                     failures[k] = f"{type(error).__name__}: {error}".partition("\n")[0]
@@ -330,6 +335,9 @@ class _Bench:
 
         rng = np.random.default_rng(np.random.SeedSequence(self.seeds.entropy, spawn_key=(k,)))
         values, began, n, needed = self.simulate(rng), time.perf_counter(), _FIRST, _APART * self.draws
+        named = [own.name.removesuffix(_OURS) for own in self.data]
+        if missing := [name for name in dict.fromkeys([*self.kept, *named]) if name not in values]:
+            raise TypeError(f"simulate has to return {', '.join(missing)} too; it returned {[*values]}.")
         for own in self.data:
             own.set_value(np.asarray(values[own.name.removesuffix(_OURS)], own.dtype))
         with warnings.catch_warnings(record=True) as told:

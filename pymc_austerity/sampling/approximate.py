@@ -199,10 +199,9 @@ def _said(comparison: Dataset, n: int) -> str:
         worst = max(off, key=lambda name: float(np.nanmax(off[name])))
         size, of_noise = (float(np.sqrt(np.nanmean(one**2))) for one in (every, noise))
         parts.append(
-            f"{size:{form}} (of noise alone: {of_noise:{form}}), at most {np.nanmax(every):{form}}, "
-            f"in {worst!r}"
+            f"{size:{form}} (noise alone: {of_noise:{form}}), most in {worst!r}: {np.nanmax(every):{form}}"
         )
     return (
-        f"beside {n} exact draws, means are off by {parts[0]}, in exact standard deviations; standard "
-        f"deviations by {parts[1]}. These are root mean squares over {np.isfinite(every).sum()} numbers."
+        f"beside {n} exact draws, means are off by {parts[0]} standard deviations; standard deviations are "
+        f"off by {parts[1]}."
     )

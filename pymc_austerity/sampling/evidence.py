@@ -13,6 +13,7 @@ from pymc_austerity.exceptions import warn
 from pymc_austerity.model.bambi import as_drawn
 from pymc_austerity.model.factorise import model_of
 from pymc_austerity.model.loo import require_same_data
+from pymc_austerity.model.predictive import draws_of
 from pymc_austerity.model.starting_point import density_of_block, vectors
 from pymc_austerity.sampling import pymc_names
 from pymc_austerity.sampling.approximate import fitted_step
@@ -148,20 +149,13 @@ def log_evidence(
 def _exact(idata: DataTree, model: pm.Model, n: int) -> list[list[dict[str, np.ndarray]]]:
     """Values of the free variables at n draws or some more, at equal distances, by chains."""
     require_same_data(idata, model)
-    posterior, names = idata["posterior"], [str(rv.name) for rv in model.free_RVs]
-    missing = [name for name in names if name not in posterior]
-    if missing:
-        raise ValueError(
-            f"idata has no draws of {', '.join(missing)}: keep all free variables. (Of a model of Bambi with "
-            "effects of groups, sample model.backend.model: its own form leaves some out.)"
-        )
-    if posterior.sizes["chain"] * posterior.sizes["draw"] < _FEWEST:
-        raise ValueError(f"idata has fewer than {_FEWEST} draws, which tell nothing of the error.")
-    n_chains, n_draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    values, numbers = draws_of(idata, model.free_RVs, "densities")
+    n_chains, n_draws = (len(own) for own in numbers.values())
+    if n_chains * n_draws < _FEWEST:
+        raise ValueError(f"idata has {n_chains * n_draws} draws, and fewer than {_FEWEST} tell no error.")
     places = np.unique(np.linspace(0, n_draws - 1, min(n_draws, -(-n // n_chains))).astype(int))
-    arrays = {name: posterior[name].transpose("chain", "draw", ...).to_numpy() for name in names}
     return [
-        [{name: values[chain, k] for name, values in arrays.items()} for k in places]
+        [{str(rv.name): own[chain, k] for rv, own in values.items()} for k in places]
         for chain in range(n_chains)
     ]
 

@@ -136,8 +136,8 @@ TABLES = {
 def draw(record):
     """Seconds to 1,000 effective draws, of each sampler at both sizes."""
     found = by_key(record)
-    figure, panels = plt.subplots(1, 4, figsize=(10, 2.6), layout="constrained", sharex=True)
-    for axes, model in zip(panels, OF_KIND, strict=True):
+    figure, panels = plt.subplots(2, 2, figsize=(7, 4.5), layout="constrained", sharex=True)
+    for axes, model in zip(panels.flat, OF_KIND, strict=True):
         methods = [m for m in OF_KIND[model] if m != "gpboost"]
         for n, fill in zip(SIZES, ("white", "#2a6f97"), strict=True):
             for k, method in enumerate(methods):
@@ -145,11 +145,12 @@ def draw(record):
                 if "set_up" in one:
                     mark = ">" if one.get("bound") else "o"
                     axes.plot(rival_models.to_1000(one), k, mark, mec="#2a6f97", mfc=fill)
-        axes.set_yticks(range(len(methods)), [METHODS[m].label.strip("`") for m in methods], fontsize=7)
-        axes.set(xscale="log", title=model)
-        axes.invert_yaxis()
-    label = "CPU seconds to 1,000 effective draws (hollow: N = 100,000; filled: 1,000,000; triangle: a bound)"
-    figure.supxlabel(label, fontsize=8)
+        axes.set_yticks(range(len(methods)), [METHODS[m].label.strip("`") for m in methods], fontsize=9)
+        axes.set(xscale="log", title=model, ylim=(len(methods) - 0.5, -0.5))
+    label = (
+        "CPU seconds to 1,000 effective draws\n(hollow: N = 100,000; filled: 1,000,000; triangle: a bound)"
+    )
+    figure.supxlabel(label, fontsize=10)
     figure.savefig(FIGURE, dpi=110)
     plt.close(figure)
 

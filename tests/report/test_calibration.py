@@ -129,8 +129,8 @@ REFUSED = {
     "'p' is a potential": (lambda: pm.Potential("p", pm.Normal("y", observed=0.0)), {}),
     "Fits are of copies of your model": (lambda: None, {"step": "TunaMH"}),
     "'b' is not in the model": (lambda: pm.Normal("y", pm.Normal("a"), observed=0.0), {"var_names": "b"}),
-    "None of 1 fits succeeded. KeyError": (
-        lambda: pm.Normal("y", observed=0.0),
+    "simulate has to return a, y too": (
+        lambda: pm.Normal("y", pm.Normal("a"), observed=0.0),
         {"simulate": lambda rng: {}},
     ),
 }
@@ -139,7 +139,7 @@ REFUSED = {
 @pytest.mark.parametrize("message", REFUSED)
 def test_what_cannot_be_calibrated_is_refused(message):
     define, options = REFUSED[message]
-    with pytest.raises((ValueError, NotImplementedError), match=message):
+    with pytest.raises((ValueError, TypeError, NotImplementedError), match=message):
         pma.sbc(as_model(define)(), 1, **{"step": pm.Slice, **QUICK, **options})
 
 

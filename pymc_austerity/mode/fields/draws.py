@@ -1,5 +1,7 @@
 """Draws of the distribution that is fitted to a field."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from pymc_austerity.kernels.fields.records import FieldArrays, Law
@@ -73,6 +75,14 @@ def centered(turns: tuple[FieldArrays, ...], features: Vector) -> Vector:
         height_of(one, features, np.zeros(len(one.coordinates)))
         z[one.coordinates] = one.room.z[0]
     return z
+
+
+def middle(turns: tuple[FieldArrays, ...], features: Callable[[Vector], Vector]) -> tuple[Vector, Vector]:
+    """Theta where its scores are zero, and the center of all coordinates given that."""
+    theta = np.zeros(len(turns[0].room.theta))
+    for one in turns:
+        theta[one.law.which] = theta_of_scores(one.law, np.zeros(len(one.law.which)))[0]
+    return theta, centered(turns, features(theta))
 
 
 def hold_at(arrays: FieldArrays, features: Vector, z: Vector) -> None:

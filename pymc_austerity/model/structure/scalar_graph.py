@@ -358,8 +358,8 @@ def _uses(
         if marks.keys().isdisjoint(node.inputs) or not marks.keys().isdisjoint(node.outputs):
             continue
         if isinstance(node.op, (*MOVING, *JOINING, *WRITING, Split)):
-            n_moved = {JOINING: len(node.inputs), WRITING: 2}
-            n = next((n for kinds, n in n_moved.items() if isinstance(node.op, kinds)), 1)
+            n = 2 if isinstance(node.op, WRITING) else 1
+            n = len(node.inputs) if isinstance(node.op, JOINING) else n
             given = [
                 of(var) if k < n else found.get(var, np.empty(0, dtype=object))
                 for k, var in enumerate(node.inputs)

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import splu
 
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.mode.fields import compiled
-from pymc_austerity.mode.fields.draws import scores_of_theta, theta_of_scores
+from pymc_austerity.mode.fields.draws import hold_at, middle, scores_of_theta, theta_of_scores
 from pymc_austerity.mode.fields.maps import matrix_of
 from pymc_austerity.mode.fields.prior import places_of
 from pymc_austerity.mode.mode_fit import ModeFit
@@ -34,7 +34,7 @@ class Fitted(ABC):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Vector:
-        """A draw (D,)."""
+        """A draw (D,), for which no row is read."""
 
     @abstractmethod
     def log_density(self, q: Vector) -> float:
@@ -86,14 +86,29 @@ class _NormalAtMode(Fitted):
 
 class _FittedField(Fitted):
     def __init__(self, engine: FieldEngine, point: PointType) -> None:
-        self._engine, self._point, self._values = engine, point, engine.values
+        self._engine, self._values = engine, engine.values
         self._others = engine.values.others(point)
         arrays = engine.turns[0]
         every = np.arange(len(arrays.coordinates))
         self._diagonal = places_of(arrays.tree, every, every)
+        self._theta, self._z = middle(engine.turns, lambda theta: self._values.features(theta, self._others))
 
     def draw(self, rng: np.random.Generator) -> Vector:
-        return self._engine.drawn(rng, self._point)
+        theta, z, values = self._theta.copy(), self._z.copy(), self._values
+        for arrays in self._engine.turns:
+            law, room = arrays.law, arrays.room
+            hold_at(arrays, values.features(theta, self._others), z)
+            theta[law.which], _ = theta_of_scores(law, law.factor @ rng.standard_normal(len(law.which)))
+            features = values.features(theta, self._others)
+            compiled.log_marginal(arrays, features, 0)
+            room.eps[0] = rng.standard_normal(len(arrays.coordinates))
+            compiled.write_state(arrays, features, 0)
+            z[arrays.coordinates] = room.z[0]
+            if arrays.held.is_bound:
+                compiled.held_log_density(arrays.held, features)
+                z[arrays.held.coordinates] = arrays.held.z[1]
+            room.kept[0] = -1.0  # its sides are written over
+        return values(theta, z, others=self._others)
 
     def log_density(self, q: Vector) -> float:
         maps, values = self._values.maps, self._values

@@ -13,7 +13,7 @@ from pymc_austerity.kernels.fields.records import FieldArrays, Schedule
 from pymc_austerity.kernels.fields.row_tests import FieldTests
 from pymc_austerity.kernels.fields.sweeps import FieldMemory, SweepOutcome, field_sweeps, tested_field_sweeps
 from pymc_austerity.kernels.metropolis import Rule, no_range
-from pymc_austerity.mode.fields.draws import centered, height_of, hold_at, scores_of_theta, theta_of_scores
+from pymc_austerity.mode.fields.draws import height_of, hold_at, middle, scores_of_theta, theta_of_scores
 from pymc_austerity.mode.fields.values import FieldValues
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
@@ -196,12 +196,8 @@ class FieldEngine(Engine):
 
         It is drawn again where it is far less likely than the center. `point` has variables of other steps.
         """
-        laws = [one.law for one in self.turns]
-        theta = np.zeros(len(self.turns[0].room.theta))
-        for law in laws:
-            theta[law.which] = theta_of_scores(law, np.zeros(len(law.which)))[0]
         others = self.values.others(point)
-        z = centered(self.turns, self.values.features(theta, others))
+        theta, z = middle(self.turns, lambda theta: self.values.features(theta, others))
         for arrays in self.turns:
             theta, z = np.split(self._drawn_in_turn(rng, arrays, theta, z, others), [len(theta)])
         return self.values(theta, z, others=others)
