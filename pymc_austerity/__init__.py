@@ -19,6 +19,7 @@ from pymc_austerity.recommendation.recommend import recommend
 from pymc_austerity.report import compare, sbc
 from pymc_austerity.sampling.approximate import approximate
 from pymc_austerity.sampling.distributed import sample_distributed
+from pymc_austerity.sampling.estimates import estimates
 from pymc_austerity.sampling.evidence import log_evidence
 from pymc_austerity.sampling.sample import sample
 from pymc_austerity.sampling.sampler import sampler
@@ -60,6 +61,7 @@ __all__ = [
     "design",
     "diagnostics",
     "distributions",
+    "estimates",
     "factorise",
     "find_mode",
     "log_evidence",

@@ -8,6 +8,7 @@ import numpy as np
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
+from pymc_austerity.proposals.deviations import Deviations, no_deviations, note
 from pymc_austerity.proposals.random_walk import OPTIMAL_SCALE
 from pymc_austerity.target import Matrix, QuadraticProxy, Vector
 from pymc_austerity.validation import require_real
@@ -92,6 +93,8 @@ class Laplace:
             mode=np.array(proxy.mode),
             whiten=whiten,
             unwhiten=unwhiten,
+            variances=(unwhiten**2).sum(axis=1),
+            deviations=no_deviations(n_dim),
         )
         return BoundProposal(state, propose_laplace, no_adaptation)
 
@@ -108,6 +111,8 @@ class LaplaceState(NamedTuple):
     mode: Vector
     whiten: Matrix
     unwhiten: Matrix
+    variances: Vector  # Of the fitted distribution
+    deviations: Deviations  # Of the chain's proposals, in the coordinates of q
 
 
 @jitable
@@ -117,11 +122,18 @@ def propose_laplace(state: LaplaceState, q: Vector, rng: np.random.Generator) ->
     z = rng.standard_normal(len(q))
     w = times_upper(state.whiten, q - state.mode)
     if walk:
+        note(state.deviations)
         w_new = w + state.scale[0] * z
         return state.mode + times_upper(state.unwhiten, w_new), 0.0
-    rho = state.rho[0]
+    rho, latest = state.rho[0], state.deviations.latest
     w_new = rho * w + math.sqrt(1.0 - rho * rho) * z
-    return state.mode + times_upper(state.unwhiten, w_new), 0.5 * (squared(w_new) - squared(w))
+    away = times_upper(state.unwhiten, w_new)
+    for j in range(len(q)):
+        own = away[j] - rho * (q[j] - state.mode[j])
+        latest[0, j] = own
+        latest[1, j] = own * own - (1.0 - rho * rho) * state.variances[j]
+    note(state.deviations)
+    return state.mode + away, 0.5 * (squared(w_new) - squared(w))
 
 
 @jitable

@@ -14,6 +14,7 @@ from pytensor.graph.basic import Variable
 from xarray import DataTree
 
 from pymc_austerity.sampling import pymc_names
+from pymc_austerity.sampling.estimates import GROUP, Summed, as_dataset, summed
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.validation import nearest
 
@@ -38,6 +39,7 @@ class Block(NamedTuple):
 
     values: dict[str, Array[Any]]  # (n, ...): of all value variables
     stats: list[dict[str, Array[Any]]]  # (n, ...): of each step method
+    deviations: Summed | None = None  # Of proposals up to here; with the last draws alone
 
     @property
     def n(self) -> int:
@@ -117,7 +119,12 @@ def blocks_of(chains: Chains, chain: int) -> Iterator[Block]:
                 seconds = max(time.monotonic() - began, 1e-6)  # draws do not depend on it
                 n_ahead = int(np.clip(n_ahead * _AHEAD / seconds, 1, _MOST_AHEAD))
                 if ahead.n:
-                    yield Block({name: ahead.values[name] for name in point}, [ahead.statistics])
+                    is_last = ahead.is_interrupted or made + ahead.n == n
+                    yield Block(
+                        {name: ahead.values[name] for name in point},
+                        [ahead.statistics],
+                        summed(step) if is_last else None,
+                    )
                     point = {name: values[-1] for name, values in ahead.values.items()}
                 if ahead.is_interrupted:
                     raise KeyboardInterrupt
@@ -126,17 +133,17 @@ def blocks_of(chains: Chains, chain: int) -> Iterator[Block]:
             point, stats = step.step(point)
             gathered.add(point, stats)
             made += 1
-            if time.monotonic() - began > _GATHERED or gathered.n_bytes > _BYTES:
+            if made < n and (time.monotonic() - began > _GATHERED or gathered.n_bytes > _BYTES):
                 yield gathered.block()
                 began = time.monotonic()
     except GeneratorExit:
         raise
     except BaseException:
         if gathered:
-            yield gathered.block()
+            yield gathered.block()._replace(deviations=summed(step))
         raise
     if gathered:
-        yield gathered.block()
+        yield gathered.block()._replace(deviations=summed(step))
 
 
 class _Gathered:
@@ -252,10 +259,13 @@ class Results:
         self._recorder, self._tune, self._began = recorder, chains.tune, time.time()
         n = chains.tune + chains.draws
         self._traces = [recorder.trace(n, chain) for chain in range(len(chains.starts))]
+        self._step, self._deviations = chains.step, dict[int, Summed]()
 
     def add(self, chain: int, block: Block) -> None:
         """Keep draws of a chain, those that follow upon the ones that it has."""
         self._recorder.write(self._traces[chain], block)
+        if block.deviations is not None:
+            self._deviations[chain] = block.deviations
 
     def returned(
         self,
@@ -282,4 +292,7 @@ class Results:
             model=self._recorder.model,
             quiet=quiet,
         )
+        deviations = as_dataset([trace.chain for trace in traces], self._step, self._deviations)
+        if deviations is not None:
+            result[GROUP] = DataTree(deviations)
         return result

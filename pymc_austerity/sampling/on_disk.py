@@ -14,6 +14,7 @@ from pymc_austerity.data.files import named_if_full
 from pymc_austerity.extras import imported
 from pymc_austerity.sampling import pymc_names
 from pymc_austerity.sampling.chains import Block, Chains, Recorder
+from pymc_austerity.sampling.estimates import GROUP, Summed, as_dataset
 
 # Draws of a chain are written when they have so many bytes, or so many seconds after the last.
 _BUFFER, _SECONDS = 12e6, 5.0
@@ -74,12 +75,15 @@ class StoredResults:
         self._waiting: list[list[Block]] = [[] for _ in range(n_chains)]
         self._written, self._at = [0] * n_chains, [time.monotonic()] * n_chains
         self._root: Any = None
+        self._deviations: dict[int, Summed] = {}
         self._names: dict[str, list[str]] = {}  # Of variables, by groups
         self._arrays: dict[tuple[str, str], Any] = {}
 
     def add(self, chain: int, block: Block) -> None:
         """Keep draws of a chain, those that follow upon the ones that it has."""
         self._waiting[chain].append(block)
+        if block.deviations is not None:
+            self._deviations[chain] = block.deviations
         n = sum(one.n for one in self._waiting[chain])
         now = time.monotonic()
         is_last = self._written[chain] + n == self._chains.tune + self._chains.draws
@@ -181,6 +185,9 @@ class StoredResults:
         if self._root is None or not (max(made) or keeps_tuning):
             raise ValueError("Not enough samples to build a trace.")
         self._root["posterior"].attrs["sampling_time"] = time.time() - self._began
+        deviations = as_dataset(range(len(made)), self._chains.step, self._deviations)
+        if deviations is not None:
+            deviations.to_zarr(self._path, group=GROUP, mode="a", consolidated=False)
         tree: DataTree = open_datatree(self._path, engine="zarr", consolidated=False)
         chains, n = _in_common(made)
         if len(chains) < len(made) or n < self._chains.draws:

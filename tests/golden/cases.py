@@ -23,6 +23,7 @@ LEFT_OUT = {
     "sampler": "its draws are those of sample",
     "approximate": "its draws are compared with exact ones",
     "log_evidence": "compared with quadrature",
+    "estimates": "a table of draws, which are compared themselves",
     "loo": "no chain: it is compared with ArviZ's, row by row",
     "sample_posterior_predictive": "its distribution is tested row by row",
     "FactorisationError": "an error",

@@ -11,8 +11,9 @@ import numpy as np
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.fields.records import Law
+from pymc_austerity.proposals.deviations import Deviations
 from pymc_austerity.proposals.jumps import cholesky, solve, solve_transposed
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.target import Index, Matrix, Vector
 
 # Knots are equidistant in scores; beyond the last ones the straight lines go on.
 LAST, N_KNOTS = 6.0, 49
@@ -23,8 +24,18 @@ MOST_TOGETHER = 6
 
 
 @jitable
-def propose(rng: np.random.Generator, law: Law, walks: float, theta: Vector, result: Vector) -> float:
-    """Write a new theta, a share of times by a walk; the log of its ratio of densities, back over forth."""
+def propose(
+    rng: np.random.Generator,
+    law: Law,
+    walks: float,
+    theta: Vector,
+    result: Vector,
+    deviations: Deviations,
+) -> float:
+    """Write a new theta, a share of times by a walk; the log of its ratio of densities, back over forth.
+
+    The deviations of its scores are written to those of theta.
+    """
     result[:] = theta
     if law.which.shape[0] == 0:
         return 0.0
@@ -33,7 +44,7 @@ def propose(rng: np.random.Generator, law: Law, walks: float, theta: Vector, res
     for j in range(q):
         old[j] = new[j] = theta[law.which[j]]
     ratio = -to_zeta(law, old)
-    ratio += _propose_zeta(rng, law, walks, old, new)
+    ratio += _propose_zeta(rng, law, walks, old, new, deviations.latest)
     ratio += to_theta(law, new)
     for j in range(q):
         result[law.which[j]] = new[j]
@@ -63,7 +74,9 @@ def to_theta(law: Law, zeta: Vector) -> float:
 
 
 @jitable
-def _propose_zeta(rng: np.random.Generator, law: Law, walks: float, zeta: Vector, result: Vector) -> float:
+def _propose_zeta(
+    rng: np.random.Generator, law: Law, walks: float, zeta: Vector, result: Vector, latest: Matrix
+) -> float:
     """Write a new zeta; the log of its ratio of densities, back over forth."""
     q = zeta.shape[0]
     some = _some(rng, q)
@@ -84,7 +97,7 @@ def _propose_zeta(rng: np.random.Generator, law: Law, walks: float, zeta: Vector
         old[j], slope = score(law, j, zeta[j])
         ratio -= math.log(slope)
         new[j] = old[j]
-    _write_scores(rng, law, some, old, new)
+    _write_scores(rng, law, some, old, new, latest)
     ratio += log_t(law, old) - log_t(law, new)
     for j in range(q):
         value, slope = from_score(law, j, new[j])
@@ -106,7 +119,9 @@ def _some(rng: np.random.Generator, q: int) -> Index:
 
 
 @jitable
-def _write_scores(rng: np.random.Generator, law: Law, some: Index, old: Vector, new: Vector) -> None:
+def _write_scores(
+    rng: np.random.Generator, law: Law, some: Index, old: Vector, new: Vector, latest: Matrix
+) -> None:
     """New scores given the others, t-distributed: the more these are from the middle, the wider."""
     m, q = some.shape[0], old.shape[0]
     precision = np.zeros((m, m))
@@ -127,10 +142,16 @@ def _write_scores(rng: np.random.Generator, law: Law, some: Index, old: Vector, 
         new[some[a]] = mean[a]
         xi[a] = rng.standard_normal()
     dof = _DOF + q - m
-    stretch = math.sqrt((_DOF + _distance(law, new)) / (2.0 * rng.standard_gamma(0.5 * dof)))
+    width = _DOF + _distance(law, new)
+    stretch = math.sqrt(width / (2.0 * rng.standard_gamma(0.5 * dof)))
     move = solve_transposed(lower, xi)
     for a in range(m):
-        new[some[a]] += stretch * move[a]
+        own, j = stretch * move[a], law.which[some[a]]
+        new[some[a]] += own
+        xi[:] = 0.0
+        xi[a] = 1.0
+        root = solve(lower, xi)
+        latest[0, j], latest[1, j] = own, own * own - width / (dof - 2.0) * (root * root).sum()
 
 
 @jitable

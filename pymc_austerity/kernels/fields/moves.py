@@ -20,7 +20,7 @@ from pymc_austerity.kernels.fields.matched import add_excess
 from pymc_austerity.kernels.fields.records import FieldArrays
 from pymc_austerity.kernels.fields.state import log_prior_change, pull_on_intercept, write_state
 from pymc_austerity.kernels.fields.tree import deciding
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 # How much a walk of eps, to a normal variable about the old one, is correlated to it.
 _CORRELATION = 0.85
@@ -73,6 +73,7 @@ def move_root(
     base: float,
     decisions: Decisions,
     counts: Vector,
+    of_eps: Matrix,
 ) -> bool:
     """Decide on theta with the root's eps.
 
@@ -86,6 +87,8 @@ def move_root(
     last = first + tree.size[root]
     is_walk = plan.has_remainders and rng.random() < plan.schedule.walks
     base += _propose(rng, is_walk, plan.widths[root], room.eps[now, first:last], room.eps[new, first:last])
+    if not is_walk:
+        _note_eps(plan, room.eps[new], first, last, plan.widths[root : root + 1], of_eps)
     write_state(plan, features, new)
     for side, sign in ((new, 1.0), (now, -1.0)):
         base += sign * log_prior_change(plan, side, pull_on_intercept(plan, side))
@@ -109,6 +112,15 @@ def _propose(rng: np.random.Generator, is_walk: bool, width: float, old: Vector,
         new[j] = width * rng.standard_normal()
         total += old[j] * old[j] - new[j] * new[j]
     return (0.5 - 0.5 / (width * width)) * total
+
+
+@jitable
+def _note_eps(plan: FieldArrays, eps: Vector, first: int, last: int, widths: Vector, of_eps: Matrix) -> None:
+    """Write the deviations of eps that were drawn anew, of one node or a run, by coordinates."""
+    for j in range(first, last):
+        width = widths[(j - first) % widths.shape[0]]
+        k = plan.coordinates[j]
+        of_eps[0, k], of_eps[1, k] = eps[j], eps[j] * eps[j] - width * width
 
 
 @jitable
@@ -136,12 +148,13 @@ def move_group(
     k: int,
     decisions: Decisions,
     counts: Vector,
+    of_eps: Matrix,
 ) -> None:
     """Propose eps of all nodes of a group of depths, and let each at its top decide."""
     room, tree, depths = plan.room, plan.tree, plan.schedule.depths
     deciding(tree, depths[k], room.deciding)
     room.base[:] = 0.0
-    _move_below(rng, plan, now, depths[k + 1])
+    _move_below(rng, plan, now, depths[k + 1], of_eps)
     _write_d(plan, now)
     add_excess(plan, now, features, features)
     add_quadratic(plan, now)
@@ -150,7 +163,7 @@ def move_group(
 
 
 @jitable
-def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, stop: int) -> None:
+def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, stop: int, of_eps: Matrix) -> None:
     """Write z of the other side: L' dz = d eps, of which nodes above depth `stop` have new eps."""
     room, tree, new = plan.room, plan.tree, 1 - now
     is_walk = plan.has_remainders and rng.random() < plan.schedule.walks
@@ -180,6 +193,8 @@ def _move_below(rng: np.random.Generator, plan: FieldArrays, now: int, stop: int
                 base[g] += change.sum()
             for j in range(n * q):
                 change[j] = eps[j] - old[j]
+            if not is_walk:
+                _note_eps(plan, room.eps[new], int(f), int(last), widths[v : v + n], of_eps)
         else:
             eps[:] = old
             change[:] = 0.0

@@ -22,6 +22,7 @@ from pymc_austerity.kernels.fields.records import FieldArrays
 from pymc_austerity.kernels.fields.row_tests import FieldTests, nodes_by_tests, root_by_test
 from pymc_austerity.kernels.fields.state import log_marginal, write_displacements, write_eps
 from pymc_austerity.kernels.metropolis import Rule
+from pymc_austerity.proposals.deviations import Deviations
 from pymc_austerity.target import Target, Vector
 
 
@@ -33,6 +34,7 @@ class FieldMemory(NamedTuple):
     z: Vector  # Of all effects
     eps: Vector  # Of the only turn, for z and theta; NaN where it is not known yet, or there are others
     features: Vector  # At theta, after a draw
+    deviations: Deviations  # Of proposals: scores of theta, then eps by coordinates
 
 
 class SweepOutcome(NamedTuple):
@@ -164,10 +166,11 @@ def sweeps(
     n_accepted, accepted, log_ratio = 0, False, math.nan
     of_root, of_levels = np.zeros(3), np.zeros(3)
     room.tally[:] = 0.0
+    of_eps = memory.deviations.latest[:, theta.shape[0] :]
     for _ in range(n_transitions):
         for _ in range(schedule.n_roots):
             accepted, expected = False, 0.0
-            ratio = propose(rng, field.law, schedule.walks, theta, other)
+            ratio = propose(rng, field.law, schedule.walks, theta, other, memory.deviations)
             ratio += target.global_log_ratio(other, theta, args)
             if math.isfinite(ratio):
                 proposed = target.features(other, args)
@@ -177,7 +180,9 @@ def sweeps(
                 log_ratio += log_prior_of_precisions(tails, proposed, precisions)
                 log_ratio -= log_prior_of_precisions(tails, features, precisions)
                 if math.isfinite(log_ratio):
-                    accepted = move_root(rng, field, now, features, proposed, log_ratio, decisions, of_root)
+                    accepted = move_root(
+                        rng, field, now, features, proposed, log_ratio, decisions, of_root, of_eps
+                    )
                     if not math.isnan(room.base[-1]):  # far out it may be no number
                         expected = math.exp(min(room.base[-1], 0.0))
                     if accepted:
@@ -189,7 +194,7 @@ def sweeps(
             room.tally[0, -1] += 1.0
             room.tally[1, -1] += expected
         for k in range(schedule.depths.shape[0] - 1):
-            move_group(rng, field, now, features, k, decisions, of_levels)
+            move_group(rng, field, now, features, k, decisions, of_levels, of_eps)
     for k in range(n):
         memory.z[field.coordinates[k]] = room.z[now, k]
     for k in range(n_held):

@@ -29,6 +29,7 @@ from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import is_fitted
+from pymc_austerity.proposals.deviations import Deviations, begin_again
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import ROWS, RebuiltStep, floats, warn_of_compile_kwargs
 from pymc_austerity.step_methods.messages import plain, warn_of_temperature
@@ -327,6 +328,23 @@ class SubsampledStep(RebuiltStep):
         later = [watch for watch in self.watches if not watch.of_tuning]
         self._begin_chain(n_tuning(self.watches))
         self.watches += later
+
+    def stop_tuning(self) -> None:
+        """End tuning: deviations of proposals are summed for the draws that follow."""
+        super().stop_tuning()
+        if self.deviations is not None:
+            begin_again(self.deviations, self.steps_per_draw)
+
+    @property
+    def deviations(self) -> Deviations | None:
+        """How far proposals of the chain are from their known moments, if these are known."""
+        state = getattr(self, "proposal_state", None)
+        return getattr(getattr(state, "memory", state), "deviations", None)
+
+    @property
+    def names_of_deviations(self) -> list[tuple[str, int]]:
+        """Variable and element that each coordinate of the deviations is of, or is nearest to."""
+        return self.engine.names_of_coordinates(self.factorisation)
 
     def _begin_chain(self, n_tune: int) -> None:
         if self._recipe.is_field:  # all is fitted before a chain begins

@@ -1,6 +1,7 @@
 """A kernel compiled around a model: what the engines of all steps have in common."""
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, ClassVar, NamedTuple, Self
@@ -19,6 +20,7 @@ from pymc_austerity.model.compile.protocol import (
     opened,
 )
 from pymc_austerity.model.compile.target import CompiledTarget
+from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.messages import warn_of_given
 from pymc_austerity.target import Index
@@ -97,6 +99,12 @@ class Engine:
     def backend(self) -> Backend:
         """Who runs the functions of the model, and the kernel if numba can compile it."""
         return self.target.backend
+
+    def names_of_coordinates(self, factorisation: Factorisation) -> list[tuple[str, int]]:
+        """Variable and element of each coordinate of the state q of a block."""
+        graph = factorisation.graph
+        sizes = {name: math.prod(graph.values[name].type.shape) for name in factorisation.var_names}
+        return [(graph.variables[name], k) for name, size in sizes.items() for k in range(size)]
 
     def restart(self) -> None:
         """Forget the last state, and what an interrupted decision left in disorder."""

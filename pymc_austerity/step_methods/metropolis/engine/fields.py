@@ -16,9 +16,11 @@ from pymc_austerity.kernels.metropolis import Rule, no_range
 from pymc_austerity.mode.fields.draws import height_of, hold_at, middle, scores_of_theta, theta_of_scores
 from pymc_austerity.mode.fields.values import FieldValues
 from pymc_austerity.model.compile.target import CompiledTarget
+from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.packed import Packed
 from pymc_austerity.progress import stage
+from pymc_austerity.proposals.deviations import no_deviations, note
 from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.metropolis.engine.base import Engine
 from pymc_austerity.step_methods.metropolis.engine.sequential import fewest_rows, tests_of
@@ -136,7 +138,7 @@ class FieldEngine(Engine):
         n = self.values.maps.n_coordinates
         memory = FieldMemory(
             np.full(self.values.n_dim, np.nan), np.zeros(len(self.turns[0].room.theta)), np.zeros(n),
-            np.full(n, np.nan), np.zeros(self._n_features),
+            np.full(n, np.nan), np.zeros(self._n_features), no_deviations(len(self.turns[0].room.theta) + n),
         )  # fmt: skip
         return FieldProposalState(np.ones(1), memory, self.values.others())
 
@@ -161,8 +163,16 @@ class FieldEngine(Engine):
             memory.eps[:] = np.nan
         memory.q[:] = np.nan  # until all of it is written
         outcome = self._swept(n, tune, rng, q, point, proposal_state)
+        for _ in range(n):
+            note(memory.deviations)
         q[:] = memory.q[:] = self.values(memory.theta, memory.z, memory.features, others)
         return outcome
+
+    def names_of_coordinates(self, factorisation: Factorisation) -> list[tuple[str, int]]:
+        """Variable and element of theta and of each coordinate of effects."""
+        names, effects = factorisation.graph.variables, self.values.maps.coordinates
+        of_effects = [(names[one.innovation.name], k) for one in effects for k in range(one.size)]
+        return super().names_of_coordinates(self.values.shared) + of_effects
 
     def runs_ahead(self, proposal_state: Any) -> bool:
         """Whether `run_ahead` may be called: never, as each state is written out as the model has it."""
