@@ -75,9 +75,9 @@ def place_of_map(array: NDArray[Any]) -> tuple[Path, int, int] | None:
     return Path(mapped.filename).absolute(), begins + low - address, begins + high - address
 
 
-def checksum(rows: NDArray[Any]) -> int:
-    """The crc32 of the bytes of rows."""
-    return zlib.crc32(np.ascontiguousarray(rows).reshape(-1).view(np.uint8))
+def checksum(rows: NDArray[Any], before: int = 0) -> int:
+    """The crc32 of the bytes of rows, after those whose crc32 is `before`."""
+    return zlib.crc32(np.ascontiguousarray(rows).reshape(-1).view(np.uint8), before)
 
 
 # Space on disk, asked for before it is needed -----------------------------------------------------
@@ -218,6 +218,8 @@ class ArrayLayout(NamedTuple):
     labels: tuple[Label, ...] | None  # of the codes 0, 1, ...
     means: Any  # what was subtracted from a row: a number, a nested tuple, or None
     sds: Any  # what the rest was divided by
+    column: str | None = None  # its name in the source, if columns were not stacked
+    closed: bool = False  # whether the labels were given, so that any other is an error
 
 
 def write_layout(
@@ -228,14 +230,20 @@ def write_layout(
         "format": _FORMAT, "n_rows": n_rows, "chunk_rows": chunk_rows, "sorted_by": sorted_by,
         "arrays": {name: array._asdict() for name, array in arrays.items()},
     }  # fmt: skip
-    (folder / FILE).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    data = (json.dumps(found, indent=1) + "\n").encode()
+    with (folder / FILE).open("wb", buffering=0) as file, named_if_full(folder, len(data)):
+        write_all(file, data, folder, len(data))
+        os.fsync(file.fileno())
 
 
-def read_layout(folder: Path) -> tuple[int, dict[str, ArrayLayout]]:
-    """Rows of a chunk, and the arrays, by the `store.json` of a folder."""
+def read_layout(folder: Path) -> tuple[int, str | None, dict[str, ArrayLayout]]:
+    """Rows of a chunk, the array that rows are sorted by, and the arrays, by the `store.json` of a folder."""
     path = folder / FILE
     if not path.is_file():
-        raise FileNotFoundError(f"{folder} is no row store: it has no {FILE}. RowStore.write makes one.")
+        complete = folder.with_name(f"{folder.name}.partial")
+        is_there = not folder.exists() and (complete / FILE).is_file()
+        remedy = f"All but its name was done: rename {complete}." if is_there else "RowStore.write makes one."
+        raise FileNotFoundError(f"{folder} is no row store: it has no {FILE}. {remedy}")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["format"] != _FORMAT:
@@ -247,7 +255,7 @@ def read_layout(folder: Path) -> tuple[int, dict[str, ArrayLayout]]:
             # JSON has lists in place of tuples.
             known: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()}
             arrays[name] = ArrayLayout(**known)
-        return found["chunk_rows"], arrays
+        return found["chunk_rows"], found["sorted_by"], arrays
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} cannot be read: {error}.") from error
 
@@ -259,8 +267,9 @@ class NpyFile:
         self._path, self._dtype = path, dtype
         # Bytes before row 0, which do not depend on the number of rows, and of all that is known to come.
         self.offset, self._size = len(_header(dtype, shape)), file_size(dtype, shape)
-        self._chunk_bytes = math.prod((chunk_rows, *shape[1:])) * dtype.itemsize
-        self.crc32: list[int] = []  # of each chunk that was written
+        self._chunk_rows, self._row_bytes = chunk_rows, math.prod(shape[1:]) * dtype.itemsize
+        self._n_rows = 0
+        self.crc32: list[int] = []  # of each chunk that was written, up to its last row so far
         # Without a buffer: what is written is in the hands of the operating system.
         self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
         try:
@@ -270,33 +279,48 @@ class NpyFile:
             self._file.close()
             raise
 
-    def append(self, chunk: NDArray[Any]) -> None:
-        """Write the next chunk, of the same dtype; the last one may have fewer rows."""
-        chunk = np.ascontiguousarray(chunk, self._dtype)
-        self._size = max(self._size, self._file.tell() + chunk.nbytes)
-        write_all(self._file, chunk, self._path, self._size)
-        self.crc32.append(checksum(chunk))
+    def append(self, rows: NDArray[Any]) -> None:
+        """Write the next rows, of the same dtype. They go on with the last chunk if it is not full."""
+        rows = np.ascontiguousarray(rows, self._dtype)
+        self._size = max(self._size, self._file.tell() + rows.nbytes)
+        write_all(self._file, rows, self._path, self._size)
+        while len(rows):
+            in_chunk = self._n_rows % self._chunk_rows
+            before = self.crc32.pop() if in_chunk else 0
+            part, rows = np.split(rows, [self._chunk_rows - in_chunk])
+            self.crc32.append(checksum(part, before))
+            self._n_rows += len(part)
 
-    def go_on(self, crc32: Sequence[int]) -> None:
-        """Go on after whole chunks with these checksums, which an earlier run has written."""
-        self.crc32 = list(crc32)
-        self._file.seek(self.offset + len(crc32) * self._chunk_bytes)
+    def go_on(self, crc32: Sequence[int], n_rows: int) -> None:
+        """Go on after so many rows, in chunks with these checksums, which were written before."""
+        self.crc32, self._n_rows = list(crc32), n_rows
+        self._file.seek(self.offset + n_rows * self._row_bytes)
 
     def is_whole(self, number: int, crc32: int) -> bool:
         """Has the file all rows of the chunk of this number, with this checksum?"""
-        self._file.seek(self.offset + number * self._chunk_bytes)
-        return zlib.crc32(self._file.read(self._chunk_bytes)) == crc32
+        n_bytes = self._chunk_rows * self._row_bytes
+        self._file.seek(self.offset + number * n_bytes)
+        return zlib.crc32(self._file.read(n_bytes)) == crc32
 
     def finish(self, shape: tuple[int, ...]) -> None:
-        """Write what stands before the rows, and wait until the disk has it all."""
+        """Write what stands before the rows, cut off what follows, and wait until the disk has it all."""
         self._file.seek(0)
         write_all(self._file, _header(self._dtype, shape), self._path, self._size)
+        self._file.truncate(file_size(self._dtype, shape))
         with named_if_full(self._path, self._size):
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Nothing more is written."""
         self._file.close()
+
+
+def restore(path: Path, layout: ArrayLayout, before: os.stat_result) -> None:
+    """Give a file back the header, length and time that it had before rows were appended to it."""
+    with path.open("r+b") as file:
+        file.write(_header(np.dtype(layout.dtype), layout.shape))
+        file.truncate(before.st_size)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def file_size(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:

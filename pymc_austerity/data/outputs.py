@@ -53,6 +53,10 @@ class Output(NamedTuple):
             parts.append(converted(rows, self.raw, f"column {part!r}", first_row))
         return np.stack(parts, axis=1) if self.stacked else parts[0]
 
+    def scaled(self, values: NDArray[Any], mean: Any, sd: Any, first_row: int) -> NDArray[Any]:
+        """Rows as they are stored, from those of dtype `raw`, shifted and scaled."""
+        return converted((values - mean) / sd, self.dtype, f"{self.name!r}, standardised", first_row)
+
 
 def plan_outputs(
     found: Mapping[str, Column],
@@ -172,11 +176,12 @@ def _labels(given: CategoryChoice | None, known: Mapping[str, Any]) -> dict[str,
 class Labels:
     """Labels of one column, and the codes 0, 1, ... of its rows.
 
-    Any label that is not `known` is an error. If none is, codes follow the order of first appearance.
+    Labels that are not `known` are an error if that is `closed`. Else they get the next codes, in the order
+    of first appearance.
     """
 
-    def __init__(self, column: str, known: Sequence[Label]) -> None:
-        self._column, self._closed = column, bool(known)
+    def __init__(self, column: str, known: Sequence[Label], closed: bool) -> None:
+        self._column, self._closed = column, closed
         self.known: list[Label] = []
         self._codes: dict[Label, int] = {}
         self.add(known)
@@ -230,7 +235,7 @@ def converted(values: NDArray[Any], dtype: Dtype, column: str, first_row: int) -
         within = f", column {', '.join(str(i) for i in place[1:])}" if len(place) > 1 else ""
         raise ValueError(
             f"{values[place]!s} in row {first_row + int(place[0]):,} of {column}{within} does not fit into "
-            f"{dtype} ({_holds(dtype)}). Give a wider one in dtype=."
+            f"{dtype} ({_holds(dtype)}). Give RowStore.write a wider one in dtype=."
         )
     return result
 

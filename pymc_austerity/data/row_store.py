@@ -25,7 +25,7 @@ from pymc_austerity.data.files import (
 )
 from pymc_austerity.data.outputs import STORED, CategoryChoice, ColumnChoice, DtypeChoice, plan_outputs
 from pymc_austerity.data.sources import opened, require_equal_lengths
-from pymc_austerity.data.writing import Job, write_store
+from pymc_austerity.data.writing import Job, append_rows, write_store
 from pymc_austerity.validation import nearest, require_switches, require_whole
 
 
@@ -201,8 +201,9 @@ class Chunk(NamedTuple):
 class RowStore(Mapping[str, Rows]):
     """Arrays on disk that have a row for each observation, such as covariates and responses.
 
-    `RowStore.write` makes a store from tables, here or in an object store, or from arrays; `RowStore.open`
-    opens it. A store is a folder of `.npy` files, which NumPy alone can read, and `store.json`.
+    `RowStore.write` makes a store from tables, here or in an object store, or from arrays; `RowStore.append`
+    adds rows, and `RowStore.open` opens it. A store is a folder of `.npy` files, which NumPy alone can read,
+    and `store.json`.
 
     Parameters
     ----------
@@ -224,7 +225,7 @@ class RowStore(Mapping[str, Rows]):
 
     *Guarantee*: every chunk of rows has a checksum (crc32), which `verify` and `chunks` compare. A
     file that was cut, written to or replaced since the store was opened is refused by name. An interrupted
-    `write` leaves no store.
+    `write` leaves no store, and an interrupted `append` the old rows.
 
     *When it fails*: if a file is cut while it is mapped, the operating system ends the program (SIGBUS). A
     change that keeps size, time and inode of a file is found by checksums only.
@@ -354,7 +355,7 @@ class RowStore(Mapping[str, Rows]):
             maps = {name: _rows_of_map(name, array, elsewhere) for name, array in path.items()}
             return cls(maps, None, elsewhere)
         folder = Path(path).absolute()
-        chunk_rows, arrays = read_layout(folder)
+        chunk_rows, _, arrays = read_layout(folder)
         rows = {}
         for name, array in arrays.items():
             file = folder / array.file
@@ -369,6 +370,57 @@ class RowStore(Mapping[str, Rows]):
                 )
             rows[name] = Rows(name, file, array, chunk_rows, elsewhere or folder, is_stored=True)
         return cls(rows, folder, elsewhere)
+
+    def append(self, source: Any) -> RowStore:
+        """Append the rows of a source, which is read once, in chunks.
+
+        Parameters
+        ----------
+        source : dict, path or URI, list of paths or URIs, pyarrow.dataset.Dataset, or table
+            As of `write`, with the columns that the store was written from. Others are left out.
+
+        Returns
+        -------
+        RowStore
+            With all rows. This one still shows the old ones; `verify`, `chunks` and steps refuse it.
+
+        Raises
+        ------
+        OSError
+            If the disk is full, the source or a part of it cannot be read, or another process writes to the
+            path.
+        ValueError
+            If a column is missing or has rows of another shape, values do not fit into their dtype, a label
+            is none of those that were given to `write`, or files have changed since they were opened.
+
+        Notes
+        -----
+        The options of `write` hold. `standardise` uses the means and sds of the first rows. `categories` that
+        were found keep their codes, and new ones get the next codes. Only new rows are read and written,
+        unless `sort_by` was given: then all are written again, which takes twice their space beside them.
+
+        *Guarantee*: apart from `standardise`, the files are to the byte those of one `write` of all rows. If
+        anything fails, or the program is interrupted, the store has the old rows. Chains that run go on.
+
+        *When it fails*: a step that was built on the old rows is refused where its next chain starts. A
+        program that is killed just before a sorted store gets its name leaves it in `<name>.partial`; `open`
+        says so.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from pymc_austerity import RowStore
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     store = RowStore.write({"y": np.array([1, 0, 1])}, f"{folder}/clicks.rows")
+        ...     store = store.append({"y": np.array([0, 0])})
+        ...     print(store["y"][:])
+        [1 0 1 0 0]
+        """
+        if self._path is None:
+            raise ValueError("Maps are not appended to. RowStore.write({...}, path) makes a store of them.")
+        append_rows(self._rows, self._path, opened(source))
+        return type(self).open(self._path, self._scratch)
 
     def __getitem__(self, name: str) -> Rows:
         if name not in self._rows:

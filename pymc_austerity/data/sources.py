@@ -31,7 +31,7 @@ _MAGIC = b"ARROW1"
 _BATCH = 16_384
 # Little ahead and in this thread: memory stays small, and messages of CSV tell the row.
 _SCAN = {"batch_size": _BATCH, "batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
-_RESTORE = "Restore it, then write again with resume=True, which goes on from the last whole chunk."
+_RESTORE = "Restore it, then call again; RowStore.write with resume=True goes on from the last whole chunk."
 _OF_URIS = (
     "URIs are those of pyarrow.fs.FileSystem.from_uri: file, s3, gs, abfs, hdfs, or fsspec+ before another "
     "scheme. Of any filesystem with credentials of its own: "

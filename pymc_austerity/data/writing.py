@@ -1,8 +1,8 @@
-"""A row store from a source: a first pass, a second one where it is needed, and `store.json`.
+"""A row store from a source, and more rows to it: a first pass, perhaps a second one, and `store.json`.
 
 The first pass writes each chunk of the source as it comes, and tells the journal: it can go on after an
 interruption. Rows that are sorted are so within each chunk then. The second pass merges the chunks, and
-standardises.
+standardises. Rows that are appended follow those in the files, or are merged with them if these are sorted.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, ClassVar, NamedTuple, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +25,14 @@ from pymc_austerity.data.files import (
     ArrayLayout,
     NpyFile,
     file_size,
+    read_layout,
     require_space,
+    restore,
+    state_of,
     told_column,
     write_layout,
 )
-from pymc_austerity.data.outputs import Labels, Output, converted
+from pymc_austerity.data.outputs import Labels, Output, plan_outputs
 from pymc_austerity.data.sources import Block, Source, UnreadableError, regrouped
 from pymc_austerity.progress import stage, watched
 
@@ -51,7 +55,7 @@ _ROUNDING = 1e-14
 class Job(NamedTuple):
     """What a first pass over a source is to write, and where."""
 
-    source: Source
+    source: Source | Extended
     outputs: tuple[Output, ...]
     sort_by: str | None
     chunk_rows: int
@@ -71,7 +75,8 @@ class Job(NamedTuple):
 def write_store(job: Job, path: Path, overwrite: bool, resume: bool) -> None:
     """Write a store into the folder `path`, or leave nothing behind; options are those of `RowStore.write`.
 
-    What is there stays for `resume=True` if the source cannot be read, or the program is interrupted.
+    What is there stays for `resume=True` if the source, which is no stream, cannot be read, or the program is
+    interrupted.
     """
     require_free(path, overwrite)
     with partial_folder(path) as folder, watched("RowStore.write", True):
@@ -85,10 +90,9 @@ def write_store(job: Job, path: Path, overwrite: bool, resume: bool) -> None:
             emptied(folder)
         try:
             _fill(job, folder, earlier)
-        except (UnreadableError, KeyboardInterrupt):
-            raise
-        except BaseException:
-            _remove(folder)
+        except BaseException as error:
+            if not (job.source.described and isinstance(error, UnreadableError | KeyboardInterrupt)):
+                _remove(folder)
             raise
         # The folder gets its name; a row store that has it is deleted after that.
         replaced = "replaced"
@@ -120,6 +124,8 @@ def _fill(job: Job, folder: Path, earlier: list[Entry]) -> None:
         _second_pass(job, unfinished)
     shutil.rmtree(folder / _STAGED)
     layouts = {array.output.name: array.layout() for array in arrays}
+    if isinstance(job.source, Extended):
+        layouts = job.source.layouts({name: one.crc32 for name, one in layouts.items()})
     write_layout(folder, job.source.n_rows, job.chunk_rows, job.sort_by, layouts)
     (folder / JOURNAL).unlink()
 
@@ -138,7 +144,7 @@ class StagedArray:
         self._staged_path = self._path if self.is_final else folder / _STAGED / self._path.name
         sizes = [file_size(dtype, self.shape) for dtype in (output.dtype, output.raw)]
         self.bytes_wanted = sizes[0] if self.is_final else sum(sizes)
-        self._labels = Labels(output.parts[0], output.labels or ())  # of categories
+        self._labels = Labels(output.parts[0], output.labels or (), bool(output.labels))
         self._n_told = len(self._labels.known)  # labels in the journal
         of_none = Moments(0, np.zeros(output.shape), np.zeros(output.shape))
         self._moments = of_none if output.standardised else None
@@ -173,7 +179,7 @@ class StagedArray:
 
     def go_on(self, entries: Sequence[Entry]) -> None:
         """Go on after the chunks of which these entries tell."""
-        self.file.go_on([entry["crc32"] for entry in entries])
+        self.file.go_on([entry["crc32"] for entry in entries], len(entries) * self._chunk_rows)
         for entry in entries:
             self._labels.add(entry["labels"])
             self._n_told += len(entry["labels"])
@@ -184,9 +190,7 @@ class StagedArray:
     def finish(self, chunk: NDArray[Any], first_row: int) -> None:
         """Append rows of the first pass, standardised if that was asked for."""
         if self._moments is not None:
-            told = f"{self.output.name!r}, standardised"
-            scaled = (chunk - self._moments.mean) / self._moments.sd
-            chunk = converted(scaled, self.output.dtype, told, first_row)
+            chunk = self.output.scaled(chunk, self._moments.mean, self._moments.sd, first_row)
         self.file.append(chunk)
 
     def _require_scale(self) -> None:
@@ -216,6 +220,8 @@ class StagedArray:
             labels=None if self.output.labels is None else tuple(self._labels.known),
             means=None if self._moments is None else self._moments.mean.tolist(),
             sds=None if self._moments is None else self._moments.sd.tolist(),
+            column=None if self.output.stacked else self.output.parts[0],
+            closed=bool(self.output.labels),
         )
 
 
@@ -263,12 +269,17 @@ def _first_pass(job: Job, folder: Path, arrays: Sequence[StagedArray], earlier: 
                 array.file.append(rows[array.output.name][order])
             journal.write(json.dumps({array.output.name: array.entry() for array in arrays}) + "\n")
             first_row += len(block[names[0]])
-        if first_row != job.source.n_rows:
-            raise UnreadableError(f"The source has ended after {first_row:,} of {job.source.n_rows:,} rows.")
-        if not first_row:
-            raise ValueError("The source has no rows. A stream that was read before has none left.")
+        _require_all(first_row, job.source.n_rows)
         for array in arrays:
             array.file.finish(array.shape)
+
+
+def _require_all(found: int, n_rows: int) -> None:
+    """Refuse a source that has ended early, or has no rows."""
+    if found != n_rows:
+        raise UnreadableError(f"The source has ended after {found:,} of {n_rows:,} rows.")
+    if not found:
+        raise ValueError("The source has no rows. A stream that was read before has none left.")
 
 
 def _whole(job: Job, arrays: Sequence[StagedArray], entries: Sequence[Entry]) -> list[Entry]:
@@ -363,6 +374,133 @@ def _split(keys: NDArray[Any], starts: Positions, stops: Positions) -> Positions
         found = np.searchsorted(keys[starts[run] : stops[run]], pivot, side)  # type: ignore[call-overload]
         middle[run] = starts[run] + found
     return middle
+
+
+# Rows that are appended ---------------------------------------------------------------------------
+
+
+class Extended:
+    """Rows of a store, and after them those of a source in its columns, dtypes, codes and scales."""
+
+    described: ClassVar[Entry] = {}  # nothing goes on where an earlier run was interrupted
+
+    def __init__(self, rows: Mapping[str, Any], path: Path, source: Source) -> None:
+        self.chunk_rows, self.sort_by, self.known = read_layout(path)
+        self._rows, self._source = rows, source  # rows are of type `Rows`
+        self.n_old = len(next(iter(rows.values())))
+        self.bytes_wanted = source.n_rows * sum(one[:1].nbytes for one in rows.values())
+        self.outputs = plan_outputs(
+            source.columns,
+            {name: one.columns or one.column or name for name, one in self.known.items()},
+            {name: one.dtype for name, one in self.known.items()},
+            {name: one.labels for name, one in self.known.items() if one.labels},
+            [name for name, one in self.known.items() if one.means is not None],
+            None,
+        )
+        self._labels = {}
+        for output in self.outputs:
+            name, part, one = output.name, output.parts[0], self.known[output.name]
+            if output.shape != one.shape[1:]:
+                raise ValueError(
+                    f"{name!r} has rows of shape {one.shape[1:]} in the store, {output.shape} in the source."
+                )
+            labels, column = one.labels or (), source.columns[part]
+            kind = "text" if labels and isinstance(labels[0], str) else "numbers"
+            # What an array of objects has is found out when it is read.
+            if labels and column.kind != kind and column.described != "object":
+                told = f"column {part!r} ({column.described}) cannot have. Convert the column."
+                raise ValueError(f"{name!r} has categories such as {labels[0]!r}, which {told}")
+            self._labels[name] = Labels(part, labels, one.closed)
+
+    @property
+    def n_rows(self) -> int:
+        """All rows; of a stream those that have come."""
+        return self.n_old + self._source.n_rows
+
+    def blocks(self, names: Sequence[str], first_row: int, length: int) -> Iterator[Block]:
+        """All arrays from the first row on, in blocks of one length."""
+        numbers = range(next(iter(self._rows.values())).n_chunks)
+        old = ({name: one.chunk(number) for name, one in self._rows.items()} for number in numbers)
+        return regrouped(chain(old, self.new()), length)
+
+    def new(self) -> Iterator[Block]:
+        """The rows of the source, in chunks."""
+        parts = list(dict.fromkeys(part for output in self.outputs for part in output.parts))
+        first_row = 0
+        for block in self._source.blocks(parts, 0, self.chunk_rows):
+            rows = {output.name: self._stored(output, block, first_row) for output in self.outputs}
+            if self.sort_by is not None:
+                _order(rows[self.sort_by], self.sort_by, first_row)  # NaN is told by its row in the source
+            yield rows
+            first_row += len(block[parts[0]])
+        _require_all(first_row, self._source.n_rows)
+
+    def _stored(self, output: Output, block: Block, first_row: int) -> NDArray[Any]:
+        values, one = output.values(block, first_row, self._labels[output.name]), self.known[output.name]
+        if one.means is None:
+            return values
+        return output.scaled(values, np.asarray(one.means), np.asarray(one.sds), first_row)
+
+    def layouts(self, crc32: Mapping[str, Sequence[int | None]]) -> dict[str, ArrayLayout]:
+        """What `store.json` tells, with the checksums of all chunks."""
+        found = {}
+        for name, one in self.known.items():
+            labels = None if one.labels is None else tuple(self._labels[name].known)
+            shape = (self.n_rows, *one.shape[1:])
+            found[name] = one._replace(shape=shape, crc32=tuple(crc32[name]), labels=labels)
+        return found
+
+
+def append_rows(rows: Mapping[str, Any], path: Path, source: Source) -> None:
+    """Append the rows of a source to the store in the folder `path`, of which these are the `Rows`.
+
+    If it is sorted, it is written again. Else new rows follow the old ones in their files, which stay as they
+    were if anything fails. `store.json` is replaced last: until then it tells of the old rows.
+    """
+    extended = Extended(rows, path, source)
+    if extended.sort_by is not None:
+        stored = tuple(
+            one._replace(parts=(one.name,), stacked=False, raw=one.dtype, labels=None, standardised=False)
+            for one in extended.outputs
+        )
+        job = Job(extended, stored, extended.sort_by, extended.chunk_rows)
+        write_store(job, path, overwrite=True, resume=False)
+        return
+    with partial_folder(path) as folder, watched("RowStore.append", True), ExitStack() as stack:
+        emptied(folder)
+        stack.callback(_remove, folder)
+        for array in rows.values():
+            array.require_unchanged()  # another process may have been quicker
+        undo = [(path / one.file, one, (path / one.file).stat()) for one in extended.known.values()]
+        before = state_of(path / FILE)
+        try:
+            stage("rows", " of the source")
+            _lengthen(extended, path, folder)
+            (folder / FILE).replace(path / FILE)
+        except BaseException:
+            if state_of(path / FILE) == before:
+                for file, one, state in undo:
+                    restore(file, one, state)
+            raise
+
+
+def _lengthen(extended: Extended, path: Path, folder: Path) -> None:
+    """Write new rows behind the old ones in the files in `path`, and into `folder` what there is then."""
+    require_space(folder, extended.bytes_wanted)
+    with ExitStack() as stack:
+        files = {}
+        for output in extended.outputs:
+            one, shape = extended.known[output.name], (extended.n_rows, *output.shape)
+            file = NpyFile(path / one.file, output.dtype, shape, extended.chunk_rows)
+            files[output.name] = stack.enter_context(closing(file))
+            file.go_on(cast(tuple[int, ...], one.crc32), extended.n_old)
+        for block in extended.new():
+            for name, rows in block.items():
+                files[name].append(rows)
+        for output in extended.outputs:
+            files[output.name].finish((extended.n_rows, *output.shape))
+    layouts = extended.layouts({name: file.crc32 for name, file in files.items()})
+    write_layout(folder, extended.n_rows, extended.chunk_rows, None, layouts)
 
 
 # The folder of a store that is written ------------------------------------------------------------
