@@ -239,6 +239,11 @@ class RowDraws(NamedTuple):
     draw: Callable[[np.random.Generator, Any, Any, int], Index]
     bounds: Callable[[Any, Any, Index], Vector]  # ``(state, move, rows) -> b_i`` of some rows
 
+    @property
+    def has_all_radii(self) -> bool:
+        """Whether the constants are c_i, and those of the last tier hold everywhere."""
+        return self.move is plain_move and self.state.screen is None and bool(np.isinf(self.state.radii[2]))
+
 
 class RowSampler(NamedTuple):
     """Bounds on the remainders of all rows, and how to draw rows by them. It has size N."""
@@ -276,14 +281,16 @@ def row_sampler_of(
     rounding: float,
     most: float,
     on_disk: ConstantsTable | None = None,
+    known: Sequence[Singles] = (),
 ) -> RowSampler:
     """Make a `RowSampler` in one pass over the rows of some terms, from `bounded_terms`.
 
-    `on_disk` is an empty table (3, N) for the c_i. By default they are kept in memory.
+    `on_disk` is an empty table (3, N) for the c_i. By default they are kept in memory. `known` are for each
+    term the c_i (3, n) of its first rows, in the same coordinates, for the first three tiers and the last.
     """
     shape = 3, sum(each.term.n_rows for each in terms)
     table = InMemory(shape, np.float32) if on_disk is None else on_disk
-    last = write_constants(terms, table)
+    last = write_constants(terms, table, known)
     constants = table.values.view()
     constants.flags.writeable = False
     tables = tuple(block_table(each, BLOCK if on_disk is None else LONG_BLOCK) for each in constants)
@@ -326,30 +333,37 @@ class InMemory:
         self.values[row, start : start + len(values)] = values
 
 
-def write_constants(terms: Sequence[BoundedTerm], table: ConstantsTable) -> int:
+def write_constants(
+    terms: Sequence[BoundedTerm], table: ConstantsTable, known: Sequence[Singles] = ()
+) -> int:
     """Write the c_i of all rows for three tiers, and say which of the four radii the third one has.
 
     That is number 3, or 2 if the c_i of some row are infinite at the last radius: all have that of the one
     before then. Raises SelfCheckError if a number that was written is below the constant.
     """
-    last, begun = 3, 0
-    for name, start, c in _pieces(terms):
+    last, begun, first = 3, 0, 0
+    skipped = [constants.shape[1] for constants in known] or [0] * len(terms)
+    for each, constants in zip(terms, known, strict=False):
+        for tier in range(3):
+            table.write(tier, first, constants[tier])
+        first += each.term.n_rows
+    for name, start, c in _pieces(terms, skipped):
         if last == 3 and not np.all(c[3] < np.finfo(np.float32).max):
             last, begun = 2, start
         for tier, radius in enumerate((0, 1, last)):
             _write(table, tier, name, start, c[radius])
-    for name, start, c in _pieces(terms) if last == 2 and begun else ():
+    for name, start, c in _pieces(terms, [0] * len(terms)) if last == 2 and (begun or known) else ():
         if start >= begun:
             break
         _write(table, 2, name, start, c[2])
     return last
 
 
-def _pieces(terms: Sequence[BoundedTerm]) -> Iterator[tuple[str, int, Matrix]]:
+def _pieces(terms: Sequence[BoundedTerm], skipped: Sequence[int]) -> Iterator[tuple[str, int, Matrix]]:
     """Name of the term, position of the first row in the population, and c_i (4, m), of some neighbours."""
     first = 0
-    for each in terms:
-        for positions, c in each.constants():
+    for each, n in zip(terms, skipped, strict=True):
+        for positions, c in each.constants(n):
             yield each.term.name, first + int(positions[0]), c * INFLATION
         first += each.term.n_rows
 

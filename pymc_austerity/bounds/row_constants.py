@@ -64,9 +64,9 @@ class BoundedTerm(NamedTuple):
     bounds: BoundsByJets | BoundsOfUser
     coordinates: ExpansionCoordinates
 
-    def constants(self) -> Iterator[tuple[Index, Matrix]]:
-        """Positions of some rows, and their c_i at all radii, until all rows have come."""
-        for positions in chunks(self.term, self.term.n_rows):
+    def constants(self, first: int = 0) -> Iterator[tuple[Index, Matrix]]:
+        """Positions of some rows, and their c_i at all radii, until all from `first` on have come."""
+        for positions in chunks(self.term, self.term.n_rows, first):
             values, directions = rows_about_center(self.term, positions, self.coordinates)
             yield positions, self.bounds.constants(positions, values, directions)
 

@@ -49,10 +49,10 @@ def have_one_predictor(terms: Sequence[RowFunction]) -> bool:
     return all(term.n_predictors == 1 for term in terms)
 
 
-def chunks(term: RowFunction, n_rows: int) -> Iterator[Index]:
-    """The numbers below `n_rows`, in pieces of so many rows of a term as fit in the cache."""
+def chunks(term: RowFunction, n_rows: int, first: int = 0) -> Iterator[Index]:
+    """The numbers from `first` to `n_rows`, in pieces of so many rows of a term as fit in the cache."""
     length = int(np.clip(_CHUNK_BUDGET // term.n_dim**2, _SMALLEST_CHUNK, _LARGEST_CHUNK))
-    for start in range(0, n_rows, length):
+    for start in range(first, n_rows, length):
         yield np.arange(start, min(start + length, n_rows))
 
 

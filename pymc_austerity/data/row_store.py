@@ -141,6 +141,18 @@ class Rows:
             )
         return rows
 
+    def begins_with(self, other: Rows) -> bool:
+        """Whether the first rows are those of another array: by checksums, but for its last chunk."""
+        like = self.dtype, self.shape[1:], self.chunk_rows
+        if like != (other.dtype, other.shape[1:], other.chunk_rows) or len(self) < len(other):
+            return False
+        for k, (one, two) in enumerate(zip(self._crc32, other._crc32, strict=False)):
+            own = slice(k * self.chunk_rows, min((k + 1) * self.chunk_rows, len(other)))
+            is_whole = own.stop - own.start == self.chunk_rows and None not in (one, two)
+            if one != two if is_whole else not np.array_equal(self[own], other[own]):
+                return False
+        return True
+
     def require_unchanged(self) -> None:
         """Refuse a file that was cut, written to or replaced since it was opened first, by a `ValueError`."""
         require_size(self.path, self._layout.offset + math.prod(self.shape) * self.dtype.itemsize)

@@ -55,6 +55,8 @@ _FAR = 10.0
 # Predicted acceptance rate of independent draws, from a few of them, that is called poor, and a spread of
 # remainders that is.
 _POOR_ACCEPTANCE, _LARGE_SPREAD = 0.2, 3.0
+# Where rows were added, a mode so far from the center, in standard deviations, is searched for.
+_MOVED = 2.0
 # Rows on which it is tried whether the density is finite where the search starts.
 _TRIED_ROWS = 100_000
 # Standard deviations from the mode at which a given point is called far.
@@ -279,6 +281,45 @@ def expanded_again(structure: TermStructure, point: PointType, mode_fit: ModeFit
         slopes = likelihood.slopes(mode_fit.expansion.center)
         expanded = expand(structure, mode_fit.expansion, slopes)
     return FittedTerms(mode_fit, expanded, structure, likelihood)
+
+
+def fit_with_more_rows(
+    structure: TermStructure, point: PointType, fit: ModeFit, positions: Index
+) -> FittedTerms | None:
+    """The fit of other rows with those at `positions` added, which alone are differentiated.
+
+    The terms stay expanded where they were: sums of derivatives add. The normal distribution follows by a
+    Newton step. None if that is long: then another search pays.
+    """
+    started = time.perf_counter()
+    of_more = Differentiable(structure, point).likelihood(positions)
+    old, free, square = fit.expansion, fit.free, np.ix_(fit.free, fit.free)
+    assert old is not None
+    more = of_more.at(of_more.features(fit.at)).total
+    in_block = of_more.features.in_block(fit.at, more)
+    before, away = fit.proxy.precision[square], (fit.proxy.mode - fit.at)[free]
+    precision = before - in_block.hessian[square]
+    gradient = before @ away + in_block.gradient[free]
+    if not are_finite(gradient, precision) or flat_direction(precision) is not None:
+        return None
+    found = maximum_at(fit.at[free], 0.0, gradient, -precision, 1)
+    mode, whole = fit.proxy.mode.copy(), fit.proxy.precision.copy()
+    mode[free], whole[square] = found.mode, precision
+    whiten, unwhiten = QuadraticProxy(found.mode, precision).factors()
+    if np.abs(whiten @ (found.mode - fit.at[free])).max() > _MOVED:
+        return None
+    expansion = Expansion(old.order, old.center, old.gradient + more.gradient, old.hessian + more.hessian)
+    fit = fit._replace(
+        proxy=QuadraticProxy(mode, whole),
+        whiten=whiten,
+        unwhiten=unwhiten,
+        report=fit.report._replace(passes=of_more.passes, gradient_norm=found.gradient_norm),
+        expansion=expansion,
+        of_features=fit.bound_factors(),  # bounds stay those that are known
+    )
+    grown = _measured(expanded_again(structure, point, fit), point, 0)
+    report = grown.mode_fit.report._replace(seconds=time.perf_counter() - started)
+    return grown._replace(mode_fit=grown.mode_fit._replace(report=report))
 
 
 def _normal_fit(

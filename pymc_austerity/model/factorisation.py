@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytensor.tensor as pt
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Variable, equal_computations
 
 from pymc_austerity.bounds.jets.remainders import GlobalRows, RemainderRows, RowsOfTerms
 from pymc_austerity.data.row_store import Rows
@@ -24,7 +24,7 @@ from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.log_density import LogDensityGraph, as_values, longest
-from pymc_austerity.target import Array, Expansion
+from pymc_austerity.target import Array, Expansion, Index
 
 # Rows that are evaluated at a time when all of them are wanted.
 CHUNK = 16_384
@@ -281,6 +281,39 @@ class Factorisation:
         for _, term in self.globals:
             total = total + term.sum()
         return total
+
+
+def added_rows(factorisation: Factorisation, before: Factorisation) -> Index | None:
+    """Positions of the rows that a factorisation has beside those of an earlier one.
+
+    None if it is not the same function of the same rows and of others that follow upon these.
+    """
+    new, old = factorisation, before
+
+    def inputs(one: Factorisation) -> list[Variable]:
+        indices = [term.index for term in one.locals]
+        return [*one.graph.values.values(), *indices, *(leaf.placeholder for leaf in one.leaves)]
+
+    def outputs(one: Factorisation) -> list[Variable]:
+        return [*(term.rows for term in one.locals), *(graph for _, graph in one.globals)]
+
+    names = [[name for name, _ in one.local_terms] for one in (new, old)]
+    if names[0] != names[1] or len(inputs(new)) != len(inputs(old)):
+        return None
+    if not equal_computations(outputs(new), outputs(old), inputs(new), inputs(old)):
+        return None
+    for leaf, other, value, was in zip(new.leaves, old.leaves, new.leaf_values, old.leaf_values, strict=True):
+        rows, before_these = new.graph.on_disk.get(leaf.source), old.graph.on_disk.get(other.source)
+        if rows is not None and before_these is not None:
+            if not rows.begins_with(before_these):
+                return None
+        elif value.ndim != was.ndim or not np.array_equal(value[: len(was)] if was.ndim else value, was):
+            return None
+    found, first = [], 0
+    for term, own in zip(new.locals, old.locals, strict=True):
+        found.append(np.arange(first + own.size, first + term.size))
+        first += term.size
+    return np.concatenate(found)
 
 
 def block_of(factorisation: Factorisation) -> list[Variable]:

@@ -191,7 +191,7 @@ def test_constants_that_are_infinite_far_away():
     class Bounded:
         term = Term
 
-        def constants(self):
+        def constants(self, first):
             return ((np.arange(a, a + 25), c[:, a : a + 25]) for a in range(0, 100, 25))
 
     table = remainder.InMemory((3, 100), np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from pymc.initial_point import PointType
@@ -10,6 +11,10 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.row_constants import Curvature
 from pymc_austerity.control_variates.taylor import Taylor
+from pymc_austerity.model.factorise import model_of, value_variables
+from pymc_austerity.model.graph.many import many_graphs
+from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.progress import stage, watched
 from pymc_austerity.proposals.langevin import Langevin
 from pymc_austerity.proposals.stiefel_walk import StiefelWalk
 from pymc_austerity.step_methods.messages import plain
@@ -25,7 +30,9 @@ from pymc_austerity.step_methods.metropolis.tuna_plan import (
     checked_control_variate,
     checked_tuna_options,
     plan_exact,
+    plan_with_more_rows,
 )
+from pymc_austerity.work import budgeted
 
 if TYPE_CHECKING:
     from pymc_austerity.step_methods.metropolis.field_pilot import FieldPrediction
@@ -201,12 +208,81 @@ class TunaMH(SubsampledStep):
 
     def _build(self, point: PointType) -> None:
         super()._build(point)
+        self._told(point)
+
+    def _told(self, point: PointType) -> None:
+        """Try the step out, and warn if it will mix badly."""
         mixing = self.try_out(point)
         if mixing is not None and mixing.is_poor and not self._recipe.is_field:  # of a field it has been told
             warn_of_poor_mixing(mixing, self.name_of(mixing.dimension), is_field=False)
 
     def _planned(self, point: PointType, recipe: Recipe | None = None) -> Plan:
         return plan_exact(self._options, point, recipe, self._client)
+
+    def with_more_rows(self, model: Any = None, *, progressbar: bool = True) -> TunaMH:
+        """A step for the same model with more rows, which is set up from what is known of this one.
+
+        Parameters
+        ----------
+        model : pymc.Model, optional
+            A model that differs in its data alone: those of this step, and others that follow upon them.
+            Default: the model of this step, whose data were replaced by `pm.set_data`.
+        progressbar : bool, default True
+            Whether the set-up is shown while it lasts.
+
+        Returns
+        -------
+        TunaMH
+            Its options are those of this step. This one stays as it is, for the rows that it was made for.
+
+        Raises
+        ------
+        ValueError
+            As of a new step.
+
+        Notes
+        -----
+        Sums of derivatives add: only the new rows are differentiated, where the terms were expanded before,
+        and a Newton step leads to the new mode. Earlier bounds hold there, but for models of which rows are
+        drawn by bounds of their own, or of groups of coordinates (`certificate`): these are computed again.
+
+        *Guarantee*: that of a new step. Rows that were there are compared with what they were, those on disk
+        by checksums.
+
+        *When it fails*: it does what a new step does, a search for the mode on all rows, where that has moved
+        by more than two posterior standard deviations, where earlier rows are not what they were (as of
+        columns that are standardised in the model), for a field of effects, or where equal rows are joined.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pymc as pm
+        >>> from pymc_austerity import TunaMH
+        >>> rng = np.random.default_rng(1)
+        >>> x = rng.normal(size=11_000)
+        >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+        >>> with pm.Model() as model:
+        ...     data, visits = pm.Data("x", x[:10_000]), pm.Data("y", y[:10_000])
+        ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+        ...     pm.Poisson("visits", pm.math.exp(level + slope * data), observed=visits)
+        ...     step = TunaMH(progressbar=False)
+        ...     pm.set_data({"x": x, "y": y})
+        visits
+        >>> step.with_more_rows(progressbar=False).configuration["n_local"]
+        11000
+        """
+        model = self._model if model is None else model_of(model)
+        names = [str(self._model.values_to_rvs[v].name) for v in self._vars]
+        options = replace(self._options, model=model, vars=tuple(value_variables(model, names)))
+        point = default_point(model)
+        with watched(type(self).__name__, progressbar), budgeted(options.set_up_budget), many_graphs():
+            stage("reading the model")
+            plan = None
+            if self._factorisation is not None and self._engine is not None:
+                plan = plan_with_more_rows(options, point, self._factorisation, self._recipe, self._engine)
+            step = self.from_plan(plan_exact(options, point) if plan is None else plan, point)
+            step._told(point)
+        return step
 
     @property
     def prediction(self) -> Prediction | FieldPrediction:

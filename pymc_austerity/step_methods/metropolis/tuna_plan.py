@@ -34,12 +34,13 @@ from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.data.files import ScratchTable
 from pymc_austerity.exceptions import UnboundedError, UnsuitableError, warn
 from pymc_austerity.kernels.tuna import TunaRule, tuna_transitions
-from pymc_austerity.mode.mode_fit import FittedTerms, ModeReport
+from pymc_austerity.mode.mode_fit import FittedTerms, ModeReport, fit_with_more_rows
 from pymc_austerity.model.compile.target import CompiledTarget
-from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
+from pymc_austerity.model.factorisation import Factorisation, added_rows, point_of, vector_of
 from pymc_austerity.model.graph.log_density import fingerprint
 from pymc_austerity.model.structure.fixed_variables import in_the_way
 from pymc_austerity.model.structure.local_terms import LocalTerms
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.packed import Packed
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
@@ -58,7 +59,7 @@ from pymc_austerity.step_methods.metropolis.plan import (
     survey,
 )
 from pymc_austerity.step_methods.metropolis.which_plan import field_or_reason, plan_sweeps
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Singles, Vector
 from pymc_austerity.validation import is_real, require_switches
 
 # Expands all rows: those with large bounds are drawn the more often.
@@ -268,19 +269,44 @@ def plan_exact(
     return plan
 
 
+def plan_with_more_rows(
+    options: MetropolisOptions, point: PointType, before: Factorisation, recipe: Recipe, engine: Engine
+) -> Plan | None:
+    """The plan of `TunaMH` for the rows of an earlier plan and others; None if it takes another search."""
+    if not isinstance(engine, TunaEngine):
+        return None
+    fact = factorised(options, point)
+    positions = added_rows(fact, before)
+    if positions is None or not len(positions):
+        return None
+    assert recipe.mode_fit is not None
+    structure = TermStructure(fact)
+    stage("expansion", f" of {len(positions):,} more rows")
+    found = fit_with_more_rows(structure, point, recipe.mode_fit, positions)
+    if found is None:
+        return None
+    ends = np.cumsum([size for _, size in before.local_terms])
+    known = np.split(engine.rows.state.constants, ends[:-1], axis=1) if engine.rows.has_all_radii else ()
+    return plan_tuna(options, point, surveyed=Survey(structure, recipe.proposal, found), known=known)
+
+
 def plan_tuna(
     options: MetropolisOptions,
     point: PointType,
     recipe: TunaRecipe | None = None,
     surveyed: Survey | None = None,
+    known: Sequence[Singles] = (),
 ) -> BlockPlan[TunaRecipe]:
-    """Find mode and expansion, unless there is a survey, and bound what is left of each row."""
+    """Find mode and expansion, unless there is a survey, and bound what is left of each row.
+
+    `known` are bounds of the first rows of each term, if there are any; see `row_sampler_of`.
+    """
     surveyed = survey(options, point, recipe, certify=False) if surveyed is None else surveyed
     bound = bound_proposal(options, surveyed, EXACT, point)
     fact, found = surveyed.factorisation, surveyed.found
     assert found is not None
     if recipe is None:
-        rows, sources = bounded_rows(options, surveyed, point)
+        rows, sources = bounded_rows(options, surveyed, point, known)
         stage("rows that will be drawn")
         prediction = predict(rows, bound, found, options.chi)
         recipe = TunaRecipe(
@@ -363,7 +389,9 @@ class NoBoundError(UnboundedError):
         )
 
 
-def bounded_rows(options: MetropolisOptions, surveyed: Survey, point: PointType) -> tuple[RowDraws, str]:  # type: ignore[explicit-any]
+def bounded_rows(  # type: ignore[explicit-any]
+    options: MetropolisOptions, surveyed: Survey, point: PointType, known: Sequence[Singles] = ()
+) -> tuple[RowDraws, str]:
     """Bounds on the remainders of all local terms, with rows drawn by them; and the sources of these."""
     fact, found, curvature = surveyed.factorisation, surveyed.found, options.curvature
     folder = scratch_folder(fact)
@@ -393,7 +421,8 @@ def bounded_rows(options: MetropolisOptions, surveyed: Survey, point: PointType)
         terms = bounded_terms(rows, coordinates, curvature)
         with _new_tables(folder) as new_table:
             table = None if folder is None else new_table((3, fact.n_local), np.float32)
-            sampler = row_sampler_of(terms, coordinates, mode_fit.rounding, most, table)
+            known = known if groups is None else ()  # others have coordinates of their own
+            sampler = row_sampler_of(terms, coordinates, mode_fit.rounding, most, table, known)
     except UnboundedError as error:
         raise NoBoundError(str(error)) from None
     which = "third" if expansion.order == 2 else "second"

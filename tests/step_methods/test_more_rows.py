@@ -1,0 +1,193 @@
+"""`TunaMH.with_more_rows`: sums add, old bounds hold, and what does not continue is searched for anew."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import expit
+
+import pymc_austerity as pma
+from pymc_austerity import RowStore, TunaMH, stored_data
+from pymc_austerity.mode import mode_fit
+from pymc_austerity.model.structure.differentiable import Differentiable
+from pymc_austerity.model.structure.term_structure import TermStructure
+from pymc_austerity.step_methods.metropolis.plan import Survey
+from pymc_austerity.step_methods.metropolis.tuna_plan import bounded_rows
+
+N, MORE = 6000, 6600
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=MORE)
+EXPOSURE = RNG.uniform(0.5, 2.0, size=MORE)
+Y = RNG.binomial(1, expit(0.3 + 0.5 * X))
+COUNTS = RNG.poisson(EXPOSURE * np.exp(0.2 - 0.3 * X))
+
+
+def model_of(n, x=X, y=Y, *, scale=False):
+    """Two likelihoods that share a slope; with `scale` a free dispersion."""
+    with pm.Model() as model:
+        data, log_exposure = pm.Data("x", x[:n]), pm.Data("log_exposure", np.log(EXPOSURE[:n]))
+        level, slope = pm.Normal("level"), pm.Normal("slope")
+        pm.Bernoulli("y", logit_p=level + slope * data, observed=pm.Data("of_y", y[:n]))
+        counts, mean = pm.Data("of_counts", COUNTS[:n]), pm.math.exp(log_exposure + level + slope * data)
+        if scale:
+            pm.NegativeBinomial("counts", mu=mean, alpha=pm.Exponential("alpha", 0.1), observed=counts)
+        else:
+            pm.Poisson("counts", mean, observed=counts)
+    return model
+
+
+def grown(model, n, x=X, y=Y):
+    with model:
+        data = {"x": x[:n], "of_y": y[:n], "log_exposure": np.log(EXPOSURE[:n]), "of_counts": COUNTS[:n]}
+        pm.set_data(data)
+
+
+def quiet(model):
+    return TunaMH(model=model, progressbar=False)
+
+
+def sums_again(step, point):
+    """Derivatives of all rows where the terms are expanded."""
+    likelihood = Differentiable(TermStructure(step.factorisation), point).likelihood()
+    return likelihood.at(step.recipe.mode_fit.expansion.center).total
+
+
+def searched(step):
+    """Whether the mode was searched for."""
+    return step.mode_fit.passes > 1
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_sums_and_bounds_are_those_of_all_rows(scale):
+    model = model_of(N, scale=scale)
+    step = quiet(model)
+    grown(model, MORE)
+    more = step.with_more_rows(progressbar=False)
+    assert not searched(more)
+    assert step.recipe.n_local == 2 * N and more.recipe.n_local == 2 * MORE
+    point = model.initial_point()
+    fit, total = more.recipe.mode_fit, sums_again(more, point)
+    np.testing.assert_allclose(fit.expansion.gradient, total.gradient, rtol=1e-9, atol=1e-9 * len(X))
+    np.testing.assert_allclose(fit.expansion.hessian, total.hessian, rtol=1e-9)
+    anew = quiet(model).recipe.mode_fit
+    assert np.abs(anew.whiten @ (fit.proxy.mode - anew.proxy.mode)).max() < 0.05
+    np.testing.assert_allclose(fit.proxy.precision, anew.proxy.precision, rtol=0.1, atol=1.0)
+    structure = TermStructure(more.factorisation)
+    again = mode_fit.expanded_again(structure, point, fit)
+    rows, _ = bounded_rows(more.options, Survey(structure, more.recipe.proposal, again), point)
+    np.testing.assert_array_equal(more.engine.rows.state.constants, rows.state.constants)
+    np.testing.assert_array_equal(more.engine.rows.state.radii, rows.state.radii)
+
+
+def test_a_chain_is_that_of_a_new_step():
+    """Planted fault: the sums of the new rows left out, which the comparison notices."""
+    model = model_of(N)
+    step = quiet(model)
+    grown(model, MORE)
+    more, anew = step.with_more_rows(progressbar=False), quiet(model)
+
+    def estimated(step, seed):
+        idata = pma.sample(
+            2000, tune=100, chains=4, cores=1, random_seed=seed, quiet=True, step=step, model=model
+        )
+        table = pma.estimates(idata)
+        return table["mean"].to_numpy(), table["mcse_mean"].to_numpy(), table["sd"].to_numpy()
+
+    def z(one, two):
+        return np.abs(one[0] - two[0]) / np.hypot(one[1], two[1])
+
+    found, true = estimated(more, 1), estimated(anew, 2)
+    assert z(found, true).max() < 4.0
+    np.testing.assert_allclose(found[2], true[2], rtol=0.06)
+    # The step for the earlier rows, with a bound of the rows that it does not have.
+    wrong = step.recipe.mode_fit.expansion
+    recipe = more.recipe._replace if hasattr(more.recipe, "_replace") else None
+    assert recipe is None
+    structure = TermStructure(more.factorisation)
+    fit = more.recipe.mode_fit._replace(expansion=wrong)
+    faulty = mode_fit.expanded_again(structure, model.initial_point(), fit)
+    total = sums_again(more, model.initial_point())
+    assert np.abs(faulty.mode_fit.expansion.hessian - total.hessian).max() > 10.0
+
+
+def test_ten_appends_in_a_row_on_disk(tmp_path):
+    """Rows of a store that grows: old ones are known by their checksums, but for the last chunk."""
+    n, share = 4000, 200
+
+    def part(first, last):
+        return {"x": X[first:last], "y": Y[first:last].astype(np.int8)}
+
+    def built(store):
+        with pm.Model() as model:
+            x, y = stored_data("x", store["x"]), stored_data("y", store["y"])
+            level, slope = pm.Normal("level"), pm.Normal("slope")
+            pm.Bernoulli("clicked", logit_p=level + slope * x, observed=y)
+        return model
+
+    store = RowStore.write(part(0, n), tmp_path / "clicks.rows", chunk_rows=1000)
+    step = quiet(built(store))
+    for k in range(10):
+        store = store.append(part(n + k * share, n + (k + 1) * share))
+        step = step.with_more_rows(built(store), progressbar=False)
+        assert step.recipe.n_local == n + (k + 1) * share
+    anew = quiet(step.model)
+    fit, other = step.recipe.mode_fit, anew.recipe.mode_fit
+    total = sums_again(step, step.model.initial_point())
+    np.testing.assert_allclose(fit.expansion.hessian, total.hessian, rtol=1e-9)
+    np.testing.assert_allclose(fit.expansion.gradient, total.gradient, atol=1e-6)
+    assert np.abs(other.whiten @ (fit.proxy.mode - other.proxy.mode)).max() < 0.1
+    idata = pma.sample(
+        200, tune=50, chains=2, cores=1, random_seed=1, quiet=True, step=step, model=step.model
+    )
+    assert idata["sample_stats"]["acceptance_rate"].mean() > 0.85
+
+
+def changed(x, y):
+    x = x.copy()
+    x[17] += 1.0
+    return x, y
+
+
+def far(x, y):
+    y = y.copy()
+    y[N:] = 1 - y[N:]
+    x = x.copy()
+    x[N:] *= 3.0
+    return x, y
+
+
+@pytest.mark.parametrize("change", [changed, far])
+def test_what_does_not_continue_is_searched_for(change):
+    """An earlier row that is another one now; new rows that move the mode by many standard deviations."""
+    model = model_of(N)
+    step = quiet(model)
+    x, y = change(X, Y)
+    grown(model, MORE, x, y)
+    more = step.with_more_rows(progressbar=False)
+    assert searched(more)
+    total = sums_again(more, model.initial_point())
+    np.testing.assert_allclose(more.recipe.mode_fit.expansion.hessian, total.hessian, rtol=1e-9)
+
+
+def test_another_model_is_searched_for():
+    """Priors differ, or rows are another function."""
+    step = quiet(model_of(N))
+    other = model_of(MORE)
+    with other:
+        pm.Potential("more", -((other["slope"] - 3.0) ** 2))
+    assert searched(step.with_more_rows(other, progressbar=False))
+    assert not searched(step.with_more_rows(model_of(MORE), progressbar=False))
+
+
+def test_a_field_of_effects_is_set_up_anew():
+    group = np.arange(MORE) % 40
+    with pm.Model() as model:
+        at, data = pm.Data("at", group[:N]), pm.Data("of_y", Y[:N])
+        scale = pm.HalfNormal("scale")
+        effect = pm.Normal("effect", 0, scale, shape=40)
+        pm.Bernoulli("y", logit_p=effect[at], observed=data)
+    step = quiet(model)
+    with model:
+        pm.set_data({"at": group, "of_y": Y})
+    more = step.with_more_rows(progressbar=False)
+    assert more.recipe.is_field
+    assert more.recipe.n_local == MORE
