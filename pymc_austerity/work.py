@@ -67,7 +67,7 @@ def sized(n_rows: int, n_dim: int, of_gradient: float) -> None:
     """Tell the size of the model, and the operations of a gradient of all its rows."""
     if ledger := _OPEN.get():
         ledger.n_rows, ledger.n_dim = n_rows, n_dim
-        ledger.limit = max(ledger.budget * UNIT, _GRADIENTS * of_gradient)
+        ledger.limit = max(ledger.limit, _GRADIENTS * of_gradient)
 
 
 def spend(operations: float, what: str) -> None:

@@ -58,6 +58,8 @@ class LocalTerm:
     rows: Variable  # l_i for i in `index`, of shape (m,), a function of value variables and leaves
     # The same of a remainder, as data that the machine at points runs; see `bounds.jets.remainders`
     program: RemainderRows | None = None
+    # Of rows that are joined (`model.equal_rows`): the first of those that each stands for
+    first: Index | None = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -92,7 +92,8 @@ def require_finite(factorisation: Factorisation, point: Mapping[str, Any], at_mo
             found = stable(*values, index, *leaves)
             bad = np.flatnonzero(~np.isfinite(found))
             if len(bad):
-                first = index[bad[:_NAMED_ROWS]].tolist()
+                first = index[bad[:_NAMED_ROWS]]
+                first = (first if term.first is None else term.first[first]).tolist()
                 where = f" in row {first[0]}" if len(bad) == 1 else f" in rows {first}"
                 where += ", ..." if len(bad) > _NAMED_ROWS else ""
                 raise UnsuitableError(_message(term.name, float(found[bad[0]]), where))

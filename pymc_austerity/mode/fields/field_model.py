@@ -27,8 +27,9 @@ from pymc_austerity.mode.fields.fit import (
 )
 from pymc_austerity.mode.fields.layout import Layout, layouts_of
 from pymc_austerity.mode.fields.values import FieldValues, values_of
+from pymc_austerity.model.equal_rows import with_equal_rows_joined
 from pymc_austerity.model.factorisation import Factorisation, vector_of
-from pymc_austerity.model.field.find import Field, find_field
+from pymc_austerity.model.field.find import Field, find_field, joined
 from pymc_austerity.model.field.priors import NoField, Step
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
@@ -134,11 +135,17 @@ def schedule_of(tree: Tree, n: int) -> Schedule:
 
 
 def field_model(
-    model: pm.Model, fact: Factorisation, found: Field | None = None, *, is_tempered: bool = False
+    model: pm.Model,
+    fact: Factorisation,
+    found: Field | None = None,
+    *,
+    is_tempered: bool = False,
+    joins: bool = False,
 ) -> FieldModel:
     """The field of a model, which is found unless it was.
 
     Normal rows whose density is divided by a temperature are rows like others: their precision is not one.
+    With `joins` equal rows are joined, but for normal ones whose sums are sufficient: of these none is read.
 
     Raises
     ------
@@ -163,6 +170,9 @@ def field_model(
     precision = None
     if len(names_of_rows) == 1 and not is_tempered:
         precision = _normal_precision(model, fact, names_of_rows[0])
+    if joins and precision is None:
+        plain, found = found, joined(found)
+        fact = fact if found is plain else with_equal_rows_joined(fact)
     why: NoField | None = None
     for layouts in layouts_of(found, fact.graph, is_normal=precision is not None):
         try:

@@ -14,6 +14,7 @@ from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.exceptions import FactorisationError
+from pymc_austerity.model.equal_rows import with_equal_rows_joined
 from pymc_austerity.model.factorisation import (
     FEWEST_SCALED,
     Factorisation,
@@ -190,6 +191,16 @@ def in_tables(model: pm.Model, factorisation: Factorisation) -> tuple[Priors, Fi
         raise NoField(f"the rows of {rows.global_terms[0]!r} cannot be had one by one")
     likelihoods = tuple(_likelihood(rows, term, tables) for term in rows.locals)
     return priors, Field(tables, rows, likelihoods, ())
+
+
+def joined(field: Field) -> Field:
+    """The field with one row for each kind of equal rows, where these are several times fewer."""
+    rows = with_equal_rows_joined(field.rows)
+    if rows is field.rows:
+        return field
+    return replace(
+        field, rows=rows, likelihoods=tuple(_likelihood(rows, term, field.tables) for term in rows.locals)
+    )
 
 
 def _rows(graph: LogDensityGraph, threshold: int) -> Factorisation:

@@ -44,7 +44,7 @@ def extract_leaves(
     the compiled functions: large constants inside would make these too big to cache.
     """
     limit = min(_SMALL_CONSTANT, threshold - 1)
-    sources = [var for var in _frontier(outputs, changing) if not _stays_in_graph(var, limit)]
+    sources = [var for var in frontier(outputs, changing) if not _stays_in_graph(var, limit)]
     return _replaced(outputs, sources, "leaf")
 
 
@@ -57,7 +57,7 @@ def extract_given(
     """
     sources = [
         var
-        for var in _frontier(outputs, moving)
+        for var in frontier(outputs, moving)
         if var.owner is not None and any(_longest(a) >= threshold for a in ancestors([var]))
     ]
     return _replaced(outputs, sources, "given")
@@ -69,7 +69,7 @@ def _longest(var: Variable) -> float:
     return max((math.inf if k is None else k for k in shape), default=0)
 
 
-def _frontier(outputs: list[Variable], changing: list[Variable]) -> list[Variable]:
+def frontier(outputs: list[Variable], changing: list[Variable]) -> list[Variable]:
     """The largest subgraphs that do not depend on `changing`."""
     varying = depends_on(outputs, changing, by_shape=True)
     found = {out: None for out in outputs if not varying.get(out, False)}

@@ -37,7 +37,7 @@ from pymc_austerity.step_methods.metropolis.engine.fields import FieldEngine
 from pymc_austerity.step_methods.metropolis.field_pilot import FieldPrediction, announced, try_schedules
 from pymc_austerity.step_methods.metropolis.mixing_pilot import warn_of_poor_mixing
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
-from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised
+from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised, tell_joined
 from pymc_austerity.target import Vector
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,15 @@ def field_of(
     if n_dim <= _FEW_DIMENSIONS and not any(_has_numbers(table, fact) for table in tables):
         return None
     try:
-        return field_model(options.model, fact, found, is_tempered=options.temperature != 1.0)
+        result = field_model(
+            options.model,
+            fact,
+            found,
+            is_tempered=options.temperature != 1.0,
+            joins=options.joins_equal_rows,
+        )
+        tell_joined(fact, result.factorisation)
+        return result
     except NoField as reason:
         if not is_long:
             return None
@@ -151,7 +159,8 @@ class FieldRecipe(Recipe):
         elif mixing is not None and mixing.is_poor:
             name = fact.graph.variables[fact.coordinate(mixing.dimension)[0]]
             warn_of_poor_mixing(mixing, name, is_field=True)
-        if self.reads_all and plan.options.switch_above > 0.0:
+        is_short = self.n_local < plan.options.threshold  # equal rows are joined, and few are left
+        if self.reads_all and plan.options.switch_above > 0.0 and not is_short:
             warn(
                 f"TunaMH would draw many of {self.n_local:,} rows for a sweep over {found.n_effects:,} "
                 "effects: all are read instead."
@@ -262,7 +271,12 @@ def plan_field(
 def plan_again(options: MetropolisOptions, point: PointType, recipe: FieldRecipe) -> FieldPlan:
     """The plan that a recipe was made for: nothing is fitted or tried out."""
     fact = factorised(options, point, recipe)
-    found = field_model(options.model, fact, is_tempered=options.temperature != 1.0)
+    found = field_model(
+        options.model,
+        fact,
+        is_tempered=options.temperature != 1.0,
+        joins=options.joins_equal_rows and recipe.n_local < fact.n_rows,
+    )
     rule = None if rule_of_remainders(options) is None else recipe.rule
     reads_all = rule is not None or recipe.reads_all
     arrays = found.arrays(found.fit_again(recipe.fit), reads_all=reads_all, debug=options.debug)

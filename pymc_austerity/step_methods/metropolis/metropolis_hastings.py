@@ -66,6 +66,11 @@ class MetropolisHastings(SubsampledStep):
         rows times dimensions squared for each pass, and dimensions cubed. A set-up that would cost more ends
         in an error that says so, but it may always cost as much as 1,000 gradients of all rows. ``inf`` is no
         budget.
+    compress : bool, default True
+        Join equal rows where all decisions are exact: rows of which all data are the same, byte by byte,
+        become one row with a weight, if they are at least four times fewer then. The density is the same up
+        to rounding. Rows that are read, and `n_local`, are then different rows. Some rows are looked at
+        first, and all if some of these are equal, on disk too. What is found is logged.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own step methods.
     progressbar : bool, default True
@@ -129,6 +134,7 @@ class MetropolisHastings(SubsampledStep):
         temperature: float = 1.0,
         tune: bool = True,
         set_up_budget: float = DEFAULT_BUDGET,
+        compress: bool = True,
         model: pm.Model | None = None,
         blocked: bool = True,
         rng: Any = None,
@@ -149,6 +155,7 @@ class MetropolisHastings(SubsampledStep):
             temperature=temperature,
             tune=tune,
             set_up_budget=set_up_budget,
+            compress=compress,
             model=model,
             rng=rng,
             initial_point=initial_point,

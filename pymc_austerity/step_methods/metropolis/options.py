@@ -11,7 +11,7 @@ from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
-from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.acceptance.base import AcceptanceRule, Exact
 from pymc_austerity.bounds.row_constants import Curvature
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.distributions.uniform_stiefel import is_uniform_stiefel
@@ -116,6 +116,7 @@ class AskedOptions(RuleOptions, TunaFields, total=False):
     """Fields of `MetropolisOptions` that steps hand on."""
 
     temperature: float
+    compress: bool
     range_bound: RangeOption
     default_batch: int | None
 
@@ -145,6 +146,15 @@ class MetropolisOptions:
     curvature: Mapping[str, Curvature] = field(default_factory=dict)
     debug: bool = False
     fewest_groups: int = FEWEST_GROUPS  # Effects of so many groups or more are moved as a field
+    compress: bool = True
+
+    @property
+    def joins_equal_rows(self) -> bool:
+        """Whether equal rows are joined: all decisions are exact, and rows are not counted or numbered."""
+        counts = isinstance(self.proposal, Langevin) or self.curvature or self.elementwise
+        taylor = self.control_variate
+        exact_rows = None if taylor is None else taylor.exact_rows
+        return self.compress and isinstance(self.acceptance, Exact) and not counts and not exact_rows
 
 
 def checked_options(
@@ -165,7 +175,7 @@ def checked_options(
     if subsample is not None and subsample not in get_args(Subsample):
         raise ValueError(f'subsample must be "gather", "block" or None, got {subsample!r}.')
     steps = None if options.steps_per_draw is None else checked_steps_per_draw(options.steps_per_draw)
-    require_switches(tune=options.tune, elementwise=options.elementwise)
+    require_switches(tune=options.tune, elementwise=options.elementwise, compress=options.compress)
     if options.elementwise:
         refuse_on_disk(model, "a step that moves single elements")
     refuse_evaluated(model)

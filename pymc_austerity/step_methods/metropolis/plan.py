@@ -12,6 +12,7 @@ not searched for. Where the data are others than those of the recipe, they raise
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -19,13 +20,15 @@ from typing import ClassVar
 import numpy as np
 from pymc.initial_point import PointType
 
+from pymc_austerity import work
 from pymc_austerity.acceptance.base import AcceptanceRule, log_uniform, with_batch_size
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.log_ratios import bounded_state, certify_log_ratios
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, expanded_again, fit_mode, start_near
-from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
+from pymc_austerity.model.equal_rows import said_of_joined, with_equal_rows_joined
+from pymc_austerity.model.factorisation import Factorisation, point_of, row_operations, vector_of
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.log_density import Fingerprint, LogDensityGraph, fingerprint
 from pymc_austerity.model.starting_point import density_of_block
@@ -45,6 +48,8 @@ from pymc_austerity.step_methods.metropolis.options import (
     proposal_for,
 )
 from pymc_austerity.target import Index, Vector
+
+logger = logging.getLogger(__name__)
 
 
 class OtherDataError(Exception):
@@ -217,6 +222,25 @@ def factorised(
     return fact
 
 
+def joined(
+    options: MetropolisOptions, fact: Factorisation, point: PointType, recipe: Recipe | None
+) -> Factorisation:
+    """The local terms of a block with equal rows joined, if the step does so; as a recipe has them."""
+    if not options.joins_equal_rows or (recipe is not None and recipe.n_local == fact.n_local):
+        return fact
+    work.sized(fact.n_rows, len(vector_of(fact, point)), row_operations(fact))
+    result = with_equal_rows_joined(fact)
+    if recipe is None:
+        tell_joined(fact, result)
+    return result
+
+
+def tell_joined(plain: Factorisation, result: Factorisation) -> None:
+    """Say how many times fewer rows there are."""
+    for told in said_of_joined(plain, result):
+        logger.info(told)
+
+
 def require_same_data(recipe: Recipe | None, graph: LogDensityGraph) -> None:
     """Raise `OtherDataError` if a recipe was made for other data than those of a graph."""
     if recipe is not None and fingerprint(graph) != recipe.data:
@@ -235,9 +259,11 @@ def survey(
     """Find the local terms, unless they are known, and the mode if it is needed.
 
     With a recipe nothing is checked or searched for. `certify` asks for a bound on all Taylor remainders
-    together, and for the rows with the largest ones. `elsewhere` sums over all rows in other processes.
+    together, and for the rows with the largest ones. `elsewhere` sums over all rows in other processes, which
+    do not join equal ones.
     """
     fact = factorised(options, point, recipe) if factorisation is None else factorisation
+    fact = joined(options, fact, point, recipe) if elsewhere is None else fact
     if recipe is not None:
         structure = TermStructure(fact)
         mode_fit = recipe.mode_fit

@@ -63,6 +63,8 @@ class TunaMH(SubsampledStep):
         their positions, an upper bound of the third derivative (the second, with ``Taylor(order=1)``) of
         log p, divided by `temperature` if there is one, by the linear predictor between `low` and `high`.
         It is also asked for bounds on the whole line (`low` -inf, `high` inf); these may be infinite.
+    compress : bool, default True
+        Join equal rows: see `MetropolisHastings`. With `curvature` or `client` none are joined.
     debug : bool, default False
         Count terms that are larger than their bounds in the sample statistic `bound_violations` and go on,
         instead of raising an error at the first.
@@ -184,6 +186,7 @@ class TunaMH(SubsampledStep):
         chi: float = 0.0,
         switch_above: float = 0.25,
         curvature: Mapping[str, Curvature] | None = None,
+        compress: bool = True,
         debug: bool = False,
         client: Any = None,
         **options: Unpack[TunaKeywords],
@@ -202,7 +205,7 @@ class TunaMH(SubsampledStep):
                 "with AusterityMH, MHSubLhd, MinibatchBarker or MetropolisHastings."
             )
         try:
-            super().__init__(vars, EXACT, control_variate=taylor, **tuna, **options)
+            super().__init__(vars, EXACT, control_variate=taylor, compress=compress, **tuna, **options)
         finally:
             del self._client
 

@@ -222,6 +222,8 @@ class TunaRecipe(Recipe):
     def tell(self, plan: Plan) -> None:
         """Warn if the exact test on all data is cheaper, or bounds are loose, and say why."""
         assert self.mode_fit is not None
+        if self.n_local < plan.options.threshold:  # equal rows are joined, and few are left
+            return
         prediction, report = self.prediction, self.mode_fit.report
         if self.reads_all or prediction.is_loose(report) or prediction.terms > self.n_local:
             n_rows = plan.factorisation.n_rows
