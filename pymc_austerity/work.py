@@ -64,7 +64,10 @@ def budgeted(budget: float) -> Iterator[None]:
 
 
 def sized(n_rows: int, n_dim: int, of_gradient: float) -> None:
-    """Tell the size of the model, and the operations of a gradient of all its rows."""
+    """Tell the size of the model, and the operations of a gradient of all its rows.
+
+    Where equal rows are joined later, the limit remains that of all.
+    """
     if ledger := _OPEN.get():
         ledger.n_rows, ledger.n_dim = n_rows, n_dim
         ledger.limit = max(ledger.limit, _GRADIENTS * of_gradient)

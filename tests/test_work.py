@@ -60,9 +60,12 @@ def test_a_thousand_gradients_are_always_allowed():
         work.spend(4_999e9, "The search")
         with pytest.raises(SetUpBudgetError, match=r"is 5,000\."):
             work.spend(2e9, "The search")
+        work.sized(1000, 10, 1e3)  # with equal rows joined, of the same model
+        work.spend(0.5e9, "The search")
+    with work.budgeted(1.0):
         work.sized(1000, 10, 1e3)
         with pytest.raises(SetUpBudgetError, match=r"is 1\."):
-            work.require(1.0, "The search")
+            work.require(1.1e9, "The search")
 
 
 def test_the_outermost_budget_counts():

@@ -62,7 +62,7 @@ def _joined(fact: Factorisation, term: LocalTerm) -> tuple[LocalTerm, dict[Varia
     of_row = depends_on([term.rows], [term.index])
     parts = [var for var in frontier([term.rows], list(fact.graph.values.values())) if of_row.get(var, False)]
     axes = [[axis for axis, length in enumerate(var.type.shape) if length is None] for var in parts]
-    if term.index in parts or any(len(own) != 1 for own in axes):
+    if not parts or term.index in parts or any(len(own) != 1 for own in axes):
         return term, {}
     function = fact.compile(parts, [term.index], mode=INTERPRETED)
     point = fact.point_values(fact.graph.point)
@@ -95,10 +95,10 @@ def _kinds(data: Callable[[Index], list[np.ndarray]], n_rows: int) -> tuple[Inde
         some = np.random.default_rng(_SEED).choice(n_rows, _LOOKED_AT, replace=False)
         if _estimated(Counter(_bytes(data(np.sort(some))))) > most:
             return None
+        work.spend(_OF_ROW * n_rows, "The search for equal rows")
     counts: Counter[bytes] = Counter()
     first: list[int] = []
     for positions in some_rows(n_rows):
-        work.spend(_OF_ROW * len(positions), "The search for equal rows")
         keys = _bytes(data(positions))
         fresh = [key for key in dict.fromkeys(keys) if key not in counts]
         if fresh:

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.sparse
 import pytensor.tensor as pt
 import pytest
+from scipy import sparse
 
 from pymc_austerity import RowStore, factorise, stored_data
 from pymc_austerity.exceptions import UnsuitableError
@@ -77,6 +79,19 @@ def with_effects():
     pm.Bernoulli("y", logit_p=predictor() + effect[GROUP], observed=SUCCESS)
 
 
+@as_model
+def columns():
+    """Rows of data along the second axis."""
+    pm.Bernoulli("y", logit_p=pm.math.dot(pm.Normal("beta", shape=2), pm.Data("X", X.T)), observed=SUCCESS)
+
+
+@as_model
+def multinomial():
+    beta = pm.Normal("beta", shape=(2, 3))
+    votes = np.random.default_rng(4).multinomial(2, np.ones(3) / 3, size=N)
+    pm.Multinomial("y", n=2, p=pm.math.softmax(X @ beta, axis=-1), observed=votes)
+
+
 MODELS = [
     bernoulli,
     poisson,
@@ -86,6 +101,8 @@ MODELS = [
     truncated,
     two_likelihoods,
     with_effects,
+    columns,
+    multinomial,
 ]
 
 
@@ -195,6 +212,19 @@ def random_walk():
 
 
 @as_model
+def sparse_design():
+    design = pytensor.sparse.as_sparse_variable(sparse.csr_matrix(X))
+    eta = pytensor.sparse.dot(design, pm.Normal("beta", shape=(2, 1)))
+    pm.Bernoulli("y", logit_p=eta.flatten(), observed=SUCCESS)
+
+
+@as_model
+def only_numbers():
+    """Rows have no data."""
+    pm.Potential("y", -(pm.Normal("level") ** 2) * pt.ones(N))
+
+
+@as_model
 def one_kind():
     pm.Bernoulli("y", logit_p=pm.Normal("level") + np.zeros(N), observed=np.ones(N, int))
 
@@ -204,7 +234,9 @@ def different():
     pm.Bernoulli("y", logit_p=pm.Normal("slope") * RNG.normal(size=N), observed=SUCCESS)
 
 
-@pytest.mark.parametrize("build", [latent_rows, trend, random_walk, one_kind, different])
+@pytest.mark.parametrize(
+    "build", [latent_rows, trend, random_walk, sparse_design, only_numbers, one_kind, different]
+)
 def test_other_rows_stay_as_they_are(build):
     fact = factorise(build())
     assert fact.n_local >= N - 1

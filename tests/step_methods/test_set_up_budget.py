@@ -57,7 +57,8 @@ def groups():
     group = rng.integers(40, size=2000)
     tau = pm.HalfNormal("tau", 1)
     u = pm.Normal("u", 0, tau, shape=40)
-    pm.Poisson("y", pm.math.exp(1.0 + u[group]), observed=rng.poisson(3.0, size=2000))
+    exposure = rng.uniform(2.0, 4.0, size=2000)  # rows that were equal would be joined
+    pm.Poisson("y", exposure * pm.math.exp(u[group]), observed=rng.poisson(exposure))
 
 
 class Counted:
