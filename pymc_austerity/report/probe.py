@@ -100,7 +100,8 @@ def probe(
         If `step` is none of those named above.
     ValueError
         If the step belongs to another model, moves only some of the variables and there is no `idata`, or a
-        parameter is out of its range; if no move is proposed that the prior allows.
+        parameter is out of its range; if its equal rows are joined; if no move is proposed that the prior
+        allows.
 
     Notes
     -----
@@ -189,6 +190,10 @@ class SingleMoves:
         step.require_built(point)
         engine = step.engine
         assert isinstance(engine, RuleEngine)
+        if any(term.first is not None for term in step.factorisation.locals):
+            raise ValueError(
+                "Equal rows of the step are joined, which tests on subsamples do not do: give it compress=False."
+            )
         self._step, self._compiled, self._proposal = step, engine.target, engine.proposal
         self._target = self._compiled.interpreted()
         self._exact_rows = engine.exact_rows

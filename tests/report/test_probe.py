@@ -252,10 +252,13 @@ def test_moves_that_the_prior_rejects_are_proposed_again():
     with pm.Model() as model:
         p = pm.Uniform("p", 0.0, 1.0, default_transform=None)
         pm.Bernoulli("y", p, observed=np.arange(N) % 2)
-    outside = pma.MetropolisHastings(model=model, proposal=pma.RandomWalk(1e9))
+    joined = pma.MetropolisHastings(model=model)
+    with pytest.raises(ValueError, match="give it compress=False"):
+        probe(model, joined, n_pairs=1, tune=0, draws=1)
+    outside = pma.MetropolisHastings(model=model, proposal=pma.RandomWalk(1e9), compress=False)
     with pytest.raises(ValueError, match="only moves that the prior rejects"):
         probe(model, outside, n_pairs=1, tune=0, draws=1)
-    often = pma.MetropolisHastings(model=model, proposal=pma.RandomWalk(1.0))
+    often = pma.MetropolisHastings(model=model, proposal=pma.RandomWalk(1.0), compress=False)
     tree = probe(model, often, n_pairs=20, tune=0, draws=20, random_seed=1, n_batches=3)
     assert np.all(np.isfinite(tree["log_ratios"]["mu"]))
 
