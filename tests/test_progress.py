@@ -296,7 +296,7 @@ def effects():
         (
             "TunaMH",
             lambda **on: TunaMH(model=effects(), **on),
-            ["reading the model", "fit, ", "bounds of 2,000 rows", "transitions", "pilot run"],
+            ["reading the model", "fit, ", "bounds of ", "transitions", "pilot run"],
         ),
         (
             "TunaMH",

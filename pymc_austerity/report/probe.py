@@ -192,7 +192,7 @@ class SingleMoves:
         assert isinstance(engine, RuleEngine)
         if any(term.first is not None for term in step.factorisation.locals):
             raise ValueError(
-                "Equal rows of the step are joined, which tests on subsamples do not do: give it compress=False."
+                "Equal rows of the step are joined, and tests on subsamples do not: give it compress=False."
             )
         self._step, self._compiled, self._proposal = step, engine.target, engine.proposal
         self._target = self._compiled.interpreted()
