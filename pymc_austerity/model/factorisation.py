@@ -299,7 +299,9 @@ def added_rows(factorisation: Factorisation, before: Factorisation) -> Index | N
     def outputs(one: Factorisation) -> list[Variable]:
         return [*(term.rows for term in one.locals), *(graph for _, graph in one.globals)]
 
-    names = [[name for name, _ in one.local_terms] for one in (new, old)]
+    names = [
+        [*(name for name, _ in one.local_terms), *(name for name, _ in one.globals)] for one in (new, old)
+    ]
     if names[0] != names[1] or len(inputs(new)) != len(inputs(old)):
         return None
     if not equal_computations(outputs(new), outputs(old), inputs(new), inputs(old)):
