@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pymc as pm
 from numpy.typing import NDArray
 from pymc.pytensorf import compile as compiled
+from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from xarray import DataArray
@@ -21,6 +22,7 @@ from pymc_austerity.model.factorise import model_of
 from pymc_austerity.model.field.of_model import factorise
 from pymc_austerity.model.graph.checks import array_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED
+from pymc_austerity.model.loo_groups import Groups
 from pymc_austerity.model.predictive import draws_of
 from pymc_austerity.model.starting_point import transformed
 from pymc_austerity.validation import nearest, require_whole
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 # Bytes of log likelihoods in memory: all draws of some rows. Smoothing takes some copies of them.
 _PIECE = 32_000_000
 
+# Rows or groups that are drawn, and draws of which densities of groups are computed, at most.
+_N_ROWS, _DRAWS = {"row": 1000, "group": 200}, 500
+
 Point = list[NDArray[Any]]
 
 
@@ -38,12 +43,13 @@ def loo(
     idata: Any,
     model: Any = None,
     *,
-    n_rows: int = 1000,
+    n_rows: int | None = None,
     var_name: str | None = None,
+    group: str | None = None,
     rows: "ELPDDataLOOSubsample | npt.ArrayLike | None" = None,
     random_seed: Any = None,
 ) -> "ELPDDataLOOSubsample":
-    """Leave-one-out cross-validation (PSIS-LOO) of a model with many rows, from a sample of the rows.
+    """Leave-one-out cross-validation (PSIS-LOO) of a model with many rows, from a sample of rows or groups.
 
     Parameters
     ----------
@@ -51,12 +57,15 @@ def loo(
         What `pm.sample` or `pma.sample` has returned, with a group ``posterior``.
     model : pm.Model or bambi.Model, optional
         Default: that of the context.
-    n_rows : int, default 1000
-        How many rows are drawn; all if there are fewer.
+    n_rows : int, optional
+        How many rows are drawn, or groups; all if there are fewer. Default: 1,000 rows, or 200 groups.
     var_name : str, optional
         The observed variable, or a potential that has a number for each row. Default: the only observed one.
+    group : str, optional
+        A vector of effects, such as ``u`` of ``u[group]``. With it whole groups are left out, one by one: all
+        rows that look up the same element. Rows of all observed variables count.
     rows : ELPDData or array of int, optional
-        Take these rows: those of another model's result, or numbers of rows that were drawn at random.
+        Take these rows, or groups: those of another model's result, or numbers that were drawn at random.
     random_seed : int, optional
         By which rows are drawn.
 
@@ -69,7 +78,8 @@ def loo(
     Raises
     ------
     FactorisationError
-        If the variable has no log density of each row, or fewer than 1,000 rows.
+        If the variable has no log density of each row, or fewer than 1,000 rows; if a row has two elements of
+        `group`, or these depend on one another given the variables of their prior.
     ValueError
         If several variables are observed and none is named, the posterior lacks a variable, the data of
         `idata` are not those of the model, or a row that was drawn is impossible.
@@ -89,12 +99,18 @@ def loo(
     A row is what `factorise` calls a row: where an observation is a vector, all of it. The relative
     efficiency of draws is that of the variables that rows depend on.
 
+    Where groups are left out, the density of a group has its effect integrated out, by a rule of eleven nodes
+    around the mode: p(y_g | theta) = int p(y_g | u, theta) p(u | theta) du. It is smoothed over up to 500
+    draws of all other variables, which are given to it.
+
     *Guarantee*: over random rows, ``elpd`` is an unbiased estimate of ``arviz.loo``'s, and ``subsampling_se``
     estimates its standard deviation. With all rows the two are equal.
 
     *When it fails*: if few rows differ much from the approximation, ``subsampling_se`` is too small where
     none of them was drawn. If the mean is no typical point (labels that switch, effects that are multiplied
-    by a scale), it is large; draw more rows. It is not found out whether draws are those of this model.
+    by a scale), it is large; draw more rows. Of a group with effects of several vectors, as an intercept and
+    a slope, one is integrated out, and the others are given. It is not found out whether draws are those of
+    this model.
 
     Examples
     --------
@@ -122,18 +138,30 @@ def loo(
 
     idata = as_drawn(model, idata)
     model = model_of(model)
-    name = _likelihood(model, var_name)
-    factorisation = factorise(model)
-    term = _term(factorisation, name)
-    n, chosen = term.size, _rows(term.size, name, n_rows, rows, random_seed)
-    points, draws, reff = _points(idata, model, factorisation, term)
+    if group is None:
+        name = _likelihood(model, var_name)
+        factorisation = factorise(model)
+        term = _term(factorisation, name)
+        n, what, most = term.size, "row", None
+        graphs = [term.rows]
+        function = factorisation.compile(term.rows, [term.index], mode=INTERPRETED)
+
+        def of_rows(point: Point, index: NDArray[Any]) -> NDArray[Any]:
+            found: NDArray[Any] = function(*point, index, *factorisation.leaf_values)
+            return found
+
+        log_densities: Callable[[Point, NDArray[Any]], NDArray[Any]] = of_rows
+    else:
+        if var_name is not None:
+            raise ValueError(f"var_name={var_name!r} is not for group=, which takes the rows of all.")
+        of_groups = Groups(model, group)
+        name, factorisation, log_densities = group, of_groups.factorisation, of_groups.log_densities
+        n, what, most = of_groups.n_groups, "group", _DRAWS
+        graphs = [one.rows for one in factorisation.locals]
+    n_rows = _N_ROWS[what] if n_rows is None else n_rows
+    chosen = _rows(n, name, n_rows, rows, random_seed, what)
+    points, draws, reff = _points(idata, model, factorisation, graphs, name, most)
     require_same_data(idata, model)
-    function = factorisation.compile(term.rows, [term.index], mode=INTERPRETED)
-
-    def log_densities(point: Point, index: NDArray[Any]) -> NDArray[Any]:
-        found: NDArray[Any] = function(*point, index, *factorisation.leaf_values)
-        return found
-
     total = reduce(lambda a, b: [x + y for x, y in zip(a, b, strict=True)], points())
     variables = factorisation.graph.values.values()
     mean = [_mean(x, draws, var.type.dtype) for x, var in zip(total, variables, strict=True)]
@@ -146,8 +174,8 @@ def loo(
         values = np.array([log_densities(point, index) for point in points()]).T
         if not (possible := np.isfinite(values).all(axis=1)).all():
             raise ValueError(
-                f"Row {index[~possible][0]} of {name!r} has no finite log density at some draws: they are "
-                "none of this model with these data."
+                f"{what.capitalize()} {index[~possible][0]} of {name!r} has no finite log density at some "
+                "draws: they are none of this model with these data."
             )
         parts.append(array_stats.loo(values.reshape(-1, *draws), r_eff=reff))
     elpd_i, pareto_k, p_i = (np.concatenate(found) for found in zip(*parts, strict=True))
@@ -157,14 +185,14 @@ def loo(
     good_k = min(1.0 - 1.0 / math.log10(n_draws), 0.7) if n_draws > 1 else 0.7
     if high := int((pareto_k > good_k).sum()):
         warn(
-            f"{high:,} of the {len(chosen):,} rows drawn have a Pareto k above {good_k:.2f}: without such a "
-            "row the posterior is another one, and elpd may be off by more than its standard errors."
+            f"{high:,} of the {len(chosen):,} {what}s drawn have a Pareto k above {good_k:.2f}: without such "
+            f"a {what} the posterior is another one, and elpd may be off by more than its standard errors."
         )
 
     def of_all(sample: NDArray[Any]) -> DataArray:
         values = np.full(n, np.nan)
         values[chosen] = sample
-        return DataArray(values, dims=(f"{name}_row",))
+        return DataArray(values, dims=(f"{name}_{what}",))
 
     return ELPDDataLOOSubsample(
         elpd=elpd,
@@ -180,7 +208,7 @@ def loo(
         subsample_size=len(chosen),
         subsampling_se=subsampling_se,
         loo_subsample_observations=chosen,
-        elpd_loo_approx=DataArray(approximate, dims=(f"{name}_row",)),
+        elpd_loo_approx=DataArray(approximate, dims=(f"{name}_{what}",)),
     )
 
 
@@ -215,14 +243,16 @@ def _term(factorisation: Factorisation, name: str) -> LocalTerm:
     )
 
 
-def _rows(size: int, name: str, n_rows: int, rows: Any, seed: Any) -> NDArray[np.int64]:
-    """Numbers of the rows that are drawn, or given, in ascending order."""
+def _rows(size: int, name: str, n_rows: int, rows: Any, seed: Any, what: str) -> NDArray[np.int64]:
+    """Numbers of the rows or groups that are drawn, or given, in ascending order."""
     if rows is None:
         require_whole(2, n_rows=n_rows)
         return np.sort(np.random.default_rng(seed).choice(size, min(n_rows, size), replace=False))
     of = getattr(rows, "n_data_points", size)
     if of != size:
-        raise ValueError(f"rows are some of {of:,}, and {name!r} has {size:,}: give models the same data.")
+        raise ValueError(
+            f"rows are some of {of:,}, and {name!r} has {size:,} {what}s: give models the same data."
+        )
     found = np.unique(given := np.asarray(getattr(rows, "loo_subsample_observations", rows)))
     if given.dtype.kind not in "iu" or not 2 <= len(found) == given.size or found[0] < 0 or found[-1] >= size:
         raise ValueError(f"rows must be different integers in [0, {size}), two at least, or a result of loo.")
@@ -242,26 +272,34 @@ def require_same_data(idata: Any, model: pm.Model) -> None:
 
 
 def _points(
-    idata: Any, model: pm.Model, factorisation: Factorisation, term: LocalTerm
+    idata: Any,
+    model: pm.Model,
+    factorisation: Factorisation,
+    graphs: list[Variable],
+    name: str,
+    most: int | None,
 ) -> tuple[Callable[[], Iterator[Point]], tuple[int, int], float]:
     """Values of the model at each draw, numbers of chains and draws, and their relative efficiency.
 
-    Variables on which rows do not depend stay where they are.
+    Variables on which the `graphs` do not depend stay where they are. Of many draws `most` are
+    taken, at equal distances.
     """
     from arviz_stats.base.array import array_stats
 
-    graph, used = factorisation.graph, set(ancestors([term.rows]))
+    graph, used = factorisation.graph, set(ancestors(graphs))
     names = [name for name, var in graph.values.items() if var in used]
     values = transformed(model, [model[graph.variables[name]] for name in names])
     free = set(model.free_RVs)
     given, coords = draws_of(
-        idata, [v for v in ancestors(values, blockers=free) if v in free], f"rows of {term.name!r}"
+        idata, [v for v in ancestors(values, blockers=free) if v in free], f"rows of {name!r}"
     )
     inputs = {rv: rv.type() for rv in given}
     function = compiled(
         list(inputs.values()), clone_replace(values, inputs), mode=INTERPRETED, on_unused_input="ignore"
     )
-    draws = (len(coords["chain"]), len(coords["draw"]))
+    apart = distance_of_rows(len(coords["draw"]), most / len(coords["chain"])) if most else 1
+    given = {rv: one[:, ::apart] for rv, one in given.items()}
+    draws = (len(coords["chain"]), -(-len(coords["draw"]) // apart))
 
     def points() -> Iterator[Point]:
         for k in np.ndindex(draws):
