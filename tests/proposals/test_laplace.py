@@ -222,9 +222,8 @@ def share_depends_on_q(state, q, rng):
     """Walks where the fitted density is low; each component for itself is right."""
     w = times_upper(state.whiten, q - state.mode)
     mix = np.array([0.9 if squared(w) > len(q) else 0.1])
-    here = LaplaceState(
-        state.scale, state.rho, mix, state.mode, state.whiten, state.unwhiten, state.variances, state.deviations
-    )
+    own = state.mode, state.whiten, state.unwhiten, state.variances, state.deviations
+    here = LaplaceState(state.scale, state.rho, mix, *own)
     return propose_laplace(here, q, rng)
 
 
