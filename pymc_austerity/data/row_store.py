@@ -389,7 +389,8 @@ class RowStore(Mapping[str, Rows]):
         Parameters
         ----------
         source : dict, path or URI, list of paths or URIs, pyarrow.dataset.Dataset, or table
-            As of `write`, with the columns that the store was written from. Others are left out.
+            As of `write`, with the columns that the store was written from. Others are left out. Another
+            store is appended by its `chunks`: ``store = store.append(chunk.arrays)`` for each.
 
         Returns
         -------

@@ -289,13 +289,16 @@ def fit_with_more_rows(
     """The fit of other rows with those at `positions` added, which alone are differentiated.
 
     The terms stay expanded where they were: sums of derivatives add. The normal distribution follows by a
-    Newton step. None if that is long: then another search pays.
+    Newton step. None if that is long, or the distribution is far from the posterior: then another search
+    pays.
     """
     started = time.perf_counter()
     of_more = Differentiable(structure, point).likelihood(positions)
     old, free, square = fit.expansion, fit.free, np.ix_(fit.free, fit.free)
     assert old is not None
-    more = of_more.at(of_more.features(fit.at)).total
+    if not np.array_equal(of_more.features(fit.at), old.center):  # features are others
+        return None
+    more = of_more.at(old.center).total
     in_block = of_more.features.in_block(fit.at, more)
     before, away = fit.proxy.precision[square], (fit.proxy.mode - fit.at)[free]
     precision = before - in_block.hessian[square]
@@ -318,6 +321,8 @@ def fit_with_more_rows(
         of_features=fit.bound_factors(),  # bounds stay those that are known
     )
     grown = _measured(expanded_again(structure, point, fit), point, 0)
+    if grown.mode_fit.report.is_poor:
+        return None
     report = grown.mode_fit.report._replace(seconds=time.perf_counter() - started)
     return grown._replace(mode_fit=grown.mode_fit._replace(report=report))
 

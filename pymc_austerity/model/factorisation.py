@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable, equal_computations
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_austerity.bounds.jets.remainders import GlobalRows, RemainderRows, RowsOfTerms
 from pymc_austerity.data.row_store import Rows
@@ -306,18 +308,42 @@ def added_rows(factorisation: Factorisation, before: Factorisation) -> Index | N
         return None
     if not equal_computations(outputs(new), outputs(old), inputs(new), inputs(old)):
         return None
+    by_rows = _looked_up_by_rows(new, outputs(new))
     for leaf, other, value, was in zip(new.leaves, old.leaves, new.leaf_values, old.leaf_values, strict=True):
         rows, before_these = new.graph.on_disk.get(leaf.source), old.graph.on_disk.get(other.source)
+        sizes = {(new.locals[k].size, old.locals[k].size) for k in by_rows.get(leaf.placeholder, ())}
+        if (value.dtype, value.ndim) != (was.dtype, was.ndim):
+            return None
+        if value.shape != was.shape and sizes != {(len(value), len(was))}:  # a table, of which rows read all
+            return None
         if rows is not None and before_these is not None:
-            if not rows.begins_with(before_these):
-                return None
-        elif value.ndim != was.ndim or not np.array_equal(value[: len(was)] if was.ndim else value, was):
+            is_same = rows.begins_with(before_these)
+        else:
+            first_ones = value[: len(was)] if was.ndim else value
+            is_same = np.array_equal(first_ones, was, equal_nan=was.dtype.kind == "f")
+        if not is_same:
             return None
     found, first = [], 0
     for term, own in zip(new.locals, old.locals, strict=True):
         found.append(np.arange(first + own.size, first + term.size))
         first += term.size
     return np.concatenate(found)
+
+
+def _looked_up_by_rows(fact: Factorisation, outputs: list[Variable]) -> dict[Variable, set[int]]:
+    """Placeholders of leaves that are read by numbers of rows alone, and the local terms that do so."""
+    numbers = {term.index: k for k, term in enumerate(fact.locals)}
+    leaves, found, others = {leaf.placeholder for leaf in fact.leaves}, dict[Variable, set[int]](), set()
+    for node in toposort(outputs):
+        is_lookup = isinstance(node.op, AdvancedSubtensor)
+        for place, var in enumerate(node.inputs):
+            if var not in leaves:
+                continue
+            if is_lookup and place == 0 and node.inputs[1] in numbers:
+                found.setdefault(var, set()).add(numbers[node.inputs[1]])
+            else:
+                others.add(var)
+    return {var: terms for var, terms in found.items() if var not in others}
 
 
 def block_of(factorisation: Factorisation) -> list[Variable]:

@@ -11,8 +11,8 @@ import numpy as np
 from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Array, Index
 
-# Batches of a chain: fewer where there are many coordinates, whose sums would take much memory.
-_BATCHES, _FEWER, _MANY = 64, 16, 1000
+# Batches of a chain, at most; an even number.
+_BATCHES = 32
 
 
 class Deviations(NamedTuple):
@@ -25,8 +25,7 @@ class Deviations(NamedTuple):
 
 def no_deviations(n_dim: int) -> Deviations:
     """Deviations of no transition."""
-    n_batches = _BATCHES if n_dim <= _MANY else _FEWER
-    return Deviations(np.zeros((2, n_dim)), np.zeros((n_batches, 2, n_dim)), np.array([1, 0], dtype=np.int64))
+    return Deviations(np.zeros((2, n_dim)), np.zeros((_BATCHES, 2, n_dim)), np.array([1, 0], dtype=np.int64))
 
 
 def begin_again(deviations: Deviations, n_transitions: int) -> None:

@@ -4,6 +4,7 @@ Where most proposals are accepted, a chain is nearly the sequence of its proposa
 By how far the mean of these is off by chance, by so much that of the draws is off, too.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from xarray import Dataset, DataTree
 from pymc_austerity.sampling import pymc_names
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.target import Array, Index, Matrix, Vector
-from pymc_austerity.validation import nearest
+from pymc_austerity.validation import nearest, require_real
 
 GROUP = "deviations"
 # Batches for each control variate, at least: a regression on p of them makes errors about p / batches larger.
@@ -27,20 +28,23 @@ class Summed(NamedTuple):
 
     sums: Array  # (B, 2, D): of first and second moments
     draws_of_batch: int
+    draws: int
 
 
 def summed(step: Any) -> Summed | None:
     """The deviations that were summed of the proposals of a chain, if a step has any."""
-    found = [one for one in _steps(step) if one.deviations is not None and one.deviations.counts[1]]
-    if not found:
+    found = _with_deviations(step)
+    if not found or not found[0].deviations.counts[1]:
         return None
     sums = np.concatenate([one.deviations.sums for one in found], axis=2)
-    first = found[0]
-    return Summed(sums, int(first.deviations.counts[0]) // first.steps_per_draw)
+    length, n = (int(count) // found[0].steps_per_draw for count in found[0].deviations.counts)
+    return Summed(sums, length, n)
 
 
-def _steps(step: Any) -> list[Any]:
-    return [one for one in pymc_names.flatten_steps(step) if isinstance(one, SubsampledStep)]
+def _with_deviations(step: Any) -> list[Any]:
+    """The steps whose proposals have known moments."""
+    every = [one for one in pymc_names.flatten_steps(step) if isinstance(one, SubsampledStep)]
+    return [one for one in every if one.deviations is not None]
 
 
 def as_dataset(chains: Sequence[int], step: Any, found: Mapping[int, Summed]) -> Dataset | None:
@@ -48,12 +52,13 @@ def as_dataset(chains: Sequence[int], step: Any, found: Mapping[int, Summed]) ->
     if not set(chains) <= set(found):
         return None
     every = [found[chain] for chain in chains]
-    names = [one.names_of_deviations for one in _steps(step) if one.deviations is not None]
+    names = [one.names_of_deviations for one in _with_deviations(step)]
     variables, elements = zip(*(pair for own in names for pair in own), strict=True)
     return Dataset(
         {
             "sums": (("chain", "batch", "moment", "coordinate"), np.stack([one.sums for one in every])),
             "draws_of_batch": ("chain", [one.draws_of_batch for one in every]),
+            "draws": ("chain", [one.draws for one in every]),
         },
         coords={
             "chain": list(chains),
@@ -106,11 +111,15 @@ def estimates(
     coordinates, if these are few. Standard deviations and quantiles are those of draws with the weights that
     the regression gives them. Errors are those of its residuals by batches, with their autocorrelation.
 
-    *Guarantee*: consistent, whether the fitted distribution is good or not: if it is not, the gain is 1.
+    *Guarantee*: consistent, whether the fitted distribution is good or not; proposals that are mostly
+    rejected gain nothing. An error is never below three sd over the number of draws: a part of the posterior
+    that proposals have not found shifts the mean by no more, if no rejection told of it.
 
     *When it fails*: errors are those of chains that mix; look at ``r_hat`` and ``ess_bulk``, which
-    are those of the plain draws. Draws that were thinned, or put together from several results, have no sums
-    that belong to them. `pymc.sample` keeps none.
+    are those of the plain draws. Of a few hundred draws with few rejections errors are too small at times.
+    Draws that were thinned, or put together from several results, have no sums that belong to them, nor have
+    those of interrupted chains, and of several steps, unless `sample` writes these to a ``trace``.
+    `pymc.sample` keeps none.
 
     References
     ----------
@@ -133,8 +142,17 @@ def estimates(
     >>> bool(found.loc["slope", "gain"] > 3)
     True
     """
+    if not isinstance(idata, DataTree) or "posterior" not in idata.children:
+        raise ValueError(
+            f"idata must be what sample has returned, with a posterior, got {type(idata).__name__}."
+        )
+    if ci_prob is not None:
+        require_real("ci_prob", ci_prob, "(0, 1)", "It is the probability of the intervals.")
     posterior = idata["posterior"].to_dataset()
-    names = list(posterior.data_vars) if var_names is None else list(var_names)
+    given = [var_names] if isinstance(var_names, str) else var_names
+    names = list(posterior.data_vars) if given is None else list(given)
+    if not names:
+        raise ValueError("var_names is empty: name a variable, or leave it out for all.")
     for name in names:
         if name not in posterior.data_vars:
             raise ValueError(
@@ -207,24 +225,26 @@ class _Controls(NamedTuple):
         if GROUP not in idata.children:
             raise ValueError(
                 f"idata has no group {GROUP!r}: estimates needs the sums that pymc_austerity.sample keeps of "
-                "proposals with known moments, those of TunaMH on a field or with Laplace(). pymc.sample "
-                "keeps none, nor do NUTS and steps of random walks have any."
+                "proposals with known moments: TunaMH on a field or with Laplace(), for all variables of the "
+                "model. pymc.sample keeps none, which draws where there are several steps. NUTS and random "
+                "walks have none."
             )
         kept, posterior = idata[GROUP].to_dataset(), idata["posterior"]
         n = posterior.sizes["draw"]
         every, batch, n_before = [], np.empty((posterior.sizes["chain"], n), np.int64), 0
-        chains = kept.coords["chain"].to_numpy()
+        chains, numbers = kept.coords["chain"].to_numpy(), posterior.coords["draw"].to_numpy()
         if not np.array_equal(chains, posterior.coords["chain"].to_numpy()):
             raise ValueError("The chains of idata are not those for which proposals were summed.")
+        if np.any(kept["draws"] != n) or np.any(np.diff(numbers) != 1):
+            raise ValueError(
+                f"idata has {n} draws of a chain, and proposals were summed for {int(kept['draws'].max())} "
+                "in a row: draws were left out since, or sampling was interrupted. Give what sample has "
+                "returned at its end."
+            )
         for c in range(len(chains)):
             length = int(kept["draws_of_batch"][c])
             n_batches = -(-n // length)
             sums = kept["sums"][c].to_numpy()
-            if n_batches > len(sums) or np.any(sums[n_batches:]):
-                raise ValueError(
-                    f"idata has {n} draws of a chain, and proposals were summed for more: draws were left "
-                    "out since, or sampling was interrupted. Give what sample has returned at its end."
-                )
             batch[c] = n_before + np.arange(n) // length
             n_before += n_batches
             every.append(sums[:n_batches])
@@ -255,7 +275,8 @@ class _Controls(NamedTuple):
     def regression(self, values: Matrix, own: Matrix) -> tuple[Vector, float]:
         """Weights of batches, and the standard error of the mean of some values (chains, n).
 
-        The error is that of the residuals of batches, which may depend on each other.
+        The error is that of the residuals of batches, which may depend on each other. Where no proposal was
+        rejected nothing is left, and up to three in as many draws could still be: by the rule of three.
         """
         from arviz_stats.base.array import array_stats
 
@@ -269,7 +290,8 @@ class _Controls(NamedTuple):
         left = plain - centered @ (inverse @ (centered.T @ (self.shares * plain)))
         by_chains = (n * self.shares * left).reshape(len(values), -1)
         error = float(stats.mcse(by_chains, chain_axis=0, draw_axis=1, method="mean"))
-        return 1.0 - centered @ (inverse @ off), error * float(np.sqrt((n - 1) / (n - 1 - p)))
+        unseen = 3.0 * float(values.std()) / values.size
+        return 1.0 - centered @ (inverse @ off), math.hypot(error * math.sqrt((n - 1) / (n - 1 - p)), unseen)
 
     def by_draws(self, weights: Vector) -> Matrix:
         """Weights of draws (chains, n), which sum to one, from those of batches."""

@@ -212,7 +212,10 @@ def test_results_without_sums_and_those_that_were_cut_are_refused():
     idata = sampled(model, step, 1, draws=200, chains=2)
     thinned = idata.copy()
     thinned["posterior"] = idata["posterior"].isel(draw=slice(0, 100))
-    with pytest.raises(ValueError, match="100 draws of a chain, and proposals were summed for more"):
+    with pytest.raises(ValueError, match="100 draws of a chain, and proposals were summed for 200"):
+        pma.estimates(thinned)
+    thinned["posterior"] = idata["posterior"].isel(draw=slice(None, None, -1))
+    with pytest.raises(ValueError, match="were summed for 200 in a row"):
         pma.estimates(thinned)
     other = idata.copy()
     other["posterior"] = idata["posterior"].isel(chain=[1])
@@ -221,6 +224,34 @@ def test_results_without_sums_and_those_that_were_cut_are_refused():
     del idata[GROUP]
     with pytest.raises(ValueError, match="idata has no group 'deviations'"):
         pma.estimates(idata)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"var_names": []}, "var_names is empty"),
+        ({"ci_prob": 1.5}, "ci_prob must be"),
+        ({"idata": None}, "idata must be what sample has returned"),
+    ],
+)
+def test_arguments_are_checked(given, said):
+    model = regression()
+    found = {"idata": sampled(model, TunaMH(model=model), 1, draws=100, chains=2), **given}
+    with pytest.raises(ValueError, match=said):
+        pma.estimates(**found)
+
+
+def test_where_nothing_is_rejected_an_error_is_left():
+    """Planted fault: the error of the residuals alone, which is rounding."""
+    rng = np.random.default_rng(6)
+    with pm.Model() as model:
+        x = np.round(rng.normal(size=300_000), 2)
+        level, slope = pm.Normal("level"), pm.Normal("slope")
+        pm.Bernoulli("y", logit_p=level + slope * x, observed=rng.binomial(1, expit(0.3 + 0.5 * x)))
+    step = TunaMH(model=model, proposal=Laplace(mix=0.0))
+    table = pma.estimates(sampled(model, step, 1, draws=100, chains=4))
+    assert (table["mcse_mean"] > 2.5 * table["sd"] / 400).all()
+    assert table["gain"].max() < 400
 
 
 def test_a_plain_row_is_that_of_arviz_where_no_proposal_is_known():

@@ -53,6 +53,12 @@ def sums_again(step, point):
     return likelihood.at(step.recipe.mode_fit.expansion.center).total
 
 
+def require_sums(step, model):
+    found, total = step.recipe.mode_fit.expansion, sums_again(step, model.initial_point())
+    np.testing.assert_allclose(found.gradient, total.gradient, rtol=1e-8, atol=1e-5)
+    np.testing.assert_allclose(found.hessian, total.hessian, rtol=1e-8)
+
+
 def searched(step):
     """Whether the mode was searched for."""
     return step.mode_fit.passes > 1
@@ -171,6 +177,54 @@ def test_what_does_not_continue_is_searched_for(change):
     assert searched(more)
     total = sums_again(more, model.initial_point())
     np.testing.assert_allclose(more.recipe.mode_fit.expansion.hessian, total.hessian, rtol=1e-9)
+
+
+def nested(table, n):
+    """Coefficients of the rows are functions of a table: a logarithm of a sum, as of a nested logit."""
+    with pm.Model() as model:
+        z, x, y = pm.Data("z", table), pm.Data("x", X[:n]), pm.Data("counts", COUNTS[:n])
+        power, level = pm.TruncatedNormal("power", 1, 1, lower=0.2), pm.Normal("level")
+        pm.Poisson("y", pm.math.exp(level + 0.05 * x * pm.math.logsumexp(power * z)), observed=y)
+    return model
+
+
+def test_coefficients_of_the_rows_that_become_others_are_searched_for():
+    """A table that every row reads grows with the rows, or does not."""
+    table = RNG.normal(size=400)
+    model = nested(table[:300], N)
+    step = quiet(model)
+    with model:
+        pm.set_data({"x": X, "counts": COUNTS})
+    more = step.with_more_rows(progressbar=False)
+    assert more.recipe.mode_fit.of_features is not None
+    assert not searched(more)
+    require_sums(more, model)
+    with model:
+        pm.set_data({"z": table})
+    more = step.with_more_rows(progressbar=False)
+    assert searched(more)
+    require_sums(more, model)
+
+
+def test_bounds_that_are_wide_are_found_anew():
+    """New rows whose covariates are many times as large, under a prior that holds the mode."""
+    rng = np.random.default_rng(3)
+    x = np.concatenate([rng.normal(size=N), 60.0 * rng.normal(size=MORE - N)])
+    y = rng.binomial(1, expit(0.02 * x))
+
+    def data(n):
+        return {"x": x[:n], "y": y[:n]}
+
+    with pm.Model() as model:
+        values, observed = (pm.Data(name, one) for name, one in data(N).items())
+        slope = pm.Normal("slope", 0.02, 0.01)
+        pm.Bernoulli("clicked", logit_p=pm.Normal("level") + slope * values, observed=observed)
+    step = quiet(model)
+    with model:
+        pm.set_data(data(MORE))
+    more, anew = step.with_more_rows(progressbar=False), quiet(model)
+    assert not more.reads_all
+    assert more.prediction.terms < 2.0 * anew.prediction.terms + 2.0
 
 
 def test_another_model_is_searched_for():

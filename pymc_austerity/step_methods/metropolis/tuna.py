@@ -236,7 +236,8 @@ class TunaMH(SubsampledStep):
         Returns
         -------
         TunaMH
-            Its options are those of this step. This one stays as it is, for the rows that it was made for.
+            Its options are those of this step, but for `client`, `initial_point` and `rng`. This one stays as
+            it is, until a chain begins for which `pm.set_data` has replaced its data.
 
         Raises
         ------
@@ -253,8 +254,10 @@ class TunaMH(SubsampledStep):
         by checksums.
 
         *When it fails*: it does what a new step does, a search for the mode on all rows, where that has moved
-        by more than two posterior standard deviations, where earlier rows are not what they were (as of
-        columns that are standardised in the model), for a field of effects, or where equal rows are joined.
+        by more than two posterior standard deviations, where bounds in the earlier coordinates have become
+        wide, where earlier rows are not what they were (as of columns that are standardised in the model),
+        for a field of effects, where equal rows are joined, and where this step was unpickled and has not
+        run.
 
         Examples
         --------
@@ -283,7 +286,9 @@ class TunaMH(SubsampledStep):
             plan = None
             if self._factorisation is not None and self._engine is not None:
                 plan = plan_with_more_rows(options, point, self._factorisation, self._recipe, self._engine)
-            step = self.from_plan(plan_exact(options, point) if plan is None else plan, point)
+            plan = plan_exact(options, point) if plan is None else plan
+            step = self.from_plan(plan, point)
+            step._tell(plan)
             step._told(point)
         return step
 

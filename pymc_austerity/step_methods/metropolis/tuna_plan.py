@@ -70,6 +70,8 @@ EXACT = Exact()
 # Where rounding is measured: standard deviations from the center (nearer than the chain, so that what is seen
 # of a wrong bound is much less than what the chain will see), and rows.
 _DISTANCES, _ROWS, _SEED = (1e-4, 1e-2, 0.1), 10_000, 2019
+# Where rows were added, so many times as many are expected that other coordinates of bounds are found.
+_WIDER = 2.0
 # Fewer rows than this are cheap however they are drawn.
 _FEW_ROWS = 10.0
 # More rows, in more dimensions, are tried against a bound of their own, which costs a byte for each.
@@ -275,7 +277,7 @@ def plan_with_more_rows(
     options: MetropolisOptions, point: PointType, before: Factorisation, recipe: Recipe, engine: Engine
 ) -> Plan | None:
     """The plan of `TunaMH` for the rows of an earlier plan and others; None if it takes another search."""
-    if not isinstance(engine, TunaEngine):
+    if not isinstance(engine, TunaEngine) or not isinstance(recipe, TunaRecipe):
         return None
     fact = factorised(options, point)
     positions = added_rows(fact, before)
@@ -289,7 +291,10 @@ def plan_with_more_rows(
         return None
     ends = np.cumsum([size for _, size in before.local_terms])
     known = np.split(engine.rows.state.constants, ends[:-1], axis=1) if engine.rows.has_all_radii else ()
-    return plan_tuna(options, point, surveyed=Survey(structure, recipe.proposal, found), known=known)
+    plan = plan_tuna(options, point, surveyed=Survey(structure, recipe.proposal, found), known=known)
+    # Coordinates of bounds are those of earlier rows: where they are no longer tight, others are found.
+    is_wide = plan.recipe.prediction.terms > _WIDER * (1.0 + recipe.prediction.terms)
+    return None if plan.recipe.reads_all or is_wide else plan
 
 
 def plan_tuna(
