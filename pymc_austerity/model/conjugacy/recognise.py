@@ -27,7 +27,7 @@ from pymc_austerity.exceptions import FactorisationError, SelfCheckError
 from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.conjugacy.families import GammaPrior, LikelihoodForm, Totals
-from pymc_austerity.model.factorisation import CHUNK, Factorisation
+from pymc_austerity.model.factorisation import Factorisation, some_rows
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.checks import is_elemwise
 from pymc_austerity.model.graph.leaves import extract_given
@@ -223,8 +223,8 @@ class LikelihoodGradient(CompiledTarget):
         """Derivatives of each term in full, in the order of `names`; (terms, n_rows, width)."""
         result = np.zeros((len(self.names), *self._shape))
         for k, size in enumerate(self.sizes):
-            for start in range(0, size, CHUNK):
-                result[k] += self.rows(k, natural, args, np.arange(start, min(start + CHUNK, size)))
+            for some in some_rows(size):
+                result[k] += self.rows(k, natural, args, some)
         result[len(self.sizes) :] = self.short(natural, args)
         return result
 

@@ -13,7 +13,7 @@ from pymc_austerity.bounds.expressions.guards import is_defined_everywhere, with
 from pymc_austerity.bounds.expressions.node import Expression, data, ordered
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.expressions.trees import Path, floats, pruned, select_node
-from pymc_austerity.model.factorisation import CHUNK
+from pymc_austerity.model.factorisation import some_rows
 from pymc_austerity.model.structure.affine_expressions import leaves
 from pymc_austerity.model.structure.row_data import RowData
 
@@ -43,8 +43,7 @@ def _ranges(x: Expression, path: Path, columns: RowData, n_rows: int) -> dict[Ex
         return {}
     low, high, has_zero = (dict.fromkeys(own, value) for value in (np.inf, -np.inf, False))
     chosen = columns.chosen(numbers)
-    for start in range(0, n_rows, CHUNK):
-        some = np.arange(start, min(start + CHUNK, n_rows))
+    for some in some_rows(n_rows):
         values = dict(zip(numbers, chosen(some), strict=True))
         here = np.ones(len(some), dtype=bool)
         for atom, truth in path:

@@ -157,23 +157,17 @@ class _Reader:
             raise _Indirect
         return _Rows((found.part,))
 
-    def _dot(self, node: Apply) -> _Found:
+    def _dot(self, node: Apply, column: int | None = None) -> _Rows:
         values, var = node.inputs
         if self._moves(values) or not self._moves(var):
             raise _Indirect
         found = self._read(var)
-        if not isinstance(found, _Placed) or not _are_rows(values, found.places.size):
+        if not isinstance(found, _Placed):
             raise _Indirect
-        return _Rows((Part(found.places.ravel(), values),))
-
-    def _dot_column(self, node: Apply, k: int) -> _Rows:
-        values, var = node.inputs
-        if self._moves(values) or not self._moves(var):
+        places = found.places.ravel() if column is None else found.places[:, column]
+        if not _are_rows(values, len(places)):
             raise _Indirect
-        found = self._read(var)
-        if not isinstance(found, _Placed) or not _are_rows(values, found.places.shape[0]):
-            raise _Indirect
-        return _Rows((Part(found.places[:, k], values),))
+        return _Rows((Part(places, values),))
 
     def _selection(self, node: Apply) -> _Found:
         """Some of the coordinates, or a column."""
@@ -235,7 +229,7 @@ _RULES: dict[Any, Callable[[_Reader, Apply], _Found]] = {
 }
 _COLUMN_RULES: dict[Any, Callable[[_Reader, Apply, int], _Rows]] = {
     Elemwise: _Reader._elemwise_column,
-    Dot: _Reader._dot_column,
+    Dot: _Reader._dot,
     DimShuffle: _Reader._reshaped_column,
 }
 

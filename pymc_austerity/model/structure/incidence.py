@@ -133,7 +133,7 @@ class Lookups:
         graphs: list[Variable] = []
         for value, first in values.items():
             for position, looked_up in _positions(term.rows, value):
-                (axis,) = _row_axes([position], term.index)
+                axis = _row_axis(position, term.index)
                 self._places.append(Place(first, int(value.type.shape[0]), axis, used[looked_up] is not None))
                 graphs += [position] if used[looked_up] is None else [position, used[looked_up]]
         block = {fact.graph.values[name] for name in fact.var_names}
@@ -213,21 +213,13 @@ def _first_entry(node: Apply, value: Variable) -> Variable:
     return entry
 
 
-def _row_axes(graphs: Sequence[Variable], index: Variable) -> list[int | None]:
-    """The axis of the rows, for each graph of positions; None where these are the same for all rows."""
-    by_row = depends_on(graphs, [index])
-    axes: list[int | None] = []
-    for graph in graphs:
-        unknown = [a for a, k in enumerate(graph.type.shape) if k is None]
-        if not by_row.get(graph, False):
-            if unknown:
-                raise UsedAsAWhole("how many elements a row of it contains is not known beforehand")
-            axes.append(None)
-        elif len(unknown) == 1:
-            axes.append(unknown[0])
-        else:
-            raise UsedAsAWhole("how many elements a row of it contains is not known beforehand")
-    return axes
+def _row_axis(positions: Variable, index: Variable) -> int | None:
+    """The axis of the rows of a graph of positions; None where these are the same for all rows."""
+    is_by_row = depends_on([positions], [index]).get(positions, False)
+    unknown = [axis for axis, length in enumerate(positions.type.shape) if length is None]
+    if len(unknown) != is_by_row:
+        raise UsedAsAWhole("how many elements a row of it contains is not known beforehand")
+    return unknown[0] if is_by_row else None
 
 
 def incidence(tables: Sequence[tuple[int, npt.NDArray[np.int32]]], n_elements: int) -> Incidence:

@@ -12,7 +12,7 @@ from pytensor.tensor.math import Dot, Max, Sum
 from pytensor.tensor.special import Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_rows
 from pymc_austerity.model.graph.checks import behind, is_elemwise
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, merged, rebuild
 
@@ -78,8 +78,7 @@ def _numbers_of_equals(fact: Factorisation, term: LocalTerm, variables: Sequence
     function = fact.compile(list(variables), [term.index], mode=INTERPRETED)
     point = fact.point_values(fact.graph.point)
     result = [0] * len(variables)
-    for start in range(0, term.size, CHUNK):
-        positions = np.arange(start, min(start + CHUNK, term.size))
+    for positions in some_rows(term.size):
         values = function(*point, positions, *fact.leaf_values)
         # Equal so far, and equal here.
         keys = [(so_far, value.tobytes()) for so_far, value in zip(result, values, strict=True)]

@@ -18,7 +18,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import Expression, constant, data
-from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_rows
 from pymc_austerity.model.structure.data_of_rows import DataOfRows
 from pymc_austerity.target import Index, Vector
 
@@ -122,8 +122,7 @@ class RowData:
         variables = self._values.variables
         is_compared = sum(_size(var) for var in variables if None in var.type.shape) > 1
         result = [_Summary(_size(var), is_compared=is_compared) for var in variables]
-        for start in range(0, self._term.size, CHUNK):
-            positions = np.arange(start, min(start + CHUNK, self._term.size))
+        for positions in some_rows(self._term.size):
             for one, value in zip(result, self._values(positions), strict=True):
                 one.add(value)
         return result

@@ -19,7 +19,7 @@ from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
 from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_rows
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled
 from pymc_austerity.model.structure.affine_expressions import (
     AffineParts,
@@ -182,8 +182,7 @@ class PredictorRows(Compiled):
     def _of_all_rows(self, coefficient: Expression) -> Vector:
         """A coefficient in each row."""
         result = np.empty(self._term.size)
-        for start in range(0, len(result), CHUNK):
-            some = np.arange(start, min(start + CHUNK, len(result)))
+        for some in some_rows(len(result)):
             columns = dict(zip(self._numbers, self._columns(some), strict=True))
             result[some] = evaluate(coefficient, [], columns)
         return result

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.graph.traversal import ancestors, toposort
+from pytensor.graph.traversal import ancestors, toposort, walk
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import ExtractDiag, ScalarFromTensor, Split, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -49,8 +49,6 @@ from pymc_austerity.model.structure.tensor_rules import (
     keeps_rows_apart,
     tensor_rule,
 )
-
-# Where a graph stops to be affine in the block.
 
 Kinds = dict[Variable, Kind]
 
@@ -130,14 +128,7 @@ def _shared(sources: list[Variable], kind: Kinds) -> set[Variable]:
 
 
 def _below(var: Variable, kind: Kinds) -> set[Variable]:
-    found: set[Variable] = set()
-    stack = _parts(var, kind)
-    while stack:
-        one = stack.pop()
-        if one not in found:
-            found.add(one)
-            stack += _parts(one, kind)
-    return found
+    return set(walk(_parts(var, kind), lambda one: _parts(one, kind)))
 
 
 def _is_whole(exponent: Expression) -> bool:

@@ -6,6 +6,7 @@ for they become 1.0 and 0.0, and where truth values are asked for a number becom
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 import pytensor.scalar as ps
 import pytensor.scalar.math as pm
@@ -63,7 +64,7 @@ def _folded(function: Callable[..., Expression], of_truths: Callable[..., Expres
 
     def rule(args: list[Expression], dtypes: Sequence[str], result: str) -> Expression:
         if result == "bool":
-            return _left(of_truths, list(map(condition, args, dtypes)))
+            return reduce(of_truths, map(condition, args, dtypes))
         return function(*map(number, args, dtypes))
 
     return rule
@@ -75,18 +76,9 @@ def _truths(name: str, function: Callable[..., Expression]) -> Scalar:
     def rule(args: list[Expression], dtypes: Sequence[str], result: str) -> Expression:
         if result != "bool":
             raise NoForm(name)
-        return _left(function, list(map(condition, args, dtypes)))
+        return reduce(function, map(condition, args, dtypes))
 
     return rule
-
-
-def _left(function: Callable[..., Expression], args: list[Expression]) -> Expression:
-    first, *rest = args
-    if not rest:
-        return first
-    for arg in rest:
-        first = function(first, arg)
-    return first
 
 
 def _switch(args: list[Expression], dtypes: Sequence[str], result: str) -> Expression:

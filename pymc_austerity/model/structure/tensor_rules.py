@@ -5,7 +5,7 @@ One rule for each kind of operation. What has no rule has no form.
 
 import math
 from collections.abc import Callable
-from functools import partial, singledispatch
+from functools import partial, reduce, singledispatch
 from typing import Any
 
 import numpy as np
@@ -160,10 +160,7 @@ def _added(table: np.ndarray) -> np.ndarray:
 
 def _folded(function: Callable[..., Expression], table: np.ndarray) -> np.ndarray:
     """The last axis folded by a function of two."""
-    result = table[..., 0]
-    for k in range(1, table.shape[-1]):
-        result = elementwise(function, result, table[..., k])
-    return result
+    return reduce(partial(elementwise, function), (table[..., k] for k in range(table.shape[-1])))
 
 
 @tensor_rule.register(CumOp)
