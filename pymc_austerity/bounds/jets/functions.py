@@ -263,34 +263,29 @@ _TWO_OVER_ROOT_PI = 2.0 / math.sqrt(math.pi)
 _SIGMOID = taylor_table(sigmoid_polynomials())
 _LOG1MEXP = taylor_table(log1mexp_polynomials())
 
-_EXP, _EXPM1, _LOG, _LOG1P, _RECIPROCAL = codes.EXP, codes.EXPM1, codes.LOG, codes.LOG1P, codes.RECIPROCAL
-_SIGMOID_CODE, _SOFTPLUS = codes.SIGMOID, codes.SOFTPLUS
-# The last of those before.
+# The last of those that are computed without special functions.
 LAST_ELEMENTARY = codes.LOG1MEXP
-_GAMMALN, _DIGAMMA, _ERF, _ERFC, _ERFCX = codes.GAMMALN, codes.DIGAMMA, codes.ERF, codes.ERFC, codes.ERFCX
-_LOG_NDTR, _SIN, _COS, _ARCTAN, _RISING = codes.LOG_NDTR, codes.SIN, codes.COS, codes.ARCTAN, codes.RISING
-_RISING_EXP = codes.RISING_EXP
 
 
 @inner
 def elementary_derivatives(code: int, x: float, n: int, out: Vector, error: Vector) -> None:
     """Write n derivatives of function `code` up to `LAST_ELEMENTARY`: the commonest, which compile fast."""
-    if code == _EXP:
+    if code == codes.EXP:
         _exp(x, n, out, error)
-    elif code == _EXPM1:
+    elif code == codes.EXPM1:
         _exp(x, n, out, error)
         _replace(out, error, math.expm1(x))
-    elif code == _LOG:
+    elif code == codes.LOG:
         _log(x, n, out, error)
         _replace(out, error, math.log(x))
-    elif code == _LOG1P:
+    elif code == codes.LOG1P:
         _log(1.0 + x, n, out, error)
         _replace(out, error, math.log1p(x))
-    elif code == _RECIPROCAL:
+    elif code == codes.RECIPROCAL:
         _reciprocal(x, n, out, error)
-    elif code == _SIGMOID_CODE:
+    elif code == codes.SIGMOID:
         _sigmoid(x, n, out, error)
-    elif code == _SOFTPLUS:
+    elif code == codes.SOFTPLUS:
         _softplus(x, n, out, error)
     else:
         _log1mexp(x, n, out, error)
@@ -325,29 +320,29 @@ def _special_derivatives(special, code, x, y, n, out, error, other):  # type: ig
 @entry
 def _special(code: int, x: float, y: float, n: int, out: Vector, error: Vector, other: Vector) -> None:
     """All special functions. Numba keeps no table of functions in its cache."""
-    if code == _GAMMALN:
+    if code == codes.GAMMALN:
         log_gamma_derivatives(x, n, out, error)
-    elif code == _DIGAMMA:
+    elif code == codes.DIGAMMA:
         digamma_derivatives(x, n, out, error, other)
-    elif code == _ERF:
+    elif code == codes.ERF:
         _gaussian(x, 1.0, n, out, error)
         _replace(out, error, math.erf(x))
-    elif code == _ERFC:
+    elif code == codes.ERFC:
         _gaussian(x, -1.0, n, out, error)
         _replace(out, error, math.erfc(x))
-    elif code == _ERFCX:
+    elif code == codes.ERFCX:
         erfcx_derivatives(x, n, out, error)
-    elif code == _LOG_NDTR:
+    elif code == codes.LOG_NDTR:
         log_ndtr_derivatives(x, n, out, error)
-    elif code == _SIN:
+    elif code == codes.SIN:
         _circular(x, 0, n, out, error)
-    elif code == _COS:
+    elif code == codes.COS:
         _circular(x, 1, n, out, error)
-    elif code == _ARCTAN:
+    elif code == codes.ARCTAN:
         _arctan(x, n, out, error)
-    elif code == _RISING:
+    elif code == codes.RISING:
         rising_derivatives(x, y, n, out, error, other)
-    elif code == _RISING_EXP:
+    elif code == codes.RISING_EXP:
         rising_exp_derivatives(x, y, n, out, error, other)
     else:
         _power(x, y, n, out, error)

@@ -31,11 +31,6 @@ _AFFINE = 1e-13
 # What a condition is on a box.
 _FALSE, _TRUE, _OPEN = 0, 1, 2
 
-_CONSTANT, _DATA, _PREDICTOR, _ADD = steps.CONSTANT, steps.DATA, steps.PREDICTOR, steps.ADD
-_MULTIPLY, _SQUARE, _TIGHTEN, _TAYLOR = steps.MULTIPLY, steps.SQUARE, steps.TIGHTEN, steps.TAYLOR
-_COMPOSE, _POSITIVE, _NONNEGATIVE, _ZERO = steps.COMPOSE, steps.POSITIVE, steps.NONNEGATIVE, steps.ZERO
-_NOT, _AND, _OR = steps.NOT, steps.AND, steps.OR
-
 
 class Block(NamedTuple):
     """Some rows: `LANES` of them."""
@@ -78,41 +73,41 @@ def run(tape: Tape, block: Block, box: Box, slots: Slots, work: Array) -> None:
         step = tape.steps[number]
         code, out, a, b, third, last = step[0], step[1], step[2], step[3], step[4], step[5]
         c = tape.numbers[number]
-        if code == _MULTIPLY:
+        if code == steps.MULTIPLY:
             if c == 0.0:
                 _clear(slots, out, tape.n_coefficients)
             _multiply(tape, slots, out, a, b, third, last)
-        elif code == _ADD:
+        elif code == steps.ADD:
             _add(tape, slots, out, a, third, last, c)
-        elif code == _TAYLOR:
+        elif code == steps.TAYLOR:
             _taylor(slots, out, a, b, third, tape.order, work)
-        elif code == _COMPOSE:
+        elif code == steps.COMPOSE:
             _clear(slots, out, tape.n_coefficients)
             _copy_value(slots, out, 0, a)
             _copy_value(slots, out, tape.n_coefficients, a)
-        elif code == _SQUARE:
+        elif code == steps.SQUARE:
             _range_of_square(slots, out, a)
-        elif code == _CONSTANT:
+        elif code == steps.CONSTANT:
             _clear(slots, out, tape.n_coefficients)
             _fill(slots.middle[out, 0], c)
             _fill(slots.middle[out, tape.n_coefficients], c)
-        elif code == _DATA:
+        elif code == steps.DATA:
             _clear(slots, out, tape.n_coefficients)
             _load(slots.middle[out, 0], block.data[a])
             _load(slots.middle[out, tape.n_coefficients], block.data[a])
-        elif code == _PREDICTOR:
+        elif code == steps.PREDICTOR:
             _clear(slots, out, tape.n_coefficients)
             _predictor(slots, out, a, block, box, tape)
-        elif code == _TIGHTEN:
+        elif code == steps.TIGHTEN:
             if 0.0 < box.half.max() < math.inf:
                 _tighten(slots, out, box, tape.n_coefficients)
-        elif code in (_POSITIVE, _NONNEGATIVE, _ZERO):
+        elif code in (steps.POSITIVE, steps.NONNEGATIVE, steps.ZERO):
             _compare(slots, out, a, code, c)
-        elif code == _NOT:
+        elif code == steps.NOT:
             for lane in range(LANES):
                 found = slots.decided[a, lane]
                 slots.decided[out, lane] = _OPEN if found == _OPEN else 1 - found
-        elif code in (_AND, _OR):
+        elif code in (steps.AND, steps.OR):
             _connect(slots, out, a, b, code)
         else:
             first = 1 + block.eta.shape[0] if c != 0.0 else 0
@@ -257,12 +252,12 @@ def _compare(slots: Slots, out: int, a: int, code: int, moves: float) -> None:
         r = slots.radius[a, 0, lane] if moves != 0.0 else 0.0
         low, high = m - r, m + r
         found = _OPEN
-        if code == _POSITIVE:
+        if code == steps.POSITIVE:
             if low > 0.0:
                 found = _TRUE
             elif high <= 0.0:
                 found = _FALSE
-        elif code == _NONNEGATIVE:
+        elif code == steps.NONNEGATIVE:
             if low >= 0.0:
                 found = _TRUE
             elif high < 0.0:
@@ -279,7 +274,7 @@ def _connect(slots: Slots, out: int, a: int, b: int, code: int) -> None:
     """Conjunction of two conditions, or their disjunction, in each lane."""
     for lane in range(LANES):
         one, two = slots.decided[a, lane], slots.decided[b, lane]
-        strong = _FALSE if code == _AND else _TRUE
+        strong = _FALSE if code == steps.AND else _TRUE
         if one == strong or two == strong:
             slots.decided[out, lane] = strong
         elif one == _OPEN or two == _OPEN:

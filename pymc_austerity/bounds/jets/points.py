@@ -25,18 +25,6 @@ from pymc_austerity.target import Array, Vector
 # Rows that are computed together, at most.
 BLOCK = 128
 
-_CONSTANT, _DATA, _PREDICTOR, _ADD = steps.CONSTANT, steps.DATA, steps.PREDICTOR, steps.ADD
-_MULTIPLY, _SQUARE, _TIGHTEN, _TAYLOR = steps.MULTIPLY, steps.SQUARE, steps.TIGHTEN, steps.TAYLOR
-_COMPOSE, _POSITIVE, _NONNEGATIVE, _ZERO = steps.COMPOSE, steps.POSITIVE, steps.NONNEGATIVE, steps.ZERO
-_NOT, _AND, _OR = steps.NOT, steps.AND, steps.OR
-_EXP, _LOG, _LOG1P, _RECIPROCAL, _SOFTPLUS = (
-    codes.EXP,
-    codes.LOG,
-    codes.LOG1P,
-    codes.RECIPROCAL,
-    codes.SOFTPLUS,
-)
-
 
 class Points(NamedTuple):
     """Taylor coefficients of everything in a program, at a block of rows; and the machine."""
@@ -97,33 +85,33 @@ def _machine(tape: Tape, eta: Array, data: Array, first: int, m: int, points: Po
         step = tape.steps[number]
         code, out, a, b, third, last = step[0], step[1], step[2], step[3], step[4], step[5]
         scale = tape.numbers[number]
-        if code == _MULTIPLY:
+        if code == steps.MULTIPLY:
             if scale == 0.0:
                 _clear(c[out], tape.n_coefficients, m)
             _multiply(tape, c, out, a, b, third, last, m)
-        elif code == _ADD:
+        elif code == steps.ADD:
             _add(tape, c, out, a, third, last, m, scale)
-        elif code == _TAYLOR:
+        elif code == steps.TAYLOR:
             _taylor(points, out, a, b, third, tape.order, m)
-        elif code == _COMPOSE:
+        elif code == steps.COMPOSE:
             _clear(c[out], tape.n_coefficients, m)
             _load(c[out, 0], c[a, 0], 0, m)
-        elif code == _CONSTANT:
+        elif code == steps.CONSTANT:
             _clear(c[out], tape.n_coefficients, m)
             for lane in range(m):
                 c[out, 0, lane] = scale
-        elif code == _DATA:
+        elif code == steps.DATA:
             _clear(c[out], tape.n_coefficients, m)
             _load(c[out, 0], data[a], first, m)
-        elif code == _PREDICTOR:
+        elif code == steps.PREDICTOR:
             _clear(c[out], tape.n_coefficients, m)
             _load(c[out, 0], eta[a], first, m)
             if tape.order > 0:
                 for lane in range(m):
                     c[out, 1 + a, lane] = 1.0
-        elif code in (_SQUARE, _TIGHTEN):
+        elif code in (steps.SQUARE, steps.TIGHTEN):
             pass  # intervals become smaller, numbers do not
-        elif code in (_POSITIVE, _NONNEGATIVE, _ZERO, _NOT, _AND, _OR):
+        elif code in (steps.POSITIVE, steps.NONNEGATIVE, steps.ZERO, steps.NOT, steps.AND, steps.OR):
             _decide(points, code, out, a, b, m)
         else:
             _select(points, out, third, a, b, tape.n_coefficients, m)
@@ -179,13 +167,13 @@ def _multiply(tape: Tape, c: Array, out: int, a: int, b: int, first: int, last: 
 def _taylor(points: Points, out: int, a: int, code: int, extra: int, order: int, m: int) -> None:
     """phi^(k) / k! of the argument. The commonest functions are computed for all rows together."""
     c = points.coefficients
-    if code == _EXP:
+    if code == codes.EXP:
         _exp(c[a, 0], order, c[out], m)
-    elif code in (_LOG, _LOG1P):
-        _log(c[a, 0], 0.0 if code == _LOG else 1.0, order, c[out], m)
-    elif code == _RECIPROCAL:
+    elif code in (codes.LOG, codes.LOG1P):
+        _log(c[a, 0], 0.0 if code == codes.LOG else 1.0, order, c[out], m)
+    elif code == codes.RECIPROCAL:
         _reciprocal(c[a, 0], order, c[out], m)
-    elif code == _SOFTPLUS and order <= 2:
+    elif code == codes.SOFTPLUS and order <= 2:
         _softplus(c[a, 0], order, c[out], m)
     else:
         found, error, other = points.work[0], points.work[1], points.work[2]
@@ -249,15 +237,15 @@ def _decide(points: Points, code: int, out: int, a: int, b: int, m: int) -> None
     """Truth of a condition at m points; a condition on NaN does not hold."""
     decided, x = points.decided, points.coefficients[a, 0]
     for lane in range(m):
-        if code == _POSITIVE:
+        if code == steps.POSITIVE:
             decided[out, lane] = x[lane] > 0.0
-        elif code == _NONNEGATIVE:
+        elif code == steps.NONNEGATIVE:
             decided[out, lane] = x[lane] >= 0.0
-        elif code == _ZERO:
+        elif code == steps.ZERO:
             decided[out, lane] = x[lane] == 0.0
-        elif code == _NOT:
+        elif code == steps.NOT:
             decided[out, lane] = not decided[a, lane]
-        elif code == _AND:
+        elif code == steps.AND:
             decided[out, lane] = decided[a, lane] and decided[b, lane]
         else:
             decided[out, lane] = decided[a, lane] or decided[b, lane]

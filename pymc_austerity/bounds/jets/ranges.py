@@ -30,8 +30,6 @@ WORK = (8, 2 * (LARGEST_ORDER + 2))
 _EPS = 2.0**-52
 _TINY = 1e-300
 _NORMAL = 2.3e-308  # the smallest number that is rounded as others are, and a little more
-_SIN, _COS, _RECIPROCAL = codes.SIN, codes.COS, codes.RECIPROCAL
-_RISING, _RISING_EXP = codes.RISING, codes.RISING_EXP
 _FACTORIALS = np.array([math.factorial(k) for k in range(LARGEST_ORDER + 1)], dtype=np.float64)
 
 
@@ -111,14 +109,14 @@ def ranges_of(
 
     `work` has the shape `WORK`, and `special` is `functions.address_of_special`.
     """
-    is_composed = code == _RISING_EXP and y != math.floor(y)
+    is_composed = code == codes.RISING_EXP and y != math.floor(y)
     if is_composed:
-        code, low, high = _RISING, math.exp(low), math.exp(high)
+        code, low, high = codes.RISING, math.exp(low), math.exp(high)
     if is_outside(code, low, high) or (is_composed and not (low > _NORMAL and high < math.inf)):
         for k in range(n + 1):
             middle[k], radius[k] = 0.0, math.inf
         return
-    if code == _RISING_EXP:
+    if code == codes.RISING_EXP:
         _of_rising_exp(low, high, y, n, work, middle, radius, special)
         return
     least, largest, error, here, more = work[0], work[1], work[2], work[3], work[4]
@@ -129,8 +127,8 @@ def ranges_of(
         error[k] += more[k]
         if least[k] > largest[k]:
             least[k], largest[k] = largest[k], least[k]
-    if code in (_SIN, _COS):
-        _peaks(low, high, code == _COS, n, least, largest)
+    if code in (codes.SIN, codes.COS):
+        _peaks(low, high, code == codes.COS, n, least, largest)
     for k in range(n + 1):
         for i in range(CRITICAL_POINTS.shape[2]):
             x = CRITICAL_POINTS[code, k, i]
@@ -173,7 +171,7 @@ def _of_rising_exp(
     bend = 0.25 * rest
     is_near = half < 700.0 and abs(at) < 700.0
     if is_near:
-        derivatives(_RISING_EXP, at, y, max(n, 2), here, error, work[5], special)
+        derivatives(codes.RISING_EXP, at, y, max(n, 2), here, error, work[5], special)
         bend = min(bend, math.exp(half) * 2.0 * (abs(here[2]) + error[2])) * (1.0 + 16.0 * _EPS)
     for k in range(n + 1):
         # The slope is from 0 or 1 to y. Of the value nothing is known far away.
@@ -212,7 +210,7 @@ def _size(middle: float, radius: float) -> float:
 @inner
 def is_outside(code: int, low: float, high: float) -> bool:
     """Does the interval leave the domain of phi?"""
-    if not low <= high or (code == _RECIPROCAL and low <= 0.0 <= high):
+    if not low <= high or (code == codes.RECIPROCAL and low <= 0.0 <= high):
         return True
     first, last = DOMAINS[code, 0], DOMAINS[code, 1]
     return bool((first > -math.inf and low <= first) or (last < math.inf and high >= last))

@@ -217,37 +217,27 @@ class _Writer:
 
     # Conditions
 
-    def _positive(self, node: Expression) -> int:
-        return self._sign_of(POSITIVE, node)
-
-    def _nonnegative(self, node: Expression) -> int:
-        return self._sign_of(NONNEGATIVE, node)
-
-    def _zero(self, node: Expression) -> int:
-        return self._sign_of(ZERO, node)
-
-    def _sign_of(self, step: int, node: Expression) -> int:
+    def _sign(self, node: Expression) -> int:
         slot = self._new((0,))
         # What does not move is compared as it is, without an allowance for rounding.
-        self._write(step, slot, self._slot[node.args[0]], number=1.0 if node.args[0].moves else 0.0)
+        moves = float(node.args[0].moves)
+        self._write(STEPS.index(node.op), slot, self._slot[node.args[0]], number=moves)
         return slot
+
+    _positive = _nonnegative = _zero = _sign
 
     def _not(self, node: Expression) -> int:
         slot = self._new((0,))
         self._write(NOT, slot, self._slot[node.args[0]])
         return slot
 
-    def _and(self, node: Expression) -> int:
-        return self._both(AND, node)
-
-    def _or(self, node: Expression) -> int:
-        return self._both(OR, node)
-
-    def _both(self, step: int, node: Expression) -> int:
+    def _both(self, node: Expression) -> int:
         slot = self._new((0,))
         a, b = (self._slot[arg] for arg in node.args)
-        self._write(step, slot, a, b)
+        self._write(STEPS.index(node.op), slot, a, b)
         return slot
+
+    _and = _or = _both
 
     def _select(self, node: Expression) -> int:
         condition, a, b = (self._slot[arg] for arg in node.args)
