@@ -92,7 +92,7 @@ def _labelled(data: xr.Dataset) -> Iterator[tuple[str, xr.DataArray]]:
 _TOGETHER = ({"n_used", "fraction_used"}, {"psi", "log_ratio_mean", "log_ratio_se", "n_stages"})
 
 # PyMC's traces rename some statistics.
-_RENAMED = {
+RENAMED = {
     "mean_tree_accept": "acceptance_rate",
     "model_logp": "lp",
     "depth": "tree_depth",
@@ -274,6 +274,6 @@ def _record(step: Any) -> dict[str, Any]:
     """Record of one step, as it is written into a result."""
     if isinstance(step, type) or not hasattr(step, "vars") or not hasattr(step, "stats_dtypes_shapes"):
         raise TypeError(f"stamp takes step methods, such as AusterityMH([beta]), got {step!r}.")
-    stats = sorted(_RENAMED.get(name, name) for name in step.stats_dtypes_shapes)
+    stats = sorted(RENAMED.get(name, name) for name in step.stats_dtypes_shapes)
     record = {"step": type(step).__name__, "vars": [str(v.name) for v in step.vars]}
     return {**record, **getattr(step, "configuration", {}), "stats": stats}

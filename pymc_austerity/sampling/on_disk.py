@@ -11,6 +11,7 @@ import pymc as pm
 from xarray import DataTree, open_datatree
 
 from pymc_austerity.data.files import named_if_full
+from pymc_austerity.diagnostics.result import RENAMED
 from pymc_austerity.extras import imported
 from pymc_austerity.sampling import pymc_names
 from pymc_austerity.sampling.chains import Block, Chains, Recorder
@@ -23,13 +24,6 @@ _CHUNK = 4e6
 # Elements of variables up to which their convergence is looked at: those of others are on disk.
 _CHECKED = 1000
 _MADE = "draws_made"
-# Statistics of steps that PyMC gives another name.
-_RENAMED = {
-    "model_logp": "lp",
-    "mean_tree_accept": "acceptance_rate",
-    "depth": "tree_depth",
-    "tree_size": "n_steps",
-}
 # What needs an extra of the package, and which.
 _NEED = "Draws on disk", "store"
 
@@ -122,7 +116,7 @@ class StoredResults:
                 self._create(pm.to_inference_data(every, model=self._recorder.model))
             values = {name: trace.samples[name] for name in self._names["posterior"]}
             stats = {
-                _RENAMED.get(name, name): every.get_sampler_stats(name, combine=False, squeeze=False)[0]
+                RENAMED.get(name, name): every.get_sampler_stats(name, combine=False, squeeze=False)[0]
                 for name in every.stat_names
             }
             stats = {name: stats[name] for name in self._names["sample_stats"]}
