@@ -18,19 +18,15 @@ import pytensor.tensor as pt
 from pymc.distributions.transforms import ZeroSumTransform
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors, toposort
-from pytensor.raise_op import CheckAndRaise
-from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.reshape import JoinDims, SplitDims
-from pytensor.tensor.shape import Reshape, SpecifyShape
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
+from pytensor.tensor.basic import Join, MakeVector
+from pytensor.tensor.elemwise import Elemwise
 from scipy import sparse
 
 from pymc_austerity.model.field.find import Field
 from pymc_austerity.model.field.priors import Innovation, NearlyNormal, NoField, Step
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.rewrite import depends_on, rebuild
-from pymc_austerity.model.structure.operations import core_of
+from pymc_austerity.model.structure.operations import MOVING, UNCHANGED, WRITING, core_of
 from pymc_austerity.target import Index, Matrix, Vector
 
 # Elements of a dense matrix, at most.
@@ -39,9 +35,6 @@ _DENSE = 20_000
 _MANY_SUMMED = 64
 # Steps after which heavy-tailed effects are still what their prior says, one by one.
 _KEEPING = {"scale", "left", "right", "placed"}
-# Operations that only move elements, by their first input; and those that leave it as it is.
-_MOVING = (DimShuffle, Reshape, JoinDims, SplitDims, Subtensor, AdvancedSubtensor, Alloc)
-_SAME = (SpecifyShape, TensorFromScalar, ScalarFromTensor, CheckAndRaise)
 
 
 class Entries(NamedTuple):
@@ -154,9 +147,9 @@ class Features:
         op = core_of(node.op)
         if isinstance(op, Elemwise):
             return self._elementwise(op, [self._leaf(v) for v in node.inputs])
-        if isinstance(op, _SAME):
+        if isinstance(op, UNCHANGED):
             return self._leaf(node.inputs[0])
-        is_written = isinstance(op, IncSubtensor | AdvancedIncSubtensor) and op.set_instead_of_inc
+        is_written = isinstance(op, WRITING) and op.set_instead_of_inc
         n_moved = 2 if is_written else 1
         if isinstance(op, Join):
             parts = [self._leaf(v) for v in node.inputs]
@@ -164,7 +157,7 @@ class Features:
         if isinstance(op, MakeVector):
             return np.array([int(self._leaf(v)) for v in node.inputs], dtype=np.int64)
         rest = node.inputs[n_moved:]
-        if (is_written or isinstance(op, _MOVING)) and not any(map(self._moves, rest)):
+        if (is_written or isinstance(op, MOVING)) and not any(map(self._moves, rest)):
             moved = [self._leaf(v).astype(np.float64) for v in node.inputs[:n_moved]]
             storage: list[list[Any]] = [[None] for _ in node.outputs]
             node.op.perform(node, [*moved, *(self.graph.evaluate(v) for v in rest)], storage)

@@ -16,7 +16,7 @@ from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.expressions.selects import select
 from pymc_austerity.kernels.fields.records import Design
 from pymc_austerity.mode.row_tables import RowTables, occurring, parts
-from pymc_austerity.model.factorisation import FEWEST_GROUPS
+from pymc_austerity.model.factorisation import CHUNK, FEWEST_GROUPS, some_rows
 from pymc_austerity.model.field.find import Field, Likelihood
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.model.field.rows import Form, added
@@ -31,7 +31,6 @@ from pymc_austerity.model.structure.case_predictors import case_predictors
 from pymc_austerity.model.structure.row_functions import MOST_PREDICTORS
 from pymc_austerity.target import Index, Matrix, RowNumbers, Vector
 
-_CHUNK = 16_384
 # A sum of coefficients that is smaller, beside the largest of them, is none.
 _CANCELS = 1e-12
 # Operations for a row and column, of a field that is read.
@@ -138,12 +137,11 @@ def _read(
     )
     data = leaves(expression, "data")
     read = likelihood.graph.data.chosen(data)
-    slots = _slots(predictors(np.arange(min(_CHUNK, n))), which)
+    slots = _slots(predictors(np.arange(min(CHUNK, n))), which)
     columns, values = tables.zeros(len(slots), n, dtype=np.int32), tables.zeros(len(slots), n)
     offsets, kept = tables.zeros(n, len(which)), tables.zeros(len(data), n)
-    for a in range(0, n, _CHUNK):
-        own = slice(a, min(a + _CHUNK, n))
-        positions = np.arange(own.start, own.stop)
+    for positions in some_rows(n):
+        own = slice(positions[0], positions[-1] + 1)
         work.spend(_OF_NUMBER * len(positions) * (len(slots) + 1), "The rows of a field")
         found = predictors(positions)
         more = [k for k, number in fixed.items() if _number(found[k], of_numbers, first) != number]
@@ -241,8 +239,7 @@ def _of_all_rows(likelihood: Likelihood, part: AffineParts, of_numbers: set[Vari
     """
     columns = sorted({k for one in (part.offset, *part.coefficients.values()) for k in leaves(one, "data")})
     read, n, result = likelihood.graph.data.chosen(columns), likelihood.term.size, None
-    for a in range(0, n, _CHUNK):
-        positions = np.arange(a, min(a + _CHUNK, n))
+    for positions in some_rows(n):
         work.spend(_OF_NUMBER * len(positions), "The rows of a field")
         data = dict(zip(columns, np.asarray(read(positions)), strict=True)) if columns else {}
         offset, *factors = (
