@@ -5,7 +5,6 @@ from itertools import pairwise
 
 from pymc_austerity.bounds.expressions.forms import (
     add,
-    betaln,
     both,
     divide,
     either,
@@ -94,6 +93,10 @@ def student(nu: Expression, mu: Expression, sigma: Expression) -> Expression:
     scale = multiply(constant(0.5), log(divide(lam, multiply(nu, constant(math.pi)))))
     top = subtract(add(gammaln(half), scale), gammaln(divide(nu, TWO)))
     return subtract(top, multiply(half, log1p(inside)))
+
+
+def betaln(a: Expression, b: Expression) -> Expression:
+    return subtract(add(gammaln(a), gammaln(b)), gammaln(add(a, b)))
 
 
 def beta(a: Expression, b: Expression) -> Expression:

@@ -10,7 +10,6 @@ from pymc_austerity.bounds.expressions.evaluate import evaluate as values
 from pymc_austerity.bounds.expressions.forms import (
     absolute,
     add,
-    betaln,
     divide,
     equal,
     erf,
@@ -58,6 +57,7 @@ from tests.bounds.spellings import (
     Y,
     bernoulli,
     beta,
+    betaln,
     logsumexp,
     negative_binomial,
     normal,

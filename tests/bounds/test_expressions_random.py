@@ -9,6 +9,7 @@ import pytest
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import Expression, constant, data, predictor
 from tests.bounds.expressions import evaluate, values
+from tests.bounds.spellings import betaln
 
 N_PREDICTORS = 3
 # Columns of data: a positive one, a count, a class, and one of any sign.
@@ -72,7 +73,7 @@ BINARY: list[tuple[Callable[..., Expression], Function, Callable[..., bool]]] = 
     (forms.minimum, min, anything),
     (forms.less, lambda a, b: mpmath.mpf(a < b), lambda a, b: abs(a - b) > 1e-6),
     (
-        forms.betaln,
+        betaln,
         lambda a, b: mpmath.log(mpmath.beta(a, b)),
         lambda a, b: min(a, b) > 1e-2 and max(a, b) < 50,
     ),

@@ -27,7 +27,7 @@ def _sign(op: str, x: Expression) -> Expression:
         return _number_of(decided)
     added, terms = linear(x)
     if op == "zero":
-        x = scale(math.copysign(1.0, terms[min_term(x)]), x)
+        x = scale(math.copysign(1.0, next(iter(terms.values()))), x)
         added, terms = linear(x)
     if added == 0.0 and len(terms) == 1:
         ((term, c),) = terms.items()
@@ -56,11 +56,6 @@ def _without_positive(term: Expression) -> Expression:
     """A product without its positive factors; the product itself if it has none or no others."""
     left = [factor for factor in factors_of(term) if not factor.range.is_positive]
     return multiply(*left) if left and left != [term] else term
-
-
-def min_term(x: Expression) -> Expression:
-    """The first term of a sum."""
-    return x.args[0] if x.op == "sum" else x
 
 
 @over_cases

@@ -37,7 +37,6 @@ from pymc_austerity.bounds.expressions.products import divide, exp, multiply, si
 from pymc_austerity.bounds.expressions.selects import absolute, maximum, minimum, select, sign
 from pymc_austerity.bounds.expressions.special import (
     arctan,
-    betaln,
     cos,
     digamma,
     erf,
@@ -54,7 +53,6 @@ __all__ = [
     "absolute",
     "add",
     "arctan",
-    "betaln",
     "both",
     "cos",
     "cosh",

@@ -25,8 +25,3 @@ def order_key(expression: Expression) -> Key:
         )
         found = _KEYS[expression] = (_FIRST.get(expression.op, 3), size, f"{expression.op} {name}")
     return found
-
-
-def in_order(expressions: tuple[Expression, ...]) -> list[Expression]:
-    """Expressions sorted by `order_key`, each of them once."""
-    return sorted(set(expressions), key=order_key)

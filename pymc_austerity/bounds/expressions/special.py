@@ -9,7 +9,7 @@ from pymc_austerity.bounds.expressions.linear import ONE, ZERO, Terms, is_consta
 from pymc_austerity.bounds.expressions.logarithms import KNOWN, log, structural
 from pymc_austerity.bounds.expressions.node import EVERYWHERE, Expression, Range, constant, node
 from pymc_austerity.bounds.expressions.products import exp, to_the_power
-from pymc_austerity.bounds.expressions.ranges import NEGATIVE, monotone
+from pymc_austerity.bounds.expressions.ranges import NEGATIVE, POSITIVE, monotone
 from pymc_austerity.bounds.expressions.rules import with_change
 from pymc_austerity.bounds.expressions.sums import SIMPLER, Sum, add, combined, scale, subtract
 from pymc_austerity.bounds.expressions.trees import over_cases
@@ -18,43 +18,34 @@ _ROOT_2 = math.sqrt(2.0)
 _LOG_2 = math.log(2.0)
 
 
-def _ndtr_range(x: Expression) -> Range:
-    return monotone(lambda v: float(special.log_ndtr(v)), x.range, NEGATIVE)
+type _RangeOf = Callable[[Range], Range]
 
 
-def _erf_range(x: Expression) -> Range:
-    return monotone(lambda v: float(special.erf(v)), x.range, Range(-1.0, 1.0))
+def _monotone(function: Callable[[float], float], within: Range = EVERYWHERE) -> _RangeOf:
+    return lambda r: monotone(lambda v: float(function(v)), r, within)
 
 
-def _erfc_range(x: Expression) -> Range:
-    return monotone(lambda v: float(special.erfc(v)), x.range, Range(0.0, 2.0, True))
+def _digamma_range(r: Range) -> Range:
+    return _monotone(special.digamma)(r) if r.is_positive else EVERYWHERE
 
 
-def _erfcx_range(x: Expression) -> Range:
-    return monotone(lambda v: float(special.erfcx(v)), x.range, Range(0.0, math.inf, True))
-
-
-def _digamma_range(x: Expression) -> Range:
-    return monotone(lambda v: float(special.digamma(v)), x.range) if x.range.is_positive else EVERYWHERE
-
-
-def _gammaln_range(x: Expression) -> Range:
+def _gammaln_range(r: Range) -> Range:
     """Never below its smallest value, -0.1215; growing beyond 1.47."""
-    if x.range.low < 1.47:
-        return Range(-0.1215, math.inf) if x.range.low >= 0.0 else EVERYWHERE
-    return monotone(lambda v: float(special.gammaln(v)), x.range)
+    if r.low < 1.47:
+        return Range(-0.1215, math.inf) if r.low >= 0.0 else EVERYWHERE
+    return _monotone(special.gammaln)(r)
 
 
-_FUNCTIONS: dict[str, tuple[Callable[[float], float], Callable[[Expression], Range]]] = {
-    "erf": (special.erf, _erf_range),
-    "erfc": (special.erfc, _erfc_range),
-    "erfcx": (special.erfcx, _erfcx_range),
-    "log_ndtr": (special.log_ndtr, _ndtr_range),
+_FUNCTIONS: dict[str, tuple[Callable[[float], float], _RangeOf]] = {
+    "erf": (special.erf, _monotone(special.erf, Range(-1.0, 1.0))),
+    "erfc": (special.erfc, _monotone(special.erfc, Range(0.0, 2.0, True))),
+    "erfcx": (special.erfcx, _monotone(special.erfcx, POSITIVE)),
+    "log_ndtr": (special.log_ndtr, _monotone(special.log_ndtr, NEGATIVE)),
     "gammaln": (special.gammaln, _gammaln_range),
     "digamma": (special.digamma, _digamma_range),
-    "sin": (math.sin, lambda x: Range(-1.0, 1.0)),
-    "cos": (math.cos, lambda x: Range(-1.0, 1.0)),
-    "arctan": (math.atan, lambda x: monotone(math.atan, x.range)),
+    "sin": (math.sin, lambda r: Range(-1.0, 1.0)),
+    "cos": (math.cos, lambda r: Range(-1.0, 1.0)),
+    "arctan": (math.atan, _monotone(math.atan)),
 }
 
 
@@ -64,7 +55,7 @@ def _constructor(op: str) -> Callable[..., Expression]:
     def made(x: Expression) -> Expression:
         if is_constant(x):
             return constant(float(function(number(x))))
-        return node(op, (x,), range=range_of(x))
+        return node(op, (x,), range=range_of(x.range))
 
     made.__name__, made.__doc__ = op, f"{op}(x)."
     return over_cases(made)
@@ -79,11 +70,6 @@ digamma = _constructor("digamma")
 sin = _constructor("sin")
 cos = _constructor("cos")
 arctan = _constructor("arctan")
-
-
-def betaln(a: Expression, b: Expression) -> Expression:
-    """The logarithm of the beta function."""
-    return subtract(add(gammaln(a), gammaln(b)), gammaln(add(a, b)))
 
 
 def _rising_range(x: Expression, y: Expression) -> Range:

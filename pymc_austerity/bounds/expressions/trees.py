@@ -152,11 +152,7 @@ def paths(x: Expression, path: Path = ()) -> Iterator[tuple[Path, Expression]]:
 
 
 def _restricted(x: Expression, path: Path) -> Expression:
-    x = pruned(x, path)
-    if not floats(x):
-        return x
-    atom, a, b = x.args
-    return select_node(atom, _restricted(a, (*path, (atom, True))), _restricted(b, (*path, (atom, False))))
+    return _lifted(lambda one: one, (x,), path)
 
 
 def _chosen(condition: Expression, a: Expression, b: Expression, path: Path) -> Expression:
