@@ -455,7 +455,7 @@ class _Rows:
     @cached_property
     def at_center(self) -> Vector:
         """The derivatives at the center alone, which no bound is below."""
-        return self._norms(_POINT, Effort(0, (1,) * self.n_predictors), slice(None))
+        return self.bounds(_POINT, Effort(0, (1,) * self.n_predictors))
 
     @property
     def _may_tabulate(self) -> bool:
@@ -498,10 +498,6 @@ class _Rows:
     def _looked_up(self, table: TabulatedBounds, radii: Vector) -> Matrix:
         return looked_up(table, self.degree, radii, self._eta, self._directions, self._data)
 
-    def bounds(self, radius: float, effort: Effort, which: Mask | slice = slice(None)) -> Vector:
-        """Bounds of some of the rows by one effort."""
-        return self._norms(radius, effort, which)
-
     def loose(self, bounds: Vector, *, far: bool) -> Mask:
         """Rows whose bounds are far above the derivatives at the center."""
         times = _for(self.n_predictors, _DONE_FAR if far else _DONE)
@@ -524,7 +520,8 @@ class _Rows:
         tape = _tape(self._function.expression, self.n_predictors, self.degree + effort.extra)
         return (2.0 if effort.extra else 1.0) * len(tape.weights) * math.prod(effort.parts)
 
-    def _norms(self, radius: float, effort: Effort, which: Mask | slice) -> Vector:
+    def bounds(self, radius: float, effort: Effort, which: Mask | slice = slice(None)) -> Vector:
+        """Bounds of some of the rows by one effort."""
         work.spend(_OF_PRODUCT * len(self._eta[which]) * self.products(effort), "Bounds")
         tape = _tape(self._function.expression, self.n_predictors, self.degree + effort.extra)
         eta, directions, data = self._eta[which], self._directions[which], self._data[:, which]
