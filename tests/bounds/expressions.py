@@ -34,7 +34,6 @@ OPERATIONS: dict[str, Callable] = {
     "square": lambda a: a * a,
     "power": lambda a, e: a**e,
     "exp": mpmath.exp,
-    "expm1": mpmath.expm1,
     "log": _log,
     "log1p": lambda a: _log(1 + a),
     "reciprocal": lambda a: 1 / a,

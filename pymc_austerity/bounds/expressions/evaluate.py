@@ -72,7 +72,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "square": np.square,
     "power": np.power,
     "exp": np.exp,
-    "expm1": np.expm1,
     "log": np.log,
     "log1p": np.log1p,
     "reciprocal": lambda x: 1.0 / np.asarray(x),

@@ -272,9 +272,6 @@ def elementary_derivatives(code: int, x: float, n: int, out: Vector, error: Vect
     """Write n derivatives of function `code` up to `LAST_ELEMENTARY`: the commonest, which compile fast."""
     if code == codes.EXP:
         _exp(x, n, out, error)
-    elif code == codes.EXPM1:
-        _exp(x, n, out, error)
-        _replace(out, error, math.expm1(x))
     elif code == codes.LOG:
         _log(x, n, out, error)
         _replace(out, error, math.log(x))

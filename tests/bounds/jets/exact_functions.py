@@ -24,10 +24,6 @@ def _exp(x, n, y):
     return _scaled(mp.exp(x), n)
 
 
-def _expm1(x, n, y):
-    return [mp.expm1(x), *_exp(x, n, y)[1:]]
-
-
 def _log(x, n, y):
     return [mp.log(x), *(-((-1 / x) ** k) / k for k in range(1, n + 1))]
 
@@ -150,7 +146,6 @@ def _arctan(x, n, y):
 
 _SERIES = {
     "exp": _exp,
-    "expm1": _expm1,
     "log": _log,
     "log1p": _log1p,
     "reciprocal": lambda x, n, y: _power(x, n, mpf(-1)),
