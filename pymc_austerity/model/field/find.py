@@ -315,4 +315,4 @@ def _require_numbers(priors: Priors, tables: tuple[Table, ...]) -> None:
         graphs = [table.graph] if one is None else factors((*table.steps, *one.steps))
         used = priors.effects_in(graphs) & effects
         if used:
-            raise GivenUp(priors.values[min(used, key=lambda v: int(np.prod(v.type.shape)))])
+            priors.give_up_shortest(list(used))

@@ -6,11 +6,11 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.basic import Mul
 from pytensor.sparse.type import SparseTensorType
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_austerity.model.factorisation import Factorisation, block_of
+from pymc_austerity.model.graph.checks import is_elemwise
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure.operations import core_of
 
@@ -56,8 +56,6 @@ def longest_looked_up(factorisation: Factorisation, fewest: int) -> Variable | N
 def _is_product(var: Variable, moving: dict[Variable, bool]) -> bool:
     """Is a value made of a product of several that variables move?"""
     return any(
-        isinstance(node.op, Elemwise)
-        and isinstance(node.op.scalar_op, Mul)
-        and sum(moving.get(one, False) for one in node.inputs) > 1
+        is_elemwise(node.outputs[0], Mul) and sum(moving.get(one, False) for one in node.inputs) > 1
         for node in toposort([var])
     )

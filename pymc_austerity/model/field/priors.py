@@ -25,7 +25,6 @@ from pymc.logprob.transforms import LogOddsTransform, LogTransform
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.basic import (
     BetaRV,
     CauchyRV,
@@ -47,6 +46,7 @@ from pytensor.xtensor.vectorization import XRV
 from scipy import sparse
 
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation
+from pymc_austerity.model.graph.checks import is_elemwise
 from pymc_austerity.model.graph.random_variables import in_values
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, merged, narrowed, rebuild
 
@@ -368,7 +368,7 @@ def _without_fills(graphs: Iterable[Variable]) -> list[Variable]:
     graphs = list(graphs)
     memo: dict[Variable, Variable] = {}
     for node in toposort(graphs):
-        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Second):
+        if is_elemwise(node.outputs[0], ps.Second):
             value, shape = memo.get(node.inputs[1], node.inputs[1]), node.outputs[0].type.shape
             if None not in shape:
                 memo[node.outputs[0]] = value if value.type.shape == shape else value + pt.zeros(shape)

@@ -39,6 +39,7 @@ from pytensor.tensor.type import TensorType
 
 from pymc_austerity.model.factorisation import some_rows
 from pymc_austerity.model.field.priors import Innovation, NoField, Priors, Step, applied, factors
+from pymc_austerity.model.graph.checks import is_elemwise
 from pymc_austerity.model.graph.rewrite import rebuild
 from pymc_austerity.model.structure.operations import ADDING, JOINING, MOVING, core_of
 
@@ -111,13 +112,10 @@ class Visitor:
     ----------
     priors : Priors
         Rules for the variables of the model.
-    innovations : bool
-        Whether a variable is its location and a table of what it differs from that, or a table itself.
     tables : list of Table
     """
 
     priors: Priors
-    innovations: bool = True
     tables: list[Table] = field(default_factory=list)
     _kinds: dict[Variable, Kind] = field(default_factory=dict)
     _rewritten: dict[Variable, Variable] = field(default_factory=dict)
@@ -241,8 +239,7 @@ class Visitor:
             return _is_zero(var)
         if kind is Kind.SHORT or node is None:
             return True
-        is_sum = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Add | ps.Sub)
-        if is_sum or isinstance(node.op, JOINING):
+        if is_elemwise(var, ps.Add, ps.Sub) or isinstance(node.op, JOINING):
             return all(self._is_homogeneous(v) for v in node.inputs)
         return all(self._is_homogeneous(v) for v in node.inputs if self._kinds[v] is not Kind.DATA)
 
@@ -428,8 +425,6 @@ class Visitor:
         innovation = self.priors.rule(value)
         if innovation is None:
             return self._number(value, steps)
-        if not self.innovations:
-            return self._table(innovation.name, value, innovation, steps)
         new = self._table(innovation.name, innovation.graph, innovation, steps)
         if innovation.location is None:
             return new
