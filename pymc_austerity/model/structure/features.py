@@ -29,7 +29,7 @@ from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.type import TensorType
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
-from pymc_austerity.model.graph.checks import is_elemwise
+from pymc_austerity.model.graph.checks import behind, is_elemwise
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, merged, one_vector, rebuild
 from pymc_austerity.model.lift.sparse import RowsTimes
 from pymc_austerity.model.structure.operations import SELECTING, VIEWS, core_of
@@ -107,25 +107,19 @@ class _Distributor:
             return self._marked(factor * var, self._wide)
         node, inputs = var.owner, list(var.owner.inputs)
         moving = [k for k, one in enumerate(inputs) if one in self._short or one in self._wide]
-        if not moving:  # views of what moves, which broadcasting has put in between
-            places = []
-        elif is_elemwise(var, ps.Add, ps.Sub, ps.Neg, ps.Identity):
+        if moving and is_elemwise(var, ps.Add, ps.Sub, ps.Neg, ps.Identity):
             places = list(range(len(inputs)))
-        elif is_elemwise(var, ps.Mul):
+        elif moving and is_elemwise(var, ps.Mul):
             places = [next((k for k in moving if inputs[k] in self._wide), moving[0])]
         elif is_elemwise(var, ps.TrueDiv) and moving == [0]:
             places = [0]
-        elif not is_scalar:
-            places = []
-        elif (
+        elif is_scalar and (
             (isinstance(core_of(node.op), _THROUGH) and moving == [0])
             or (isinstance(core_of(node.op), Dot) and len(moving) == 1)
             or (isinstance(node.op, RowsTimes) and moving == [3])
         ):
             places = moving
-        else:
-            places = []
-        if not places:
+        else:  # as views of what moves, which broadcasting has put in between: nothing in them moves
             return self._marked(factor * var, self._wide)
         for k in places:
             inputs[k] = self._moved(factor, inputs[k])
@@ -225,9 +219,7 @@ def _frontier(rows: list[Variable], block: list[Variable], short: list[Variable]
         if any(moving.get(out, False) and out not in inside for out in node.outputs):
             for var in node.inputs:
                 if var in inside:
-                    while var.owner is not None and isinstance(var.owner.op, VIEWS):
-                        var = var.owner.inputs[0]
-                    found[var] = None
+                    found[behind(var, *VIEWS)] = None
     return list(found)
 
 
