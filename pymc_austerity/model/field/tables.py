@@ -41,6 +41,7 @@ from pymc_austerity.model.factorisation import some_rows
 from pymc_austerity.model.field.priors import Innovation, NoField, Priors, Step, applied, factors
 from pymc_austerity.model.graph.checks import is_elemwise
 from pymc_austerity.model.graph.rewrite import rebuild
+from pymc_austerity.model.graph.terms import is_single
 from pymc_austerity.model.structure.operations import ADDING, JOINING, MOVING, core_of
 
 
@@ -198,7 +199,7 @@ class Visitor:
             if len(moving) == 1:
                 return Kind.LINEAR
             linear = [v for v in moving if self._kinds[v] is Kind.LINEAR]
-            if len(linear) == 1 and all(_is_number(v) for v in moving if v not in linear):
+            if len(linear) == 1 and all(is_single(v) for v in moving if v not in linear):
                 return Kind.LINEAR if self._is_homogeneous(linear[0]) else Kind.OTHER
             if len(moving) == 2 and self._lookup_of_both(*moving) is not None:
                 return Kind.LINEAR
@@ -216,7 +217,7 @@ class Visitor:
         )
 
     def _is_bilinear(self, moving: list[Variable]) -> bool:
-        wide = [v for v in moving if not _is_number(v) and self._kinds[v] in (Kind.LINEAR, Kind.SHORT)]
+        wide = [v for v in moving if not is_single(v) and self._kinds[v] in (Kind.LINEAR, Kind.SHORT)]
         different = {v for v in wide if self._is_homogeneous(v)}
         return len(different) > 1 and any(self.priors.carries(v) for v in different)
 
@@ -285,7 +286,7 @@ class Visitor:
 
     def _product(self, node: Apply, number: Variable | None) -> Variable:
         moving = [v for v in node.inputs if self.kind(v) is not Kind.DATA]
-        numbers = [v for v in moving if _is_number(v) and self.kind(v) is Kind.SHORT]
+        numbers = [v for v in moving if is_single(v) and self.kind(v) is Kind.SHORT]
         base = [v for v in moving if v not in numbers]
         if len(base) == 2:
             lookup = self._lookup_of_both(*base)
@@ -472,7 +473,7 @@ class Visitor:
 def _scale(scale: Variable, node: Apply) -> Step:
     """A factor of a product. One number loses its shape, so that it fits whatever comes later."""
     is_alone = (
-        _is_number(scale)
+        is_single(scale)
         and scale.type.ndim
         and all(v.type.ndim == node.outputs[0].type.ndim for v in node.inputs)
     )
@@ -484,7 +485,7 @@ def _is_zero(var: Variable) -> bool:
 
 
 def _is_number_step(step: Step) -> bool:
-    return step.kind == "scale" and step.graph is not None and _is_number(step.graph)
+    return step.kind == "scale" and step.graph is not None and is_single(step.graph)
 
 
 def _applied(node: Apply, memo: dict[Variable, Variable]) -> Variable:
@@ -495,7 +496,3 @@ def _applied(node: Apply, memo: dict[Variable, Variable]) -> Variable:
 def _is_small(var: Variable) -> bool:
     """Is data one number, or a constant that says where things go?"""
     return not isinstance(var.type, TensorType) or int(np.prod([k or 0 for k in var.type.shape])) <= 1
-
-
-def _is_number(var: Variable) -> bool:
-    return all(k == 1 for k in var.type.shape)

@@ -138,7 +138,7 @@ def _open(var: Variable, inner: Callable[[Variable], list[Variable]]) -> list[Va
         return pieces
     if is_elemwise(var, ps.Mul, ps.TrueDiv):
         return _multiple(var, inner)
-    if is_elemwise(var, ps.Switch) and _is_single(inputs[0]) and is_minus_infinity(inputs[2]):
+    if is_elemwise(var, ps.Switch) and is_single(inputs[0]) and is_minus_infinity(inputs[2]):
         condition = _scalar(inputs[0])
         return [pt.switch(condition, piece, -np.inf) for piece in inner(inputs[1])]
     return None
@@ -149,12 +149,12 @@ def _multiple(var: Variable, inner: Callable[[Variable], list[Variable]]) -> lis
     inputs = var.owner.inputs
     if is_elemwise(var, ps.TrueDiv):
         x, c = inputs
-        if _is_single(c) and x.type.shape == var.type.shape:
+        if is_single(c) and x.type.shape == var.type.shape:
             return [piece / _scalar(c) for piece in inner(x)]
         return None
     for k, x in enumerate(inputs):
         rest = [c for i, c in enumerate(inputs) if i != k]
-        if x.type.shape == var.type.shape and all(_is_single(c) for c in rest):
+        if x.type.shape == var.type.shape and all(is_single(c) for c in rest):
             pieces = inner(x)
             if pieces != [x]:
                 factor = pt.mul(*[_scalar(c) for c in rest]) if len(rest) > 1 else _scalar(rest[0])
@@ -176,7 +176,8 @@ def _vector(x: Variable) -> Variable:
     return x.dimshuffle(*kept)
 
 
-def _is_single(var: Variable) -> bool:
+def is_single(var: Variable) -> bool:
+    """Is this one number, whatever its axes?"""
     return all(k == 1 for k in var.type.shape)
 
 
