@@ -24,8 +24,13 @@ class Deviations(NamedTuple):
 
 
 def no_deviations(n_dim: int) -> Deviations:
-    """Deviations of no transition."""
-    return Deviations(np.zeros((2, n_dim)), np.zeros((_BATCHES, 2, n_dim)), np.array([1, 0], dtype=np.int64))
+    """Deviations of a state that is in no chain yet: nothing is summed."""
+    return Deviations(np.zeros((2, n_dim)), np.zeros((0, 2, n_dim)), np.array([1, 0], dtype=np.int64))
+
+
+def with_room(deviations: Deviations) -> Deviations:
+    """The same of a chain, whose sums have room."""
+    return deviations._replace(sums=np.zeros((_BATCHES, *deviations.latest.shape)))
 
 
 def begin_again(deviations: Deviations, n_transitions: int) -> None:
@@ -39,6 +44,8 @@ def note(deviations: Deviations) -> None:
     """Add the latest deviations, once for each transition: full batches are joined two by two."""
     sums, counts, latest = deviations.sums, deviations.counts, deviations.latest
     n_batches = sums.shape[0]
+    if n_batches == 0:
+        return
     if counts[1] == n_batches * counts[0]:
         for b in range(n_batches // 2):
             sums[b] = sums[2 * b] + sums[2 * b + 1]

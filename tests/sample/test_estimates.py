@@ -12,7 +12,7 @@ import pymc_austerity as pma
 from pymc_austerity import Laplace, MetropolisHastings, TunaMH
 from pymc_austerity.kernels.fields.law import N_KNOTS, propose
 from pymc_austerity.kernels.fields.records import Law
-from pymc_austerity.proposals.deviations import begin_again, no_deviations, note
+from pymc_austerity.proposals.deviations import begin_again, no_deviations, note, with_room
 from pymc_austerity.proposals.laplace import propose_laplace
 from pymc_austerity.sampling.estimates import GROUP
 from pymc_austerity.target import QuadraticProxy
@@ -26,7 +26,7 @@ LIMIT = 4.5  # standard errors, of a few dozen comparisons
 @pytest.mark.parametrize("n", [1, 31, 32, 33, 64, 65, 1000])
 def test_batches_are_joined_two_by_two(n):
     """Finds a batch that is lost or counted twice, a length that is off by one."""
-    deviations, given = no_deviations(3), np.random.default_rng(n).normal(size=(n, 2, 3))
+    deviations, given = with_room(no_deviations(3)), np.random.default_rng(n).normal(size=(n, 2, 3))
     begin_again(deviations, 1)
     for one in given:
         deviations.latest[:] = one
@@ -160,7 +160,7 @@ def replicates(model, step, names, n):
     return np.array(found).transpose(1, 0, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("forty replicates of chains")
 @pytest.mark.parametrize("make", [regression, hierarchy])
 def test_errors_are_half_as_large_or_smaller(make):
     """Finds deviations of another coordinate or another batch, slopes of the wrong sign."""
@@ -177,7 +177,7 @@ def test_errors_are_half_as_large_or_smaller(make):
     assert np.abs(moved).max() < LIMIT
 
 
-@pytest.mark.slow
+@pytest.mark.slow("120 replicates of chains")
 def test_where_proposals_are_poor_nothing_is_lost_and_nothing_is_biased():
     """Finds slopes of one that are not estimated, means of accepted proposals alone."""
     model, means, sds = skewed()

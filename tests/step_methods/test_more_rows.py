@@ -15,7 +15,7 @@ from pymc_austerity.step_methods.metropolis import tuna_plan
 from pymc_austerity.step_methods.metropolis.plan import Survey
 from pymc_austerity.step_methods.metropolis.tuna_plan import bounded_rows
 
-N, MORE = 6000, 6600
+N, MORE = 4000, 4400
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=MORE)
 EXPOSURE = RNG.uniform(0.5, 2.0, size=MORE)
@@ -122,7 +122,7 @@ def test_new_rows_left_out_would_be_noticed(monkeypatch):
 @pytest.mark.slow("eleven models are set up")
 def test_ten_appends_in_a_row_on_disk(tmp_path):
     """Rows of a store that grows: old ones are known by their checksums, but for the last chunk."""
-    n, share = 4000, 200
+    n, share = 3000, 140
 
     def part(first, last):
         return {"x": X[first:last], "y": Y[first:last].astype(np.int8)}
@@ -188,6 +188,7 @@ def nested(table, n):
     return model
 
 
+@pytest.mark.slow("three set-ups with features")
 def test_coefficients_of_the_rows_that_become_others_are_searched_for():
     """A table that every row reads grows with the rows, or does not."""
     table = RNG.normal(size=400)

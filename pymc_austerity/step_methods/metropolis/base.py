@@ -29,7 +29,7 @@ from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import is_fitted
-from pymc_austerity.proposals.deviations import Deviations, begin_again
+from pymc_austerity.proposals.deviations import Deviations, begin_again, with_room
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import ROWS, RebuiltStep, floats, warn_of_compile_kwargs
 from pymc_austerity.step_methods.messages import plain, warn_of_temperature
@@ -338,8 +338,7 @@ class SubsampledStep(RebuiltStep):
     @property
     def deviations(self) -> Deviations | None:
         """How far proposals of the chain are from their known moments, if these are known."""
-        state = getattr(self, "proposal_state", None)
-        return getattr(getattr(state, "memory", state), "deviations", None)
+        return _deviations_of(getattr(self, "proposal_state", None))
 
     @property
     def names_of_deviations(self) -> list[tuple[str, int]]:
@@ -349,7 +348,7 @@ class SubsampledStep(RebuiltStep):
     def _begin_chain(self, n_tune: int) -> None:
         if self._recipe.is_field:  # all is fitted before a chain begins
             n_tune = 0
-        self.proposal_state: Any = deepcopy(self._recipe.proposal_state)
+        self.proposal_state: Any = _of_chain(deepcopy(self._recipe.proposal_state))
         self.watches: list[Watch] = []
         if n_tune and self.control_variate is not None:
             self.watches.append(FitWatch(n_tune))
@@ -505,3 +504,19 @@ class SubsampledStep(RebuiltStep):
 
     def _own(self, memo: dict[int, Any]) -> dict[str, Any]:
         return {"_engine": None if self._engine is None else self._engine.copy()}
+
+
+def _deviations_of(state: Any) -> Deviations | None:
+    """What a state of proposals notes of them; that of a field has it in its memory."""
+    found: Deviations | None = getattr(getattr(state, "memory", state), "deviations", None)
+    return found
+
+
+def _of_chain(state: Any) -> Any:
+    """The state of proposals with room for the sums of a chain."""
+    deviations = _deviations_of(state)
+    if deviations is None:
+        return state
+    if hasattr(state, "memory"):
+        return state._replace(memory=state.memory._replace(deviations=with_room(deviations)))
+    return state._replace(deviations=with_room(deviations))

@@ -11,6 +11,7 @@ from pymc_austerity.kernels.fields import law as laws
 from pymc_austerity.kernels.fields.law import LAST, N_KNOTS
 from pymc_austerity.kernels.fields.records import Law
 from pymc_austerity.mode.fields import law as tables
+from pymc_austerity.proposals.deviations import no_deviations
 
 
 def law_of(q, units):
@@ -23,11 +24,11 @@ def law_of(q, units):
 
 
 @of_records
-def chain(rng, law, n, draws, fault):
+def chain(rng, law, n, draws, fault, deviations):
     """Metropolis-Hastings for independent theta_j ~ N(0, 1); a fault leaves out the determinant of units."""
     theta, other = np.zeros(draws.shape[1]), np.zeros(draws.shape[1])
     for k in range(n):
-        ratio = laws.propose(rng, law, 0.2, theta, other)
+        ratio = laws.propose(rng, law, 0.2, theta, other, deviations)
         for j in range(theta.shape[0]):
             ratio += 0.5 * (theta[j] ** 2 - other[j] ** 2)
             if law.units[j] >= 0:
@@ -43,7 +44,8 @@ def largest_z(q, *, fault=0.0):
     if q > 1:
         units[1] = 2
     draws = np.empty((200_000, q))
-    chain(np.random.default_rng(1), law_of(q, units), len(draws), draws, fault)
+    law, rng = law_of(q, units), np.random.default_rng(1)
+    chain(rng, law, len(draws), draws, fault, no_deviations(q))
     batches, found = draws.reshape(100, -1, q), []
     for power, expected in ((1, 0.0), (2, 1.0), (3, 0.0), (4, 3.0)):
         means = (batches**power).mean(axis=1)
