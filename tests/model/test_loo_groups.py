@@ -160,7 +160,7 @@ def test_what_is_no_group_is_refused(make, said):
 
 def test_arguments_are_checked():
     _, idata = on_grid()
-    with pytest.raises(ValueError, match="'efect' is not a free variable.*Did you mean 'effect'"):
-        pma.loo(idata, normal(), group="efect")
+    with pytest.raises(ValueError, match="'effects' is not a free variable.*Did you mean 'effect'"):
+        pma.loo(idata, normal(), group="effects")
     with pytest.raises(ValueError, match="var_name='y' is not for group="):
         pma.loo(idata, normal(), group="effect", var_name="y")
