@@ -6,6 +6,8 @@ By how far the mean of these is off by chance, by so much that of the draws is o
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,9 +109,10 @@ def estimates(
         mean(f) - b . mean(c),
 
     where b are the slopes of batch means of f on those of c: control variates as of Liu, Dellaportas &
-    Titsias (2024). An element of a variable has the deviations of its own coordinate, others those of all
-    coordinates, if these are few. Standard deviations and quantiles are those of draws with the weights that
-    the regression gives them. Errors are those of its residuals by batches, with their autocorrelation.
+    Titsias (2024). An element of a variable has the deviations of its own coordinate, and the means of those
+    of all variables, as many as batches allow for. Standard deviations and quantiles are those of draws with
+    the weights that the regression gives them. Errors are those of its residuals by batches, with their
+    autocorrelation.
 
     *Guarantee*: consistent, whether the fitted distribution is good or not; proposals that are mostly
     rejected gain nothing. An error is never below three sd over the number of draws: a part of the posterior
@@ -211,7 +214,8 @@ def _estimated(
     return found
 
 
-class _Controls(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Controls:
     """Control variates of a result: means of deviations over batches of draws of all chains."""
 
     means: Array  # (batches, 2, D)
@@ -256,21 +260,24 @@ class _Controls(NamedTuple):
         places = {v: own[np.argsort(elements[own])] for v, own in places.items()}
         return cls(means, batch, counts / counts.sum(), places)
 
+    @cached_property
+    def shared(self) -> dict[str, Vector]:
+        """First moments of each variable, averaged over its elements: what others depend on together."""
+        return {name: self.means[:, 0, own].mean(axis=1) for name, own in self.places.items()}
+
     def of_element(self, name: str, k: int, size: int) -> Matrix:
         """Control variates (batches, p) for an element of a variable of some size."""
-        n = len(self.shares)
-        most = n // _BATCHES_OF_CONTROL
+        most = len(self.shares) // _BATCHES_OF_CONTROL
         own = self.places.get(name)
         if own is None:  # computed from others, perhaps element by element
-            own = next((p for p in self.places.values() if len(p) == size > 1), None)
-        if own is not None and len(own) == size:
-            found = self.means[:, :, own[k]]
+            own = next((p for p in self.places.values() if len(p) == size > 1), np.empty(0, np.int64))
+        if len(own) == size:
+            found = [*self.means[:, :, own[k]].T]
+            found += [one for other, one in self.shared.items() if size > 1 or other != name]
         else:
-            own = np.arange(self.means.shape[2]) if own is None else own
-            found = self.means[:, :, own].reshape(n, -1)
-            if 2 * len(own) > most:
-                found = self.means[:, 0, own]
-        return found if found.shape[1] <= most else found[:, :0]
+            own = own if len(own) else np.arange(self.means.shape[2])
+            found = [*self.means[:, 0, own].T] if len(own) <= most else [*self.shared.values()]
+        return np.array(found[:most]).reshape(-1, len(self.shares)).T
 
     def regression(self, values: Matrix, own: Matrix) -> tuple[Vector, float]:
         """Weights of batches, and the standard error of the mean of some values (chains, n).
