@@ -50,7 +50,7 @@ import numpy as np
 import scipy
 from scipy.special import expit, ndtr
 
-from pymc_austerity.acceptance.base import BarkerRule, RuleFunctions, Sample, all_seen, logistic
+from pymc_austerity.acceptance.base import BarkerRule, RuleFunctions, Sample, logistic
 from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, Vector
 from pymc_austerity.validation import first_batch, require_real, require_switches, require_whole
@@ -190,8 +190,7 @@ class Barker(BarkerRule):
         if not self.pilot:
             return RuleFunctions(nothing_yet, small_noise, accept_noisily)
         accept = accept_with_skewness if self.skew_correction else accept_noisily
-        # A pilot decides nothing, unless it is all there is.
-        return RuleFunctions(nothing_yet, all_seen, accept, others_for, clipped)
+        return RuleFunctions(nothing_yet, everything, accept, others_for, clipped)
 
 
 class Correction(NamedTuple):
@@ -260,6 +259,12 @@ def normal_distance(sample: Sample) -> float:
 
 
 # A pilot ----------------------------------------------------------------------------------------------------
+
+
+@jitable
+def everything(schedule: BarkerSchedule, stage: int, sample: Sample, psi: float, width: float) -> bool:
+    """A pilot decides nothing, unless it is all there is."""
+    return sample.n == sample.n_local
 
 
 @jitable

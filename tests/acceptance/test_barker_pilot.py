@@ -18,6 +18,7 @@ from pymc_austerity.acceptance.barker import (
     accept_with_skewness,
     clipped,
     correction,
+    everything,
     noise_variance,
     nothing_yet,
     others_for,
@@ -210,8 +211,8 @@ def test_a_pilot_that_is_all_there_is_decides():
     np.testing.assert_array_equal(rule.bind(100).ends, [100])
     np.testing.assert_array_equal(rule.bind(1000).ends, [100, 1000])
     whole = sample_of(np.arange(100.0), 100)
-    assert rule.functions.decide(rule.bind(100), 0, whole, 0.0, math.nan)
-    assert not rule.functions.decide(rule.bind(1000), 0, sample_of(np.arange(100.0), 1000), 0.0, math.nan)
+    assert everything(rule.bind(100), 0, whole, 0.0, math.nan)
+    assert not everything(rule.bind(1000), 0, sample_of(np.arange(100.0), 1000), 0.0, math.nan)
     assert not clipped(rule.bind(100), whole)
     assert not clipped(Barker(pilot=True).bind(1), sample_of([1.0], 1))
 
