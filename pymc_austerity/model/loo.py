@@ -49,7 +49,7 @@ def loo(
     rows: "ELPDDataLOOSubsample | npt.ArrayLike | None" = None,
     random_seed: Any = None,
 ) -> "ELPDDataLOOSubsample":
-    """Leave-one-out cross-validation (PSIS-LOO) of a model with many rows, from a sample of rows or groups.
+    """Leave-one-out cross-validation (PSIS-LOO) of a model with many rows, from some rows or groups.
 
     Parameters
     ----------

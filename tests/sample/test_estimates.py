@@ -160,15 +160,21 @@ def replicates(model, step, names, n):
     return np.array(found).transpose(1, 0, 2)
 
 
-@pytest.mark.slow("24 replicates of chains")
-@pytest.mark.parametrize("make", [regression, hierarchy])
-def test_errors_are_half_as_large_or_smaller(make):
+@pytest.mark.parametrize(
+    ("make", "n"),
+    [
+        pytest.param(regression, 16, marks=pytest.mark.slow("16 replicates of chains")),
+        pytest.param(regression, 200, marks=pytest.mark.full_size("200 replicates of chains")),
+        pytest.param(hierarchy, 200, marks=pytest.mark.full_size("200 replicates of chains")),
+    ],
+)
+def test_errors_are_half_as_large_or_smaller(make, n):
     """Finds deviations of another coordinate or another batch, slopes of the wrong sign."""
     model = make()
     names = [str(rv.name) for rv in (*model.free_RVs, *model.deterministics)]
-    plain, plain_sd, mean, sd, stated = replicates(model, TunaMH(model=model), names, 24)
+    plain, plain_sd, mean, sd, stated = replicates(model, TunaMH(model=model), names, n)
     share = mean.var(axis=0) / plain.var(axis=0)
-    # The ratio of two variances of 24 replicates, of draws that have much in common.
+    # The ratio of two variances of some replicates, of draws that have much in common.
     assert np.median(share) < 0.25
     assert share.max() < 1.0
     # Second moments of effects that share a level have products of deviations, which are not summed.
@@ -180,12 +186,12 @@ def test_errors_are_half_as_large_or_smaller(make):
 
 
 @pytest.mark.filterwarnings("ignore:Tuning ended")  # of a posterior of eight rows
-@pytest.mark.slow("120 replicates of chains")
+@pytest.mark.full_size("200 replicates of chains")
 def test_where_proposals_are_poor_nothing_is_lost_and_nothing_is_biased():
     """Finds slopes of one that are not estimated, means of accepted proposals alone."""
     model, means, sds = skewed()
     step = MetropolisHastings(model=model, proposal=Laplace(), threshold=3)
-    plain, _, mean, sd, _ = replicates(model, step, ["level", "slope"], 120)
+    plain, _, mean, sd, _ = replicates(model, step, ["level", "slope"], 200)
     assert (mean.var(axis=0) / plain.var(axis=0)).max() < 1.05
     for found, true in ((mean, means), (sd, sds)):
         z = (found.mean(axis=0) - true) / found.std(axis=0) * np.sqrt(len(found))

@@ -288,7 +288,7 @@ class TunaMH(SubsampledStep):
                 plan = plan_with_more_rows(options, point, self._factorisation, self._recipe, self._engine)
             plan = plan_exact(options, point) if plan is None else plan
             step = self.from_plan(plan, point)
-            step._tell(plan)
+            plan.recipe.tell(plan)
             step._told(point)
         return step
 
