@@ -94,11 +94,13 @@ def check_proposal(
         bound = _bind(proposal, n_dim, law, proxy)
         again = _bind(proposal, n_dim, law, proxy)
         require(
-            not any(np.shares_memory(*pair) for pair in zip(bound.state, again.state, strict=True)),
+            not any(
+                np.shares_memory(*pair) for pair in zip(_read(bound.state), _read(again.state), strict=True)
+            ),
             "bind hands out the same arrays twice: one chain changes the proposal of the next.",
         )
         require(
-            not any(np.shares_memory(array, given) for array in bound.state for given in proxy),
+            not any(np.shares_memory(array, given) for array in _read(bound.state) for given in proxy),
             "bind_to keeps the arrays that it is given: one step changes the proposal of the next.",
         )
         starts = _starts(law, n_chains, n_dim, random_seed)
@@ -161,8 +163,8 @@ def _require_moves(bound: BoundProposal, walks: Walks, starts: np.ndarray, seed:
         require_same("q after a proposal", q, kept, "The proposal works in place: rejections are lost.")
         require_same_state(
             "State after a proposal",
-            state,
-            bound.state,
+            _read(state),
+            _read(bound.state),
             "propose changes the state of the proposal; only adapt may.",
         )
         require(
@@ -175,7 +177,7 @@ def _require_moves(bound: BoundProposal, walks: Walks, starts: np.ndarray, seed:
             f"log_hastings must be a number below infinity, got {log_hastings!r}.",
         )
         require(
-            not any(np.shares_memory(q_new, array) for array in (q, *state)),
+            not any(np.shares_memory(q_new, array) for array in (q, *_read(state))),
             "q_new shares memory with q or the state of the proposal: later proposals overwrite the chain.",
         )
         if walks.compiled:
@@ -188,17 +190,25 @@ def _require_moves(bound: BoundProposal, walks: Walks, starts: np.ndarray, seed:
             require_same("Compiled and interpreted, next random number", *numbers, meaning)
 
 
+def _read(state: Any) -> Any:
+    """What of the state of a proposal moves read: all but `deviations`, which are notes of moves."""
+    names = getattr(state, "_fields", ())
+    if "deviations" not in names:
+        return state
+    return tuple(value for name, value in zip(names, state, strict=True) if name != "deviations")
+
+
 def _require_memory(bound: BoundProposal, walks: Walks, law: Law, starts: np.ndarray, seed: int) -> None:
     def learnt(walks: Walks, tune: bool) -> Any:
         """State of the proposal after a chain."""
         state = deepcopy(bound.state)
         walks.chains(starts[:1], _N_TUNE, tune, np.random.default_rng(seed), state)
-        return state
+        return _read(state)
 
     require_same_state(
         f"State of the proposal after {_N_TUNE} transitions without tuning",
         learnt(walks, False),
-        bound.state,
+        _read(bound.state),
         "A proposal that learns while draws are kept has another stationary distribution than the target.",
     )
     if walks.compiled:

@@ -134,8 +134,9 @@ def learnt(step: Any, carried: Sequence[str] = ()) -> Any:
     state = vars(step.sampling_state)
     if "proposal_state" in state:
         state = state["proposal_state"]._asdict()
-    # `accepted` is a note of what the last move did.
-    return {name: x for name, x in state.items() if name not in ("rng", "tune", "accepted", *carried)}
+    # `accepted` and `deviations` are notes of what moves did, which none of them reads.
+    notes = ("accepted", "deviations")
+    return {name: x for name, x in state.items() if name not in ("rng", "tune", *notes, *carried)}
 
 
 def require_same_path(what: str, one: Any, other: Any, meaning: str) -> None:

@@ -73,14 +73,19 @@ def binary_field():
 
 
 def log_rates():
-    """`rates` as a linear model of eta = log lam, whose posterior is skewed where events are few."""
+    """`rates` as a linear model of eta = log lam, whose posterior is skewed where events are few.
+
+    Exposures differ, so that no rows are equal, and have a mean of one: the posterior is that of `rates`.
+    """
     solved = rates()
     shape, rate = (solved.mean["lam"] / solved.sd["lam"]) ** 2, solved.mean["lam"] / solved.sd["lam"] ** 2
     y = solved.model.rvs_to_values[solved.model["y"]].data
+    group, exposure = np.arange(len(y)) % len(rate), np.random.default_rng(1).uniform(0.9, 1.1, len(y))
+    exposure /= (np.bincount(group, exposure) / np.bincount(group))[group]
     with pm.Model() as model:
         eta = pm.Flat("eta", shape=len(rate))
         pm.Potential("prior", 2.0 * eta - pm.math.exp(eta))
-        pm.Poisson("y", pm.math.exp(eta[np.arange(len(y)) % len(rate)]), observed=y)
+        pm.Poisson("y", exposure * pm.math.exp(eta[group]), observed=y)
     return Solved(model, {"eta": digamma(shape) - np.log(rate)}, {"eta": np.sqrt(polygamma(1, shape))})
 
 
