@@ -29,10 +29,11 @@ _OF_ROW = 300.0
 
 
 def with_equal_rows_joined(fact: Factorisation) -> Factorisation:
-    """The same log density, with one row for each kind of equal rows, times the number of these.
+    """A factorisation that has one row for each kind of equal rows, times the number of these.
 
-    Kinds are in the order in which they appear first. Terms in which they are not several times fewer than
-    rows stay as they are. It takes a look at some rows, and a pass over all if some of them are equal.
+    Its log density is the same. Kinds are in the order in which they appear first. Terms in which they are
+    not several times fewer than rows stay as they are. It takes a look at some rows, and a pass over all if
+    some of them are equal.
     """
     found = [_joined(fact, term) for term in fact.locals]
     new = {leaf: value for _, leaves in found for leaf, value in leaves.items()}

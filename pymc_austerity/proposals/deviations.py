@@ -29,7 +29,7 @@ def no_deviations(n_dim: int) -> Deviations:
 
 
 def with_room(deviations: Deviations) -> Deviations:
-    """The same of a chain, whose sums have room."""
+    """Deviations of the proposals of a chain, with room for their sums."""
     return deviations._replace(sums=np.zeros((_BATCHES, *deviations.latest.shape)))
 
 

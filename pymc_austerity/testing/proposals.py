@@ -191,7 +191,7 @@ def _require_moves(bound: BoundProposal, walks: Walks, starts: np.ndarray, seed:
 
 
 def _read(state: Any) -> Any:
-    """What of the state of a proposal moves read: all but `deviations`, which are notes of moves."""
+    """Fields of the state of a proposal that moves read: all but `deviations`, which are notes of moves."""
     names = getattr(state, "_fields", ())
     if "deviations" not in names:
         return state

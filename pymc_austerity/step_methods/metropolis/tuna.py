@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
@@ -37,6 +38,8 @@ from pymc_austerity.work import budgeted
 if TYPE_CHECKING:
     from pymc_austerity.step_methods.metropolis.field_pilot import FieldPrediction
     from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe
+
+logger = logging.getLogger(__name__)
 
 
 class TunaMH(SubsampledStep):
@@ -286,7 +289,9 @@ class TunaMH(SubsampledStep):
             plan = None
             if self._factorisation is not None and self._engine is not None:
                 plan = plan_with_more_rows(options, point, self._factorisation, self._recipe, self._engine)
-            plan = plan_exact(options, point) if plan is None else plan
+            if plan is None:
+                logger.info("TunaMH: the step before does not serve for these data, and all is set up anew.")
+                plan = plan_exact(options, point)
             step = self.from_plan(plan, point)
             plan.recipe.tell(plan)
             step._told(point)
