@@ -20,7 +20,7 @@ N = 2000
 N_COLD, N_WARM = 60, 60
 
 # Files on the way, of draws with known statistics for SCIR. The aim of the design was 8, 9 and 8.
-COUNTS = {"AusterityMH": 11, "TunaMH": 12, "SCIR": 6}
+COUNTS = {"AusterityMH": 11, "TunaMH": 13, "SCIR": 6}
 
 
 @cache
