@@ -288,6 +288,8 @@ def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
             value = _as_given(observed[bad.name])
             one = np.array2string(value[bad.first[: value.ndim]], threshold=6)
             there = f" The observation is {one}."
+            if value.dtype.kind in "iu" and value[bad.first[: value.ndim]].max() < _WRAPPED:
+                there += f" PyMC may have made it of a larger number. {_WIDER}"
         raise ValueError(
             f"{bad} at the start.{there} No point was found near it where the log density of the model is "
             "finite. Start where it is, by initval= of the variables; or no parameters make the data "

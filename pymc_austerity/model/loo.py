@@ -1,7 +1,7 @@
 """`loo`: leave-one-out cross-validation of models with many rows, from some of the rows."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,7 @@ def loo(
     *,
     n_rows: int | None = None,
     var_name: str | None = None,
-    group: str | None = None,
+    group: str | Sequence[str] | None = None,
     rows: "ELPDDataLOOSubsample | npt.ArrayLike | None" = None,
     random_seed: Any = None,
 ) -> "ELPDDataLOOSubsample":
@@ -61,9 +61,10 @@ def loo(
         How many rows are drawn, or groups; all if there are fewer. Default: 1,000 rows, or 200 groups.
     var_name : str, optional
         The observed variable, or a potential that has a number for each row. Default: the only observed one.
-    group : str, optional
-        A vector of effects, such as ``u`` of ``u[group]``. With it whole groups are left out, one by one: all
-        rows that look up the same element. Rows of all observed variables count.
+    group : str or sequence of str, optional
+        Effects, such as ``u`` of ``u[group]``: a vector, a matrix with a row for each group, or several, as
+        intercepts and slopes. With them whole groups are left out, one by one: all rows that look up the same
+        element. Rows of all observed variables count.
     rows : ELPDData or array of int, optional
         Take these rows, or groups: those of another model's result, or numbers that were drawn at random.
     random_seed : int, optional
@@ -99,18 +100,18 @@ def loo(
     A row is what `factorise` calls a row: where an observation is a vector, all of it. The relative
     efficiency of draws is that of the variables that rows depend on.
 
-    Where groups are left out, the density of a group has its effect integrated out, by a rule of eleven nodes
-    around the mode: p(y_g | theta) = int p(y_g | u, theta) p(u | theta) du. It is smoothed over up to 500
-    draws of all other variables, which are given to it.
+    Where groups are left out, the density of a group has its effects integrated out, by Gauss and Hermite's
+    rule around the mode, with eleven nodes for one effect, 9^2 for two and 3^5 for five:
+    p(y_g | theta) = int p(y_g | u, theta) p(u | theta) du. It is smoothed over up to 500 draws of all other
+    variables, which are given to it.
 
     *Guarantee*: over random rows, ``elpd`` is an unbiased estimate of ``arviz.loo``'s, and ``subsampling_se``
     estimates its standard deviation. With all rows the two are equal.
 
     *When it fails*: if few rows differ much from the approximation, ``subsampling_se`` is too small where
     none of them was drawn. If the mean is no typical point (labels that switch, effects that are multiplied
-    by a scale), it is large; draw more rows. Of a group with effects of several vectors, as an intercept and
-    a slope, one is integrated out, and the others are given. It is not found out whether draws are those of
-    this model.
+    by a scale), it is large; draw more rows. Effects of the groups that `group` does not name are given, not
+    integrated out. It is not found out whether draws are those of this model.
 
     Examples
     --------
@@ -155,7 +156,7 @@ def loo(
         if var_name is not None:
             raise ValueError(f"var_name={var_name!r} is not for group=, which takes the rows of all.")
         of_groups = Groups(model, group)
-        name, factorisation, log_densities = group, of_groups.factorisation, of_groups.log_densities
+        name, factorisation, log_densities = of_groups.name, of_groups.factorisation, of_groups.log_densities
         n, what, most = of_groups.n_groups, "group", _DRAWS
         graphs = [one.rows for one in factorisation.locals]
     n_rows = _N_ROWS[what] if n_rows is None else n_rows

@@ -531,7 +531,7 @@ def instead_of_nuts(evidence: Evidence) -> str:
             "responses along it, or do not identify it. A step of its own does not help"
         )
     if reason is not None:
-        return _UNKNOWN
+        return "Whether a number in place of one parameter would help was not tried"
     report = evidence.report
     if report is not None and report.n_modes > 1:
         return (
@@ -669,8 +669,9 @@ def too_many_rows(total: float) -> str:
     """Advice on how `TunaMH` would draw few rows, whose bounds near the mode add up to `total`."""
     if not np.isfinite(total):
         return (
-            "Some rows have no finite bound near the mode: their log density has a kink there, which nothing "
-            "helps, or a parameter comes near a value where it has a pole, which a tighter prior may."
+            "Some rows have no finite bound near the mode: their log density has a kink there, or is the "
+            "logarithm of a difference, as of OrderedProbit, which nothing helps; or a parameter comes near a "
+            "value where it has a pole, which a tighter prior may."
         )
     return (
         "With more data for each dimension TunaMH reads few and is exact. A number in place of a parameter "

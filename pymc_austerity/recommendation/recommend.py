@@ -214,11 +214,11 @@ def _that_mixes(step: SubsampledStep | NUTS, evidence: Evidence) -> SubsampledSt
         return step
     why, name = record_of(step), step.name_of(mixing.dimension)
     step.recommendation = why._replace(mixing=mixing)
-    slow = (
-        f"with {why.step} {mixing.n_draws:,} draws of a pilot run were worth about "
-        f"{few_digits(mixing.effective)} independent ones of {name}"
-    )
     is_field = evidence.field is not None
+    slow = (
+        f"with {why.step}{'' if is_field else ' for one block'} {mixing.n_draws:,} draws of a pilot run were "
+        f"worth about {few_digits(mixing.effective)} independent ones of {name}"
+    )
     if not is_field and mixing.is_doubtful and evidence.is_hierarchical:
         better = _small_field(slow, mixing, evidence)
         if better is not None:

@@ -78,8 +78,8 @@ def log_evidence(
     Raises
     ------
     UnsuitableError
-        If the step is fitted to no distribution with a known density, as for crossed effects, for effects
-        that sum to zero, or where `recommend` chooses `pm.NUTS`.
+        If the step is fitted to no distribution with a known density, as for large crossed effects,
+        which are drawn in turns, or where `recommend` chooses `pm.NUTS`.
     ValueError
         If a prior is improper, so that the evidence has no meaning; if a variable is not in `idata`, or the
         data there are not those of the model.
@@ -91,7 +91,9 @@ def log_evidence(
 
     Notes
     -----
-    All constants of priors and rows are counted, and those of potentials as they were written.
+    All constants of priors and rows are counted, and those of potentials as they were written. A prior that
+    a transform such as ``ordered`` restricts is counted as it was written, too: of K exchangeable cut points
+    the evidence is 1 / K! of that of ordered ones.
 
     *Guarantee*: consistent in the number of draws, if those of `idata` are of the posterior.
 

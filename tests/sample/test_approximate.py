@@ -86,6 +86,27 @@ def of_binary_groups():
 
 
 @as_model
+def summing_to_zero():
+    """The narrow prior of the intercept sees the mean that the effects lose."""
+    a = pm.ZeroSumNormal("a", pm.HalfNormal("tau", 1), shape=G)
+    pm.Normal("y", pm.Normal("mu", 0, 0.05) + a[OF], 1.0, observed=REAL)
+
+
+def of_effects_that_sum_to_zero():
+    n, tau = N / G, np.linspace(0.2, 0.8, 501)
+    means = np.bincount(OF, REAL) / n
+    within = (
+        -0.5 * (REAL @ REAL - n * means @ means)
+        - 0.5 * N * np.log(2 * np.pi)
+        + 0.5 * G * np.log(2 * np.pi / n)
+    )
+    along, across = means.sum() / np.sqrt(G), means.var() * G
+    log_p = within + stats.norm.logpdf(along, 0.0, np.sqrt(1 / n + G * 0.05**2)) + stats.halfnorm.logpdf(tau)
+    v = 1.0 / n + tau**2
+    return by_quadrature(log_p - 0.5 * across / v - 0.5 * (G - 1) * np.log(2 * np.pi * v), tau)
+
+
+@as_model
 def slopes():
     """Effects with a scale of each, and a matrix: no closed form."""
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=2))
@@ -93,7 +114,12 @@ def slopes():
     pm.Bernoulli("y", logit_p=u[OF, 0] + u[OF, 1] * X, observed=COUNTS)
 
 
-CASES = {regression: of_regression, centred: of_normal_groups, binary_groups: of_binary_groups}
+CASES = {
+    regression: of_regression,
+    centred: of_normal_groups,
+    binary_groups: of_binary_groups,
+    summing_to_zero: of_effects_that_sum_to_zero,
+}
 
 
 @cache

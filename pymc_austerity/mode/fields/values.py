@@ -47,6 +47,17 @@ class FieldValues:
             z, pulls = self.left
             every[z] += sign * float(value_of(pulls, features) @ every[pulls.columns])
 
+    def unseen(self, features: Vector) -> list[Vector]:
+        """How z may move without any value of the model: means of effects that sum to zero, of length 1."""
+        found = []
+        for one in self.maps.coordinates:
+            if one.has_mean:
+                along = np.zeros(self.maps.n_coordinates)
+                along[one.first : one.first + one.size] = one.size**-0.5
+                self._pulled(features, along, 1.0)
+                found.append(along)
+        return found
+
     @cached_property
     def n_dim(self) -> int:
         """Length of the vector of the block."""

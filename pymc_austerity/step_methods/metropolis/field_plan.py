@@ -65,7 +65,7 @@ def field_of(
         return None
     n_dim = len(vector_of(fact, point))
     work.sized(fact.n_rows, n_dim, row_operations(fact))
-    is_long = bool(looked_up(fact, fewest))
+    is_long = n_dim >= fewest and bool(looked_up(fact, fewest))
     if not is_long and not looked_up(fact, FEWEST_SCALED, times=True):
         return None
     try:

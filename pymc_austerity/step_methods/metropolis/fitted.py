@@ -116,12 +116,6 @@ class _FittedField(Fitted):
             raise UnsuitableError(
                 "Crossed effects are drawn in turns, and no density of such draws is known."
             )
-        for one in maps.coordinates:
-            if one.has_mean or one.shift is not None:
-                raise UnsuitableError(
-                    f"The effects {one.innovation.variable!r} sum to zero, and no density of their draws is "
-                    "known."
-                )
         (arrays,) = self._engine.turns
         room, law = arrays.room, arrays.law
         theta, z = values.coordinates(q, self._others)
@@ -131,12 +125,23 @@ class _FittedField(Fitted):
         log_marginal = compiled.log_marginal(arrays, features, 0)
         if not math.isfinite(log_marginal):
             return -math.inf
-        room.z[0] = z[arrays.coordinates]
-        compiled.write_eps(arrays, 0)
+
+        def eps_of(z: Vector) -> Vector:
+            room.z[0] = z[arrays.coordinates]
+            compiled.write_eps(arrays, 0)
+            return room.eps[0].copy()
+
+        eps = eps_of(z)
+        # Means of effects that sum to zero are integrated out: eps is linear in them.
+        of_means = np.array([eps_of(z + one) - eps for one in values.unseen(features)]).reshape(-1, len(eps))
+        root = linalg.qr(of_means.T, mode="economic")
+        eps -= root[0] @ (root[0].T @ eps)
         total += math.log(abs(np.linalg.det(law.factor))) - np.log(room.fronts[0][self._diagonal]).sum()
+        total += np.log(np.abs(np.diag(root[1]))).sum()
         for one in maps.coordinates:
-            root = splu(sparse.csc_array(matrix_of(one.own, features, (one.size, one.size))))
-            total += np.log(np.abs(root.U.diagonal())).sum()
+            own = splu(sparse.csc_array(matrix_of(one.own, features, (one.size, one.size))))
+            logs = np.log(np.abs(own.U.diagonal()))
+            total += logs.sum() - (logs[0] if one.has_mean else 0.0)
         room.kept[0] = -1.0  # its sides are written over
-        eps = room.eps[0]
-        return float(-0.5 * (s @ s + eps @ eps) - total) - _HALF_LOG * (len(s) + len(eps))
+        n = len(s) + len(eps) - len(of_means)
+        return float(-0.5 * (s @ s + eps @ eps) - total) - _HALF_LOG * n
