@@ -90,8 +90,8 @@ class Groups:
         n_effects = x.shape[1]
         root = np.broadcast_to(np.eye(n_effects), (len(groups), n_effects, n_effects))
 
-        def along(t: Sequence[float]) -> Vector:
-            return density(x + root @ np.asarray(t))
+        def along(t: Vector) -> Vector:
+            return density(x + root @ t)
 
         for _ in range(_STEPS):
             slope, curvature = _derivatives(along, n_effects)
@@ -102,7 +102,10 @@ class Groups:
             root = root @ axes * sizes[:, None, :] ** -0.5
         nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES[n_effects])
         rule = itertools.product(zip(nodes, np.log(weights), strict=True), repeat=n_effects)
-        heights = [along([t for t, _ in at]) + sum(0.5 * t * t + log_w for t, log_w in at) for at in rule]
+        heights = []
+        for at in rule:
+            t, log_w = np.array(at).T
+            heights.append(along(t) + 0.5 * t @ t + log_w.sum())
         return np.asarray(np.logaddexp.reduce(heights, axis=0) + np.linalg.slogdet(root)[1])
 
     def _rows_of_groups(self, found: Incidence) -> list[Index]:
@@ -135,7 +138,7 @@ class Groups:
         return at
 
 
-def _derivatives(along: Callable[[Sequence[float]], Vector], n: int) -> tuple[Matrix, Matrix]:
+def _derivatives(along: Callable[[Vector], Vector], n: int) -> tuple[Matrix, Matrix]:
     """Slopes and minus second derivatives of functions at zero, by differences."""
     h = _DIFFERENCE * np.eye(n)
     here, above, below = along(np.zeros(n)), [along(one) for one in h], [along(-one) for one in h]

@@ -106,7 +106,7 @@ def by_a_factor(scale):
 @pytest.mark.parametrize("scale", [0.01, 0.5, 20.0])
 @pytest.mark.parametrize("effects", [vectors, matrix, by_a_factor])
 def test_several_effects_are_integrated_out(effects, scale):
-    """Against the closed form of normal rows. With one effect given, or its covariance left out: off by .1."""
+    """Against the closed form of normal rows. With one effect given, off by .1."""
     with pm.Model() as model:
         names, predictor, cov = effects(scale)
         pm.Normal("y", predictor, 1.0, observed=Y)
