@@ -64,7 +64,7 @@ def loo(
     group : str or sequence of str, optional
         Effects, such as ``u`` of ``u[group]``: a vector, a matrix with a row for each group, or several, as
         intercepts and slopes. With them whole groups are left out, one by one: all rows that look up the same
-        element. Rows of all observed variables count.
+        element. Rows of all observed variables count; elements that no row looks up do not.
     rows : ELPDData or array of int, optional
         Take these rows, or groups: those of another model's result, or numbers that were drawn at random.
     random_seed : int, optional
@@ -88,7 +88,8 @@ def loo(
     Warns
     -----
     SubsamplingWarning
-        With the number of rows drawn whose Pareto k is above 0.7 (less with fewer than 2,200 draws).
+        With the number of rows drawn whose Pareto k is above 0.7 (less with fewer than 2,200 draws); if other
+        effects have the same groups as `group` and are not named there.
 
     Notes
     -----
@@ -158,6 +159,12 @@ def loo(
         of_groups = Groups(model, group)
         name, factorisation, log_densities = of_groups.name, of_groups.factorisation, of_groups.log_densities
         n, what, most = of_groups.n_groups, "group", _DRAWS
+        if others := of_groups.others():
+            every = ", ".join(map(repr, [*of_groups.names, *others]))
+            warn(
+                f"{', '.join(map(repr, others))} has the same groups as {name!r}, and is given by draws that "
+                f"have seen the group left out: elpd is too high. Name all of them: group=[{every}]."
+            )
         graphs = [one.rows for one in factorisation.locals]
     n_rows = _N_ROWS[what] if n_rows is None else n_rows
     chosen = _rows(n, name, n_rows, rows, random_seed, what)

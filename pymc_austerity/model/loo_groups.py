@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
+from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.element_terms import ElementTerms
+from pymc_austerity.model.factorisation import distance_of_rows
 from pymc_austerity.model.factorise import value_variables
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.starting_point import initial_point as default_point
@@ -23,22 +25,27 @@ from pymc_austerity.target import Index, Matrix, Vector
 # Newton steps to the mode, with differences of so many standard deviations; nodes of the rule in each
 # direction, of groups with so many effects.
 _STEPS, _DIFFERENCE, _NODES = 5, 0.2, {1: 11, 2: 9, 3: 6, 4: 4, 5: 3}
+# Rows of other groups that are looked at.
+_LOOKED_AT = 10_000
 # The density of an effect, in standard deviations of it, falls at least as slowly as this says.
 _FLATTEST, _LONGEST = 1e-8, 5.0
 
 Point = list[NDArray[np.float64]]
+# The function of a term, its rows among some, and the places of these.
+_Part = tuple[Callable[..., Vector], Index, Index]
 
 
 class Groups:
     """The rows of each group, and their density.
 
     A group has an element of each effect, or a row where an effect has two axes, and all rows of the data
-    that look these up. `FactorisationError` is raised if these are no groups: if a row has two of them, or
-    effects depend on one another given what they share.
+    that look these up; elements that no row looks up are no groups. `FactorisationError` is raised if a row
+    has two groups, or effects depend on one another given what they share.
     """
 
     def __init__(self, model: pm.Model, names: str | Sequence[str]) -> None:
-        values = value_variables(model, names if isinstance(names, str) else list(names))
+        names = [names] if isinstance(names, str) else list(names)
+        values = value_variables(model, [_made_of(model, name) for name in names])
         self.names = tuple(str(model.values_to_rvs[value].name) for value in values)
         self.name = name = ", ".join(self.names)
         shapes = [value.type.shape for value in values]
@@ -52,12 +59,16 @@ class Groups:
             )
         point = default_point(model)
         terms = ElementTerms(model, values, point, check=True)
-        self.n_groups, self.factorisation = terms.n_elements // len(values), terms.factorisation
+        self.factorisation = terms.factorisation
         every = list(self.factorisation.graph.values)
         self._places = [every.index(str(value.name)) for value in values]
         self._ends_of_effects = np.cumsum(widths)
         found = terms.rows(point)
-        self._own, self._rows = (self._rows_of_groups(one) for one in (found.own, found.tested))
+        n = terms.n_elements // len(values)
+        own, rows = _rows_of_groups(found.own, n), _rows_of_groups(found.tested, n)
+        self._elements = np.array([g for g in range(n) if len(rows[g])], dtype=np.int64)
+        self.n_groups = len(self._elements)
+        self._own, self._rows = ([part[g] for g in self._elements] for part in (own, rows))
         latent = {term.name for term in self.factorisation.locals}
         latent -= {*self.names, *self.factorisation.graph.likelihood}
         if latent or terms.followed:
@@ -65,13 +76,15 @@ class Groups:
             raise FactorisationError(
                 f"Groups of {name!r} cannot be left out: it has a part in {others}.", name
             )
-        if not _are_apart(self._own):
+        if not self.n_groups:
+            raise FactorisationError(f"No row looks up an element of {name!r}.", name)
+        if not _are_apart(own):
             raise FactorisationError(
                 f"Elements of {name!r} depend on one another given the variables of its prior, as those of a "
                 "random walk do: there is no group that can be left out alone.",
                 name,
             )
-        if not _are_apart(self._rows):
+        if not _are_apart(rows):
             raise FactorisationError(
                 f"Some rows have two elements of {name!r}, and belong to two groups.", name
             )
@@ -83,10 +96,9 @@ class Groups:
         """Log density of all rows of each of some groups at a point, their effects integrated out."""
         parts = [self._own[g] for g in groups], [self._rows[g] for g in groups]
         numbers = [np.repeat(np.arange(len(groups)), [len(one) for one in part]) for part in parts]
-        density = self._density(
-            point, groups, np.concatenate([*parts[0], *parts[1]]), np.concatenate(numbers)
-        )
-        x = np.concatenate([point[k][groups].reshape(len(groups), -1) for k in self._places], axis=1)
+        rows, elements = np.concatenate([*parts[0], *parts[1]]), self._elements[groups]
+        density = self._density(point, elements, rows, np.concatenate(numbers))
+        x = np.concatenate([point[k][elements].reshape(len(groups), -1) for k in self._places], axis=1)
         n_effects = x.shape[1]
         root = np.broadcast_to(np.eye(n_effects), (len(groups), n_effects, n_effects))
 
@@ -108,34 +120,71 @@ class Groups:
             heights.append(along(t) + 0.5 * t @ t + log_w.sum())
         return np.asarray(np.logaddexp.reduce(heights, axis=0) + np.linalg.slogdet(root)[1])
 
-    def _rows_of_groups(self, found: Incidence) -> list[Index]:
-        """The rows of each group, by those of its elements."""
-        of = np.split(found.rows.astype(np.int64), found.starts[1:-1])
-        return [np.unique(np.concatenate(of[g :: self.n_groups])) for g in range(self.n_groups)]
+    def others(self) -> list[str]:
+        """Other effects of the same groups, which are given by draws that have seen the group left out."""
+        fact, found = self.factorisation, []
+        beside = np.concatenate([self._rows[0][:0], *self._rows[1:]])
+        rows = np.concatenate([self._rows[0], beside[:: distance_of_rows(len(beside), _LOOKED_AT)]])
+        point, parts = fact.point_values(fact.graph.point), self._by_terms(rows)
+        is_own = np.arange(len(rows)) < len(self._rows[0])
+        shape = point[self._places[0]].shape[:1]
+        for k, name in enumerate(fact.graph.values):
+            if k not in self._places and point[k].dtype.kind == "f" and point[k].shape[:1] == shape:
+                moved = list(point)
+                moved[k] = point[k].copy()
+                moved[k][self._elements[0]] += 0.1
+                changed = self._values(parts, moved, len(rows)) != self._values(parts, point, len(rows))
+                if changed.any() and not changed[~is_own].any():
+                    found.append(str(fact.graph.variables[name]))
+        return found
 
-    def _density(self, point: Point, groups: Index, rows: Index, group: Index) -> Callable[[Matrix], Vector]:
+    def _by_terms(self, rows: Index) -> list[_Part]:
+        """Some rows, term by term."""
+        starts = np.append(0, self._ends[:-1])
+        own = [np.flatnonzero((rows >= a) & (rows < b)) for a, b in zip(starts, self._ends, strict=True)]
+        return [(f, rows[k] - a, k) for f, k, a in zip(self._functions, own, starts, strict=True) if len(k)]
+
+    def _values(
+        self, parts: list[tuple[Callable[..., Vector], Index, Index]], point: Point, n: int
+    ) -> Vector:
+        """Log densities of n rows."""
+        result = np.empty(n)
+        with np.errstate(all="ignore"):
+            for function, index, places in parts:
+                result[places] = function(*point, index, *self.factorisation.leaf_values)
+        return result
+
+    def _density(
+        self, point: Point, elements: Index, rows: Index, group: Index
+    ) -> Callable[[Matrix], Vector]:
         """The log density of effects and rows of each group, as a function of the effects of each."""
-        fact, first = self.factorisation, 0
-        parts = []
-        for function, end in zip(self._functions, self._ends, strict=True):
-            own = (rows >= first) & (rows < end)
-            parts.append((function, rows[own] - first, group[own]))
-            first = int(end)
+        parts = self._by_terms(rows)
 
         def at(effects: Matrix) -> Vector:
-            moved, total = list(point), np.zeros(len(groups))
+            moved = list(point)
             of_variables = np.split(effects, self._ends_of_effects[:-1], axis=1)
             for place, own in zip(self._places, of_variables, strict=True):
                 moved[place] = point[place].copy()
-                moved[place][groups] = own.reshape(moved[place][groups].shape)
-            with np.errstate(all="ignore"):
-                for function, index, of_group in parts:
-                    if len(index):
-                        found = function(*moved, index, *fact.leaf_values)
-                        total += np.bincount(of_group, found, len(groups))
+                moved[place][elements] = own.reshape(moved[place][elements].shape)
+            total = np.bincount(group, self._values(parts, moved, len(rows)), len(elements))
             return np.where(np.isfinite(total), total, -1e300)
 
         return at
+
+
+def _made_of(model: pm.Model, name: str) -> str:
+    """The name of the variable that a Deterministic is made of, if one alone has its shape; others stay."""
+    if name not in {one.name for one in model.deterministics}:
+        return name
+    above, shape = set(ancestors([model[name]])), model[name].type.shape
+    found = [str(rv.name) for rv in model.free_RVs if rv in above and rv.type.shape == shape]
+    return found[0] if len(found) == 1 else name
+
+
+def _rows_of_groups(found: Incidence, n: int) -> list[Index]:
+    """The rows of each of n groups, by those of its elements: the same one of each effect."""
+    of = np.split(found.rows.astype(np.int64), found.starts[1:-1])
+    return [np.unique(np.concatenate(of[g::n])) for g in range(n)]
 
 
 def _derivatives(along: Callable[[Vector], Vector], n: int) -> tuple[Matrix, Matrix]:

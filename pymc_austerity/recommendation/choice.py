@@ -312,6 +312,8 @@ def _of_few_rows(evidence: Evidence) -> TunaMH:
     )
     if prediction.is_loose(report):
         otherwise = prediction.advice(report, plan.factorisation.n_rows)
+    if missing := _names_of_missing(evidence):
+        otherwise = f"{_leave_out(missing)}. {otherwise}"
     if evidence.no_field:
         otherwise = f"Effects of groups {_no_field(evidence)}. {otherwise}"
     return _recommended(
@@ -502,13 +504,10 @@ def instead_of_nuts(evidence: Evidence) -> str:
     """Advice on what would make another step than `pm.NUTS` suit the model."""
     reason, fact = evidence.unsuitable, evidence.factorisation
     if in_the_way := _imputed(evidence):
-        data = _and([name.removesuffix(IMPUTED) for name in in_the_way])
-        return (
-            f"Leave rows out whose observation of {data} is missing: PyMC makes a variable of them "
-            f"({', '.join(in_the_way)}), and they say nothing of the others. "
-            "pm.sample_posterior_predictive predicts them"
-        )
+        return _leave_out(in_the_way)
     if evidence.field is not None:
+        if evidence.field.field.is_normal:
+            return "Tighter priors of the scales may help, or fewer effects; a step of its own does not"
         return (
             f"{_NOTHING}, and no step of its own for a parameter helps: with more rows for each group "
             "TunaMH() moves effects by few of them"
@@ -535,8 +534,9 @@ def instead_of_nuts(evidence: Evidence) -> str:
     report = evidence.report
     if report is not None and report.n_modes > 1:
         return (
-            "Order what can be exchanged (the components of a mixture, by an ordered transform), or give a "
-            "sign that is not identified a prior on one side. A step of its own for a parameter does not help"
+            "Order what can be exchanged (the components of a mixture, by an ordered transform), give a sign "
+            "that is not identified a prior on one side, and loadings that can be rotated a triangular "
+            "matrix. A step of its own for a parameter does not help"
         )
     return _of_poor_fit(evidence)
 
@@ -544,11 +544,23 @@ def instead_of_nuts(evidence: Evidence) -> str:
 def _imputed(evidence: Evidence) -> list[str]:
     """Variables that PyMC makes of missing observations, of those that a step is refused for."""
     said = f"{evidence.no_field} {evidence.unsuitable}"
-    return [
-        str(rv.name)
-        for rv in evidence.options.model.free_RVs
-        if rv.name.endswith(IMPUTED) and rv.name in said
-    ]
+    is_long = isinstance(evidence.unsuitable, ManyDimensionsError)
+    return [name for name in _names_of_missing(evidence) if is_long or name in said]
+
+
+def _names_of_missing(evidence: Evidence) -> list[str]:
+    """Variables that PyMC makes of missing observations."""
+    names = [str(rv.name) for rv in evidence.options.model.free_RVs]
+    return [name for name in names if name.endswith(IMPUTED)]
+
+
+def _leave_out(imputed: list[str]) -> str:
+    data = _and([name.removesuffix(IMPUTED) for name in imputed])
+    return (
+        f"Leave rows out whose observation of {data} is missing: PyMC makes a variable of them "
+        f"({', '.join(imputed)}), and they say nothing of the others. "
+        "pm.sample_posterior_predictive predicts them"
+    )
 
 
 def by_element(evidence: Evidence) -> str:

@@ -17,6 +17,7 @@ from pymc_austerity.recommendation.recommend import recommend
 from pymc_austerity.sampling import pymc_names
 from pymc_austerity.sampling.chains import Block, Chains, Recorder, Results
 from pymc_austerity.sampling.sample import sample
+from pymc_austerity.step_methods.base import require_steps_of
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.fitted import Fitted, fitted_to
 from pymc_austerity.validation import require_switches, require_whole
@@ -156,6 +157,7 @@ def fitted_step(
             f"No distribution is fitted to the posterior of this model, for which recommend() chooses "
             f"{type(found).__name__}{because}. Use sample()."
         )
+    require_steps_of(model, [found])
     found.require_built(model.initial_point())
     left = [str(rv.name) for rv in model.free_RVs if model.rvs_to_values[rv] not in found.vars]
     if left:

@@ -23,7 +23,7 @@ from pymc_austerity.sampling.chains import kept_of
 from pymc_austerity.sampling.on_disk import require_new, written
 from pymc_austerity.sampling.run import Run, run_steps
 from pymc_austerity.sampling.whitened import sample_whitened
-from pymc_austerity.step_methods.base import RebuiltStep, refuse_overlap
+from pymc_austerity.step_methods.base import RebuiltStep, require_steps_of
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.validation import require_whole
 
@@ -132,8 +132,8 @@ class Sampler:
     def _step(self, model: pm.Model, *, progressbar: bool, is_open: bool) -> Any:
         """The step; or coordinates for NUTS, if that `is_open` to them; or None for PyMC's choice."""
         if not isinstance(self.step, str):
-            if isinstance(self.step, Sequence):
-                refuse_overlap(self.step, model)
+            steps = self.step if isinstance(self.step, Sequence) else [self.step]
+            require_steps_of(model, [step for step in steps if hasattr(step, "vars")])
             return self.step
         if not model.continuous_value_vars:
             return None

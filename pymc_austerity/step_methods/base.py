@@ -443,13 +443,18 @@ def moved_twice(name: str, first: str, second: str) -> ValueError:
     )
 
 
-def refuse_overlap(steps: Iterable[Any], model: pm.Model) -> None:
-    """Raise `ValueError` if two of some steps move the same variable."""
+def require_steps_of(model: pm.Model, steps: Iterable[Any]) -> None:
+    """Raise `ValueError` if some step is one of another model, or two of them move the same variable."""
     owners: dict[Variable, Any] = {}
     for step in steps:
         for value in step.vars:
+            if value not in model.values_to_rvs:
+                raise ValueError(
+                    f"{type(step).__name__} moves {str(value.name)!r} of another model, even if this one has "
+                    "the same names. Make the step anew, with model= as it is now."
+                )
             owner = owners.setdefault(value, step)
-            if owner is not step and value in model.values_to_rvs:
+            if owner is not step:
                 name = repr(str(model.values_to_rvs[value].name))
                 raise moved_twice(name, type(owner).__name__, type(step).__name__)
 

@@ -135,6 +135,46 @@ def test_two_effects_of_logistic_rows():
         assert value == pytest.approx(np.log(exact), abs=5e-4)  # the error of nine nodes in each direction
 
 
+def test_elements_without_rows_are_no_groups():
+    more = normal(GROUPS + 5)
+    groups, fewer = Groups(more, "effect"), Groups(normal(), "effect")
+    assert groups.n_groups == GROUPS
+    values = {"level": 0.2, "scale_log__": -0.5, "effect": RNG.normal(size=GROUPS + 5)}
+    found = groups.log_densities(of_point(groups, **values), np.arange(GROUPS))
+    values["effect"] = values["effect"][:GROUPS]
+    np.testing.assert_allclose(found, fewer.log_densities(of_point(fewer, **values), np.arange(GROUPS)))
+    with pm.Model() as unused:
+        pm.Normal("u", shape=GROUPS)
+        pm.Normal("y", pm.Normal("a"), observed=Y)
+    with pytest.raises(FactorisationError, match="No row looks up an element of 'u'|'u'"):
+        Groups(unused, "u")
+
+
+@pytest.mark.filterwarnings("ignore:. of the 5 groups drawn")
+def test_other_effects_of_the_same_groups_are_told():
+    """Not those of other groups, of which there are as many, nor what rows do not have."""
+    with pm.Model() as model:
+        a, b, c = (pm.Normal(name, shape=GROUPS) for name in "abc")
+        log_sd = pm.Normal("log_sd", shape=(GROUPS, 1))
+        pm.Normal("idle", shape=GROUPS)
+        eta = a[GROUP] + b[GROUP] * X + c[np.arange(len(Y)) % GROUPS]
+        pm.Normal("y", eta, pm.math.exp(log_sd[GROUP, 0]), observed=Y)
+    assert Groups(model, "a").others() == ["b", "log_sd"]
+    assert Groups(model, ["log_sd", "a", "b"]).others() == []
+    draws = {name: RNG.normal(0, 0.1, size=(2, 20, GROUPS)) for name in ("a", "b", "c", "idle")}
+    idata = from_dict({"posterior": {**draws, "log_sd": np.zeros((2, 20, GROUPS, 1))}})
+    with pytest.warns(pma.SubsamplingWarning, match=r"'b', 'log_sd' has .* group=\['a', 'b', 'log_sd'\]"):
+        pma.loo(idata, model, group="a", n_rows=5)
+
+
+def test_a_deterministic_stands_for_the_variable_that_it_is_made_of():
+    with pm.Model() as model:
+        z = pm.Normal("z", shape=GROUPS)
+        u = pm.Deterministic("u", pm.HalfNormal("scale") * z)
+        pm.Normal("y", u[GROUP], observed=Y)
+    assert Groups(model, "u").names == ("z",)
+
+
 def on_grid():
     """Exact leave-one-group-out densities, and independent draws of the whole posterior."""
     levels, logs = np.linspace(-1.0, 2.0, 81), np.linspace(-2.5, 1.2, 81)

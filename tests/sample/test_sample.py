@@ -424,6 +424,10 @@ def test_refused_by_pymc_too(interpreted):
     ours, other = line(), line()
     with other, pytest.raises(ValueError, match="of another model"):
         pma.sample(step=tuna(ours))
+    with pytest.raises(ValueError, match="TunaMH moves 'beta' of another model"):
+        pma.sample(model=other, step=[tuna(ours)])
+    with pytest.raises(ValueError, match="TunaMH moves 'beta' of another model"):
+        pma.approximate(other, step=tuna(ours), quiet=True)
     with pytest.raises(ValueError, match="var_names is empty"):
         pma.sample(step=tuna(ours), model=ours, var_names=[])
     with pytest.raises(ValueError, match="no variable 'gamma'"):

@@ -144,7 +144,8 @@ def is_straight(root: Expression, predictors: Values, data: Mapping[int, Values]
         Columns of data of these rows.
     """
     arguments = {one.args[0] for one in ordered(root) if one.op in SIGNS and one.moves}
-    return any(_bends_at_zeros(root, u, predictors, data) for u in arguments)
+    with np.errstate(invalid="ignore"):
+        return any(_bends_at_zeros(root, u, predictors, data) for u in arguments)
 
 
 def _bends_at_zeros(root: Expression, u: Expression, predictors: Values, data: Mapping[int, Values]) -> bool:
@@ -165,11 +166,9 @@ def _bends_at_zeros(root: Expression, u: Expression, predictors: Values, data: M
         before, middle, after = (at(root, zeros + scale * (t + h) * width) for h in (-0.1, 0.0, 0.1))
         return np.asarray(np.abs(before - 2.0 * middle + after))
 
-    with np.errstate(invalid="ignore"):
-        return all(
-            np.mean(np.maximum(bend(-0.5, s), bend(0.5, s)) < _BENT * bend(0.0, s)) > _NEARLY_ALL
-            for s in _SCALES
-        )
+    return all(
+        np.mean(np.maximum(bend(-0.5, s), bend(0.5, s)) < _BENT * bend(0.0, s)) > _NEARLY_ALL for s in _SCALES
+    )
 
 
 def with_kinks_outside(root: Expression) -> Expression:

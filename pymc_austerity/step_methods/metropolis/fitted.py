@@ -59,9 +59,12 @@ def fitted_to(step: SubsampledStep, point: PointType) -> Fitted:
     if isinstance(engine, FieldEngine):
         return _FittedField(engine.copy(), point)
     if fit is not None and not fit.free.all():
+        fact = step.factorisation
+        beside = dict.fromkeys(fact.coordinate(int(k))[0] for k in np.flatnonzero(~fit.free))
         raise UnsuitableError(
-            f"{type(step).__name__} is fitted to the variables that rows contain, and moves the scales of "
-            "their priors beside: no distribution of all of them is known."
+            f"{type(step).__name__} is fitted to the variables that rows contain, and moves "
+            f"{', '.join(str(fact.graph.variables[name]) for name in beside)} beside: no distribution of all "
+            "of them is known. Use sample()."
         )
     if fit is None:
         raise UnsuitableError(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pymc_austerity.step_methods.metropolis.field_pilot import FieldPrediction
     from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("pymc.austerity")
 
 
 class TunaMH(SubsampledStep):
