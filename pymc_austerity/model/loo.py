@@ -60,7 +60,8 @@ def loo(
     n_rows : int, optional
         How many rows are drawn, or groups; all if there are fewer. Default: 1,000 rows, or 200 groups.
     var_name : str, optional
-        The observed variable, or a potential that has a number for each row. Default: the only observed one.
+        The observed variable, or a potential that has a number for each row. Default: the only observed one,
+        or the only potential.
     group : str or sequence of str, optional
         Effects, such as ``u`` of ``u[group]``: a vector, a matrix with a row for each group, or several, as
         intercepts and slopes. With them whole groups are left out, one by one: all rows that look up the same
@@ -223,13 +224,15 @@ def loo(
 def _likelihood(model: pm.Model, var_name: str | None) -> str:
     """Name of the variable whose rows are left out."""
     observed = [str(rv.name) for rv in model.observed_RVs]
-    if var_name is None and len(observed) == 1:
-        return observed[0]
-    if var_name in [*observed, *(potential.name for potential in model.potentials)]:
+    every = [*observed, *(str(potential.name) for potential in model.potentials)]
+    if var_name is None and len(observed or every) == 1:
+        return every[0]
+    if var_name in every:
         return str(var_name)
     asked = "Say which by var_name" if var_name is None else f"var_name: {var_name!r} is none of them"
-    meant = nearest(var_name, observed) if var_name else ""
-    raise ValueError(f"The model has the observed variables {', '.join(observed) or '-'}. {asked}.{meant}")
+    meant = nearest(var_name, every) if var_name else ""
+    kinds = "observed variables and potentials" if model.potentials else "observed variables"
+    raise ValueError(f"The model has the {kinds} {', '.join(every) or '-'}. {asked}.{meant}")
 
 
 def _term(factorisation: Factorisation, name: str) -> LocalTerm:

@@ -1,13 +1,11 @@
-"""What `recommend` finds out about a block of variables, and which step the evidence speaks for."""
+"""Which step the evidence about a block of variables speaks for, and what would make another one suit."""
 
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
 import pymc as pm
-from pymc.initial_point import PointType
 from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
@@ -20,26 +18,30 @@ from pymc_austerity.exceptions import (
     SetUpBudgetError,
     UnsuitableError,
 )
-from pymc_austerity.mode.fields.field_model import FieldModel
-from pymc_austerity.mode.mode_fit import Departures, ModeReport
+from pymc_austerity.mode.mode_fit import Departures
 from pymc_austerity.mode.whitening import Whitening
 from pymc_austerity.model.checks import IMPUTED
-from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation, vector_of
+from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation
 from pymc_austerity.model.field.lookups import longest_looked_up
-from pymc_austerity.model.field.priors import NoField
+from pymc_austerity.model.graph.checks import only_compared
 from pymc_austerity.model.graph.log_density import raw_terms, typed_log_density
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.surrogate import Surrogate
+from pymc_austerity.recommendation.evidence import (
+    Evidence,
+    as_clause,
+    first_sentence,
+    fits_normal,
+    why_not_normal,
+)
 from pymc_austerity.recommendation.nuts import NUTS, whitening_of
 from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.field_pilot import FieldPrediction
 from pymc_austerity.step_methods.metropolis.field_plan import (
-    FieldPlan,
     FieldRecipe,
-    field_of,
     plan_field,
     tried_longer,
 )
@@ -47,151 +49,19 @@ from pymc_austerity.step_methods.metropolis.metropolis_hastings import Metropoli
 from pymc_austerity.step_methods.metropolis.options import (
     BATCH_OF_REMAINDERS,
     MetropolisOptions,
-    checked_options,
 )
 from pymc_austerity.step_methods.metropolis.plan import (
     BlockPlan,
     Recipe,
-    Survey,
     factorised,
     plan_metropolis,
     survey,
 )
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
-from pymc_austerity.step_methods.metropolis.tuna_plan import (
-    EXACT,
-    TAYLOR,
-    NoBoundError,
-    TunaRecipe,
-    checked_tuna_options,
-    plan_tuna,
-    scratch_folder,
-)
 from pymc_austerity.step_methods.recommendation import Recommendation
-from pymc_austerity.work import DEFAULT_BUDGET
 
-# What independent draws of the fitted distribution need: an acceptance rate, and how sums of remainders vary.
-_ACCEPTANCE, _SPREAD = 0.2, 3.0
 # What is said where NUTS is recommended as a step.
 FASTER = "pma.sample() without step= is faster: it runs NUTS by nutpie"
-# A surrogate follows any prior, but accepts by the remainders alone.
-_SURROGATE_SPREAD = 1.0
-# Above this share of the rows a `TunaMH` is not worth it.
-MOST_ROWS = 0.25
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Results of the search for a step, in this order; all after the first that fails are None."""
-
-    options: MetropolisOptions  # What a step is wanted for: a model, and variables to update together
-    point: PointType  # Where a chain starts
-    factorisation: Factorisation | None = None  # the local terms,
-    survey: Survey | None = None  # and the mode,
-    plan: BlockPlan[TunaRecipe] | None = None  # and bounds on the remainders, if the normal distribution fits
-    unsuitable: UnsuitableError | None = None  # why the model has no local terms or no mode
-    no_bound: NoBoundError | SetUpBudgetError | None = None  # why there are no bounds
-    certificate: str = "not looked for"  # which bounds are known, in words
-    # Sweeps over a field, tried out; nothing else is looked for then
-    field: FieldPlan | None = None
-    no_field: str = ""  # why effects of many groups are no field, if there are some
-
-    @property
-    def report(self) -> ModeReport | None:
-        """Report on the fitted mode; None if there is none."""
-        if self.survey is None or self.survey.found is None:
-            return None
-        return self.survey.found.mode_fit.report
-
-    @property
-    def is_hierarchical(self) -> bool:
-        """Whether the block needs a surrogate: some of its variables are in no local term, or in features."""
-        return self.survey is not None and isinstance(self.survey.proposal, Surrogate)
-
-
-def options_of(model: pm.Model, block: list[Variable], budget: float = DEFAULT_BUDGET) -> MetropolisOptions:
-    """Options of a `TunaMH` that draws few rows."""
-    return checked_options(
-        block,
-        EXACT,
-        control_variate=TAYLOR,
-        model=model,
-        set_up_budget=budget,
-        **checked_tuna_options(switch_above=MOST_ROWS),
-    )
-
-
-def gather(options: MetropolisOptions, point: PointType) -> Evidence:
-    """Find local terms, mode and bounds for a `TunaMH`; only sweeps over a field are compiled and tried.
-
-    Bounds are for steps that draw rows: with `switch_above` 0 they are not looked for.
-    """
-    evidence = Evidence(options, point)
-    try:
-        fact = factorised(options, point)
-        evidence = replace(evidence, factorisation=fact)
-        scratch_folder(fact)  # an error before a long search
-        field = field_of(options, fact, point)
-        if isinstance(field, FieldModel):
-            swept = plan_field(options, point, field)
-            return replace(evidence, field=swept, certificate=swept.recipe.certificate)
-        evidence = replace(evidence, no_field=str(field) if isinstance(field, NoField) else "")
-        surveyed = survey(options, point, certify=False, factorisation=fact)
-    except UnsuitableError as error:
-        return replace(evidence, unsuitable=error)
-    evidence = replace(evidence, survey=surveyed)
-    if options.switch_above <= 0.0 or why_not_normal(evidence) is not None:
-        return evidence
-    try:
-        plan = plan_tuna(options, point, surveyed=surveyed)
-    except (NoBoundError, SetUpBudgetError) as error:
-        certificate = f"none: {first_sentence(error.reason)}"
-        return replace(evidence, no_bound=error, certificate=certificate)
-    return replace(evidence, plan=plan, certificate=plan.recipe.certificate)
-
-
-def why_not_normal(evidence: Evidence) -> str | None:
-    """Why a step that is fitted to the mode would not work, or would mix slowly; None if it would do well."""
-    if isinstance(evidence.unsuitable, ManyDimensionsError):
-        fact = evidence.factorisation
-        n_dim = 0 if fact is None else len(vector_of(fact, fact.graph.point))
-        return f"There are {n_dim:,} dimensions, and {LARGEST_SECOND_ORDER} at most are moved all at once"
-    if evidence.unsuitable is not None:
-        return str(evidence.unsuitable)
-    report = evidence.report
-    assert report is not None
-    if report.n_modes > 1:
-        return (
-            f"{report.n_modes} modes were found, and a step that is fitted to one of them stays there unseen"
-        )
-    spread = f"its log density is off by {report.remainder_sd:.2g}"
-    if fits_normal(report.acceptance, report.remainder_sd, is_hierarchical=evidence.is_hierarchical):
-        return None
-    if evidence.is_hierarchical:
-        return f"The likelihood is far from its Taylor polynomial: {spread}"
-    return (
-        "The posterior is far from the normal distribution at its mode: independent draws would be "
-        f"accepted at a rate of about {report.acceptance:.2f}, and {spread}"
-    )
-
-
-def fits_normal(acceptance: float, spread: float, *, is_hierarchical: bool) -> bool:
-    """Would a step that is fitted to the mode do well?"""
-    if is_hierarchical:
-        return spread < _SURROGATE_SPREAD
-    return acceptance >= _ACCEPTANCE and spread < _SPREAD
-
-
-def first_sentence(message: str) -> str:
-    """The first sentence of an error: the fault, without what to do about it."""
-    return re.split(r"(?<!\.)\. ", message)[0].rstrip(".")
-
-
-def as_clause(reason: str) -> str:
-    """A sentence without a capital letter, unless it begins with a name."""
-    first = reason.split(" ")[0]
-    is_word = first.isalpha() and first[0].isupper() and first[1:].islower()
-    return (reason[0].lower() + reason[1:] if is_word or first == "A" else reason).rstrip(".")
 
 
 # The choice, in the order of the docstring of `recommend`; nothing is compiled --------------------
@@ -425,6 +295,8 @@ def _why_nuts(evidence: Evidence) -> str:
     """Sentence on what speaks against the steps of this package."""
     if evidence.field is not None:
         return _why_no_sweeps(evidence.field.recipe)
+    if jumps := _only_compared(evidence):
+        return f"{_and(jumps)} is only compared with data: the density jumps, and has no slope along it"
     reason = first_sentence(why_not_normal(evidence) or "")
     if not evidence.no_field:
         return reason
@@ -505,6 +377,11 @@ def instead_of_nuts(evidence: Evidence) -> str:
     reason, fact = evidence.unsuitable, evidence.factorisation
     if in_the_way := _imputed(evidence):
         return _leave_out(in_the_way)
+    if _only_compared(evidence):
+        return (
+            "pm.NUTS needs a slope, too: give what is compared a step of its own, as pm.Slice, or write a "
+            "smooth switch, as pm.math.sigmoid((x - place) / width), which TunaMH() follows"
+        )
     if evidence.field is not None:
         if evidence.field.field.is_normal:
             return "Tighter priors of the scales may help, or fewer effects; a step of its own does not"
@@ -539,6 +416,15 @@ def instead_of_nuts(evidence: Evidence) -> str:
             "matrix. A step of its own for a parameter does not help"
         )
     return _of_poor_fit(evidence)
+
+
+def _only_compared(evidence: Evidence) -> list[str]:
+    """Variables that rows have in comparisons alone, as the place where a level changes."""
+    block = set(evidence.options.vars)
+    terms = raw_terms(evidence.options.model, list(block))
+    observed = {str(rv.name) for rv in evidence.options.model.observed_RVs}
+    found = only_compared([term for name, term in terms.items() if name in observed])
+    return _names(evidence.options.model, [str(value.name) for value in found & block])
 
 
 def _imputed(evidence: Evidence) -> list[str]:

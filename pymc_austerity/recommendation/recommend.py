@@ -25,17 +25,8 @@ from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.starting_point import initial_point
 from pymc_austerity.progress import stage, watched
-from pymc_austerity.recommendation.choice import (
-    Evidence,
-    as_clause,
-    by_nuts,
-    choose,
-    gather,
-    of_field,
-    options_of,
-    record_of,
-    why_no_gradient,
-)
+from pymc_austerity.recommendation.choice import by_nuts, choose, of_field, record_of, why_no_gradient
+from pymc_austerity.recommendation.evidence import Evidence, as_clause, gather, options_of
 from pymc_austerity.recommendation.nuts import NUTS
 from pymc_austerity.step_methods.messages import few_digits, refuse_discrete, rows_of_draw
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH

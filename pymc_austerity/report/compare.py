@@ -31,13 +31,8 @@ from pymc_austerity.model.starting_point import initial_point, require_finite
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage, watched
 from pymc_austerity.proposals.laplace import Laplace
-from pymc_austerity.recommendation.choice import (
-    Evidence,
-    first_sentence,
-    gather,
-    plan_of_all_rows,
-    why_not_normal,
-)
+from pymc_austerity.recommendation.choice import plan_of_all_rows
+from pymc_austerity.recommendation.evidence import Evidence, first_sentence, gather, why_not_normal
 from pymc_austerity.report.comparison import Comparison
 from pymc_austerity.report.judgement import Judgement, convergence, judge
 from pymc_austerity.report.probe import probed

@@ -228,10 +228,10 @@ class _Controls:
         """The control variates that `sample` has kept, if they belong to the draws."""
         if GROUP not in idata.children:
             raise ValueError(
-                f"idata has no group {GROUP!r}: estimates needs the sums that pymc_austerity.sample keeps of "
-                "proposals with known moments: TunaMH on a field or with Laplace(), for all variables of the "
-                "model. pymc.sample keeps none, which draws where there are several steps. NUTS and random "
-                "walks have none."
+                f"idata has no group {GROUP!r}, which pymc_austerity.sample keeps where one step moves all "
+                "variables, TunaMH on a field or with Laplace(): moments of its proposals are known. Those "
+                "of NUTS, of random walks and of Surrogate() are not, and pymc.sample keeps no such group. "
+                "arviz.summary has estimates of any draws."
             )
         kept, posterior = idata[GROUP].to_dataset(), idata["posterior"]
         n = posterior.sizes["draw"]

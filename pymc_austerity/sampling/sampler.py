@@ -16,7 +16,8 @@ from pytensor.graph.basic import Constant
 from xarray import DataTree
 
 from pymc_austerity.mode.whitening import Whitening
-from pymc_austerity.recommendation.choice import FASTER, options_of, record_of
+from pymc_austerity.recommendation.choice import FASTER, record_of
+from pymc_austerity.recommendation.evidence import options_of
 from pymc_austerity.recommendation.nuts import NUTS, search_whitening
 from pymc_austerity.recommendation.recommend import announcement, recommend
 from pymc_austerity.sampling.chains import kept_of

@@ -8,7 +8,7 @@ from scipy import sparse
 from pymc_austerity.mode import whitening
 from pymc_austerity.mode.whitening import Whitening
 from pymc_austerity.model.graph.rewrite import INTERPRETED
-from pymc_austerity.recommendation.choice import options_of
+from pymc_austerity.recommendation.evidence import options_of
 from pymc_austerity.recommendation.nuts import search_whitening
 from tests.models import as_model
 

@@ -198,6 +198,11 @@ def observed(values, *names):
         (observed(np.zeros(1000), "y", "z"), {}, "has the observed variables y, z. Say which by var_name"),
         (observed(np.zeros(1000), "y", "z"), {"var_name": "x"}, "var_name: 'x' is none of them"),
         (
+            lambda mu: [pm.Potential(name, mu * np.ones(1000)) for name in "pq"],
+            {},
+            "the observed variables and potentials p, q. Say which by var_name",
+        ),
+        (
             observed(np.r_[np.nan, np.zeros(1000)]),
             {"var_name": "y"},
             "variables y_observed. var_name: 'y' is none",

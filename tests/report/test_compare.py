@@ -385,12 +385,12 @@ def test_compound_steps_and_parts_that_are_left_to_pymc():
 def test_the_exact_reference_is_set_up_within_the_budget(monkeypatch):
     """Without one a search for its mode might not end."""
     from pymc_austerity import work
-    from pymc_austerity.recommendation import choice
+    from pymc_austerity.recommendation import evidence
     from pymc_austerity.report.compare import exact_step
 
     seen = []
-    survey = choice.survey
-    monkeypatch.setattr(choice, "survey", lambda *a, **k: seen.append(work._OPEN.get()) or survey(*a, **k))
+    survey = evidence.survey
+    monkeypatch.setattr(evidence, "survey", lambda *a, **k: seen.append(work._OPEN.get()) or survey(*a, **k))
     rng = np.random.default_rng(1)
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("mu"), observed=rng.normal(size=1500))

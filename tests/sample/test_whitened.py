@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import pymc_austerity as pma
-from pymc_austerity.recommendation.choice import options_of
+from pymc_austerity.recommendation.evidence import options_of
 from pymc_austerity.recommendation.nuts import NUTS, WhitenedPotential, search_whitening
 from pymc_austerity.sampling import whitened
 from pymc_austerity.sampling.sampler import Sampler
@@ -264,7 +264,7 @@ def test_step_is_pickled_after_it_has_drawn():
 
 def test_recommended(monkeypatch):
     """Where the fit is known and another step would cost more, NUTS has its coordinates."""
-    monkeypatch.setattr("pymc_austerity.recommendation.choice.fits_normal", lambda *_, **__: False)
+    monkeypatch.setattr("pymc_austerity.recommendation.evidence.fits_normal", lambda *_, **__: False)
     step = pma.recommend(line(), verbose=False)
     assert isinstance(step, NUTS)
     assert step.whitening is not None

@@ -12,7 +12,8 @@ from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.recommendation.choice import Evidence, gather, options_of, why_costly, why_not_normal
+from pymc_austerity.recommendation.choice import why_costly
+from pymc_austerity.recommendation.evidence import Evidence, gather, options_of, why_not_normal
 from pymc_austerity.step_methods.metropolis import plan as plans
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import OtherDataError, plan_metropolis, survey

@@ -22,8 +22,8 @@ from pymc_austerity.mode.mode_fit import fit_mode
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.recommendation import choice
-from pymc_austerity.recommendation.choice import as_clause, first_sentence
+from pymc_austerity.recommendation import choice, evidence
+from pymc_austerity.recommendation.evidence import as_clause, first_sentence
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine
 from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
 from pymc_austerity.step_methods.recommendation import Recommendation
@@ -237,7 +237,7 @@ def test_a_hierarchy():
 
 
 def test_a_hierarchy_with_too_many_rows(monkeypatch):
-    monkeypatch.setattr(choice, "MOST_ROWS", 1e-6)
+    monkeypatch.setattr(evidence, "MOST_ROWS", 1e-6)
     step = pma.recommend(groups())
     assert type(step) is pma.MetropolisHastings
     assert isinstance(step.recipe.proposal, pma.Surrogate)
@@ -275,8 +275,17 @@ def made_of_straight_pieces_in_groups():
     pm.AsymmetricLaplace("y", mu=u[np.arange(1500) % 40], b=pm.HalfNormal("b"), q=0.7, observed=ROWS[:1500])
 
 
+def a_place_where_the_level_changes():
+    place, before, after = pm.Normal("place"), pm.Normal("before"), pm.Normal("after")
+    x = np.linspace(-1.0, 1.0, 3000)
+    pm.Normal("y", pm.math.switch(x < place, before, after), 1.0, observed=(x > 0.3) + ROWS[:3000])
+
+
 # The reason, the number of rows, and what would do better.
 NUTS = {
+    a_place_where_the_level_changes: (
+        "'place' is only compared with data", 3000, "pm.NUTS needs a slope, too: .*as pm.Slice, or write a"
+    ),
     process: ("term 'gp'", 1000, ""),
     walk: (
         r"Rows of the term 'y' \(1,500 rows\) cannot be computed from a subsample.*CumOp",
@@ -343,6 +352,21 @@ def test_missing_observations_are_named():
     why = pma.recommend(model).recommendation
     assert why.otherwise.startswith("Leave rows out whose observation of 'y' is missing")
     assert "elementwise" not in why.otherwise
+
+
+@pytest.mark.parametrize("n_missing", [30, 600])
+def test_missing_real_numbers_are_named(n_missing):
+    """Few are moved with the others, and many are too many dimensions; in no group."""
+    y = np.ma.masked_array(ROWS[:3000], mask=np.arange(3000) < n_missing)
+    with pm.Model() as model, pytest.warns(pm.exceptions.ImputationWarning):
+        pm.Normal("y", pm.Normal("a"), pm.HalfNormal("s"), observed=y)
+    step = pma.recommend(model)
+    why = step.recommendation
+    assert why.otherwise.startswith("Leave rows out whose observation of 'y' is missing")
+    assert "y_unobserved" in why.otherwise
+    if n_missing == 30:
+        with pytest.raises(UnsuitableError, match="moves y_unobserved beside: no distribution of all"):
+            pma.approximate(model, step=step, quiet=True)
 
 
 @as_model

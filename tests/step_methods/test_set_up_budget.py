@@ -134,7 +134,7 @@ def test_bounds_that_cost_too_much_leave_a_step_that_needs_none(strict, monkeypa
 def test_a_second_search_that_costs_too_much(strict, monkeypatch):
     """`AusterityMH` searches again: a budget for one search is none for it."""
     counted = Counted(monkeypatch)
-    monkeypatch.setattr("pymc_austerity.recommendation.choice.MOST_ROWS", 1e-9)
+    monkeypatch.setattr("pymc_austerity.recommendation.evidence.MOST_ROWS", 1e-9)
     pma.recommend(logistic())
     enough = sum(counted.taken.values())
     why = pma.recommend(

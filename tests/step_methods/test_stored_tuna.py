@@ -17,7 +17,7 @@ from pymc_austerity.mode import expansion
 from pymc_austerity.model.compile import backend
 from pymc_austerity.model.factorisation import point_of
 from pymc_austerity.model.structure.local_terms import LocalTerms
-from pymc_austerity.recommendation import choice
+from pymc_austerity.recommendation import evidence
 from pymc_austerity.step_methods.metropolis import tuna_plan
 from tests.data.full_disk import limited_file_size
 from tests.models import as_model
@@ -225,7 +225,7 @@ class TestFiles:
         maps = {name: np.load(store[name].path, mmap_mode="r") for name in store}
         with pytest.raises(ValueError, match="scratch='a folder'"):
             TunaMH(model=on_disk(RowStore.open(maps)))
-        monkeypatch.setattr(choice, "survey", None)  # it is said before the search for the mode
+        monkeypatch.setattr(evidence, "survey", None)  # it is said before the search for the mode
         with pytest.raises(ValueError, match="scratch='a folder'"):
             recommend(model=on_disk(RowStore.open(maps)), verbose=False)
         TunaMH(model=on_disk(RowStore.open(maps, scratch=tmp_path)))

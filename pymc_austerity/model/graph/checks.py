@@ -18,6 +18,7 @@ import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import Op
+from pytensor.graph.traversal import ancestors, walk
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import All
@@ -128,6 +129,17 @@ def uncast(var: Variable) -> Variable:
     while is_elemwise(var, ps.Cast):
         var = var.owner.inputs[0]
     return var
+
+
+def only_compared(graphs: Sequence[Variable]) -> set[Variable]:
+    """What graphs have in comparisons alone, as the place where a level changes: they have no slope by it."""
+
+    def followed(var: Variable) -> list[Variable]:
+        if var.owner is None or is_elemwise(var, ps.basic.LogicalComparison):
+            return []
+        return var.owner.inputs[1:] if is_elemwise(var, ps.Switch) else var.owner.inputs
+
+    return set(ancestors(graphs)) - set(walk(graphs, followed))
 
 
 def is_elemwise(var: Variable, *scalar_ops: type[ps.ScalarOp]) -> bool:
