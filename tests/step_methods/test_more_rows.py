@@ -238,7 +238,7 @@ def test_another_model_is_searched_for():
     assert not searched(step.with_more_rows(model_of(MORE), progressbar=False))
 
 
-def test_a_field_of_effects_is_set_up_anew():
+def test_a_field_of_effects_is_set_up_anew(caplog):
     group = np.arange(MORE) % 40
     with pm.Model() as model:
         at, data, x = pm.Data("at", group[:N]), pm.Data("of_y", Y[:N]), pm.Data("x", X[:N])
@@ -248,6 +248,8 @@ def test_a_field_of_effects_is_set_up_anew():
     step = quiet(model)
     with model:
         pm.set_data({"at": group, "of_y": Y, "x": X})
-    more = step.with_more_rows(progressbar=False)
+    with caplog.at_level("INFO", "pymc.austerity"):
+        more = step.with_more_rows(progressbar=False)
+    assert "the step before does not serve for these data, and all is set up anew" in caplog.text
     assert more.recipe.is_field
     assert more.recipe.n_local == MORE

@@ -16,7 +16,7 @@ from pytensor.graph.op import Op
 from scipy.special import expit
 
 import pymc_austerity as pma
-from pymc_austerity.exceptions import SelfCheckError, warn
+from pymc_austerity.exceptions import SelfCheckError, UnsuitableError, warn
 from pymc_austerity.mode import mode_fit
 from pymc_austerity.mode.mode_fit import fit_mode
 from pymc_austerity.model.compile.backend import interpreted
