@@ -156,7 +156,7 @@ def test_nuts_is_compiled_once(monkeypatch):
     assert model.rvs_to_initial_values[mu] == 1.0
 
 
-@pytest.mark.slow("three times 100 fits")
+@pytest.mark.slow("three times 50 fits")
 @pytest.mark.parametrize(("sd", "shape", "name"), [(1, 0, ""), (2, 0, "prior of beta"), (1, 20, "log_like")])
 def test_planted_faults_are_found(sd, shape, name):
     """Slopes from another prior, and counts that are overdispersed, in the model of the README."""
@@ -167,7 +167,7 @@ def test_planted_faults_are_found(sd, shape, name):
         y = rng.poisson(mean * rng.gamma(shape, 1 / shape, size=2000) if shape else mean)
         return {"intercept": intercept, "beta": beta, "y": y}
 
-    found = pma.sbc(counts(), simulate=simulate, random_seed=1, progressbar=False)
+    found = pma.sbc(counts(), 50, simulate=simulate, random_seed=1, progressbar=False)
     print(found)
     p = found.to_dataframe()["p_holm"]
     assert p.filter(like=name).min() < 0.001 if name else p.min() > 0.01
