@@ -4,6 +4,8 @@ import dask
 import pytest
 from distributed import Client, LocalCluster
 
+from .forks import workers_are_forks
+
 OPTIONS = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
 
 
@@ -14,15 +16,21 @@ def patience():
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forks():
+    with workers_are_forks():
+        yield
+
+
 @pytest.fixture(scope="module")
-def client():
+def client(forks):
     """Of two processes."""
     with LocalCluster(n_workers=2, **OPTIONS) as cluster, Client(cluster) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def small_cluster():
+def small_cluster(forks):
     with LocalCluster(n_workers=1, **OPTIONS) as cluster:
         yield cluster
 

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from functools import cache
 from multiprocessing import get_context
 
+import dask
 import numpy as np
 import pymc as pm
 import pytest
@@ -173,6 +174,8 @@ class TestDraws:
         step = TunaMH(model=model)
         options = {"draws": 50, "tune": 10, "chains": 2, **QUIET}
         with (
+            # Not of a fork, which has read the environment before.
+            dask.config.set({"distributed.worker.multiprocessing-method": "spawn"}),
             LocalCluster(
                 n_workers=2, threads_per_worker=1, dashboard_address=":0", env=environment
             ) as cluster,
@@ -270,7 +273,7 @@ class TestSums:
             assert len(sent) == 1
             assert len(sent[0]) < 1e6 < arrays[0].nbytes
             assert same_sums(step, own)
-            with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            with ProcessPoolExecutor(1, get_context("forkserver")) as pool:
                 assert same_sums(TunaMH(client=pool), own)
             assert same_sums(TunaMH(client=client.get_executor()), own)
 
