@@ -111,7 +111,13 @@ def ratios(fact, bound, near, rng, block):
         yield np.ptp(found[np.isfinite(found)]), bound(new, point)
 
 
-@pytest.mark.parametrize("name", MODELS)
+# Its bounds are searched for as long as those of all others; other models here have several predictors, and
+# tests/bounds/test_models.py has its likelihood.
+LONG = pytest.mark.full_size("half a minute for three predictors in place of two")
+LONGEST = ("Student of another scale",)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[LONG] if n in LONGEST else []) for n in MODELS])
 @pytest.mark.covering(6)
 def test_log_ratios_of_models(name):
     fact, certificate, bound = made(with_predictor(MODELS[name]), "b")
