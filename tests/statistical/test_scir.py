@@ -117,7 +117,7 @@ def test_exact_statistics(define):
     ("define", "n"),
     [
         *((define, 2000) for define in REFERENCES),
-        pytest.param(poisson, 1_000_000, marks=pytest.mark.slow("a million rows")),
+        pytest.param(poisson, 1_000_000, marks=pytest.mark.full_size("a million rows in place of 2,000")),
     ],
 )
 def test_minibatches(define, n):
@@ -169,7 +169,7 @@ def test_anchor_takes_the_noise_away():
     np.testing.assert_allclose(found["variance_inflation"], 1.0)
 
 
-@pytest.mark.slow("15,000 draws or more, each a step of Python")
+@pytest.mark.slow("10,000 draws or more, each a step of Python")
 def test_estimated_rates_have_the_two_errors_that_are_told():
     """Minibatched b: the mean is too large by c^2 h / 2, the sd by sqrt(1 + tanh(h / 2) a c^2)."""
     h, draws, n = 0.5, 15_000, 400
@@ -230,7 +230,7 @@ def test_frozen_drift_of_a_dirichlet_variable():
     assert np.all(np.abs(ratios - 1.0) < 0.1), ratios
 
 
-@pytest.mark.slow("15,000 draws or more, each a step of Python")
+@pytest.mark.slow("10,000 draws or more, each a step of Python")
 def test_weights_of_a_mixture_beside_a_step_for_allocations():
     """On a minibatch of allocations that is drawn anew the sd is larger, as predicted."""
     h, draws, n = 0.2, 8000, 2000
@@ -273,7 +273,7 @@ def law_of_partitions(beta):
     return np.exp(log_p - special.logsumexp(log_p))
 
 
-@pytest.mark.slow("15,000 draws or more, each a step of Python")
+@pytest.mark.slow("10,000 draws or more, each a step of Python")
 def test_topics_whose_number_of_tokens_changes():
     expected = law_of_partitions(0.5)
     states = ((np.arange(2**5)[:, None] >> np.arange(5)) & 1).astype(float)
@@ -282,7 +282,7 @@ def test_topics_whose_number_of_tokens_changes():
         z = pm.Categorical("z", p=[0.5, 0.5], shape=6)
         pm.Categorical("y", p=phi[z], observed=WORDS)
         steps = [SCIR([phi], step_size=0.5), MinibatchCategoricalGibbs([z])]
-        found = pm.sample(15_000, step=steps, random_seed=3, **OPTIONS)
+        found = pm.sample(10_000, step=steps, random_seed=3, **OPTIONS)
     z = found.posterior["z"].values[0]
     apart = (z[:, 1:] != z[:, :1]).astype(float)
     # Which tokens are apart from the first, and how many.
@@ -294,7 +294,7 @@ def test_topics_whose_number_of_tokens_changes():
     assert max(abs(x.mean() - other @ f) / error_of_mean(x) for x, f in figures) > 2 * LIMIT
 
 
-@pytest.mark.slow("15,000 draws or more, each a step of Python")
+@pytest.mark.slow("10,000 draws or more, each a step of Python")
 @pytest.mark.parametrize("carried", [False, True])
 def test_hyperparameters_of_a_simplex(carried, monkeypatch):
     """Planted fault: totals carried along while the concentration of their prior changes; h is small."""
