@@ -65,8 +65,10 @@ def test_verdicts(name, options, verdict, because):
     assert max(len(line) for line in repr(found).splitlines()) <= 100
 
 
-@pytest.mark.parametrize("n", [1000, 3000, 10_000, 100_000])
-@pytest.mark.slow("twenty populations of up to 100,000 rows")
+@pytest.mark.parametrize(
+    "n", [1000, 3000, 10_000, pytest.param(100_000, marks=pytest.mark.full_size("twenty times 100,000 rows"))]
+)
+@pytest.mark.slow("twenty populations of up to 10,000 rows")
 def test_no_false_alarm_on_twenty_normal_populations(n):
     for seed in range(20):
         for batch_size in (50, 500):
