@@ -148,11 +148,21 @@ BESIDE = {
 }
 
 
+def cases(names, elsewhere, reason):
+    """Names, of which those whose code other cases run are of full size."""
+    marked = pytest.mark.full_size(reason)
+    return [pytest.param(name, marks=[marked] if name in elsewhere else []) for name in names]
+
+
+# Steps of which tests/conformance asks the same, compiled and with their posteriors; and a longer field.
+SUITE_ELSEWHERE = {*STEPS} - {"AusterityMH", "TunaMH", "field", "field, tested", "anchor"}
+
+
 @pytest.mark.usefixtures("short_pilots")
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", cases(STEPS, SUITE_ELSEWHERE, "tests/conformance or `field` run its code"))
 @pytest.mark.covering(2)
 def test_the_suite(name):
-    """Which tests/conformance runs for all steps, with their posteriors."""
+    """Of steps and models that tests/conformance has not, and of the step that users meet first."""
     build, make = STEPS[name]
     model = build()
     step, point = make(model=model, rng=1), model.initial_point()
@@ -271,7 +281,7 @@ def set_y(model, change):
 
 
 @pytest.mark.usefixtures("short_pilots")
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", cases(STEPS, ["remainders"], "`Surrogate` has the same remainders"))
 @pytest.mark.covering(3)
 def test_other_data(name):
     """In the middle of a chain, and between two, of which one has fewer rows: as a fresh step draws."""
