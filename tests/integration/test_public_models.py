@@ -42,8 +42,17 @@ EXPECTED = {
     models.dirichlet_multinomial: ("TunaMH", 1_200, FEW),
     models.repeat_buyers: ("TunaMH", 20_000, FEW),
 }  # fmt: skip
-LONG = pytest.mark.full_size("a minute for a reason that other tests have, too")
-LONGEST = (models.many_slopes,)
+LONG = pytest.mark.full_size("likelihood, structure and reason are those of others here or of suited.py")
+LONGEST = (
+    models.many_slopes,
+    models.bambi_intercepts,
+    models.poststratification_by_one_index,
+    models.football,
+    models.discrete_choice,
+    models.store_and_product,
+    models.hurdle,
+    models.tobit,
+)
 
 
 def test_all_models_are_here():
