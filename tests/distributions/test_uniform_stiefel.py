@@ -46,7 +46,8 @@ def test_q_without_the_signs_of_r_would_be_seen():
 
 @pytest.mark.slow("builds and compiles several steps")
 def test_prior_and_names_of_dimensions(model):
-    prior = pm.sample_prior_predictive(50, model=model, random_seed=1).prior
+    quick = {"mode": "FAST_COMPILE"}  # numba is above
+    prior = pm.sample_prior_predictive(50, model=model, random_seed=1, compile_kwargs=quick).prior
     assert prior["V"].dims == ("chain", "draw", "row", "column")
     assert prior["W"].shape == (1, 50, 3, 3)
     assert prior["y"].std() > 0.5
@@ -54,7 +55,7 @@ def test_prior_and_names_of_dimensions(model):
 
 @pytest.mark.slow("compiles a distribution of its own")
 def test_several_matrices():
-    draws = pm.draw(UniformStiefel.dist(3, 2, shape=(5, 3, 2)), random_seed=1)
+    draws = pm.draw(UniformStiefel.dist(3, 2, shape=(5, 3, 2)), random_seed=1, mode="FAST_COMPILE")
     np.testing.assert_allclose(np.swapaxes(draws, 1, 2) @ draws, np.tile(np.eye(2), (5, 1, 1)), atol=1e-13)
     assert pm.logp(UniformStiefel.dist(3, 2, shape=(5, 3, 2)), draws).eval().tolist() == [0.0] * 5
 
