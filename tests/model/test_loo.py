@@ -84,7 +84,7 @@ def accurate(found, exact, coverage, ratio):
     )
 
 
-few = pytest.param(2000, 300, 60, (0.88, 1.0), (0.75, 1.25), marks=pytest.mark.slow("60 samples"))
+few = pytest.param(2000, 300, 40, (0.88, 1.0), (0.75, 1.25), marks=pytest.mark.slow("40 samples"))
 many = pytest.param(
     10_000, 500, 200, (0.91, 0.98), (0.85, 1.15), marks=pytest.mark.full_size("200 samples of rows")
 )
