@@ -67,7 +67,7 @@ def reference_of(data, n):
     "n",
     [
         pytest.param(
-            8000, marks=pytest.mark.slow("64,000 sweeps of the reference, 8,000 draws of each spelling")
+            8000, marks=pytest.mark.full_size("64,000 sweeps of the reference, 8,000 draws of each spelling")
         ),
         pytest.param(
             20_000, marks=pytest.mark.full_size("160,000 sweeps, and 20,000 draws of each spelling")
