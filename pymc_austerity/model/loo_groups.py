@@ -123,7 +123,7 @@ class Groups:
     def others(self) -> list[str]:
         """Other effects of the same groups, which are given by draws that have seen the group left out."""
         fact, found = self.factorisation, []
-        beside = np.concatenate([self._rows[0][:0], *self._rows[1:]])
+        beside = np.concatenate([self._rows[0][:0], *self._rows[1:]])  # none, if there is one group
         rows = np.concatenate([self._rows[0], beside[:: distance_of_rows(len(beside), _LOOKED_AT)]])
         point, parts = fact.point_values(fact.graph.point), self._by_terms(rows)
         is_own = np.arange(len(rows)) < len(self._rows[0])
@@ -144,9 +144,7 @@ class Groups:
         own = [np.flatnonzero((rows >= a) & (rows < b)) for a, b in zip(starts, self._ends, strict=True)]
         return [(f, rows[k] - a, k) for f, k, a in zip(self._functions, own, starts, strict=True) if len(k)]
 
-    def _values(
-        self, parts: list[tuple[Callable[..., Vector], Index, Index]], point: Point, n: int
-    ) -> Vector:
+    def _values(self, parts: list[_Part], point: Point, n: int) -> Vector:
         """Log densities of n rows."""
         result = np.empty(n)
         with np.errstate(all="ignore"):

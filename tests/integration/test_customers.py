@@ -18,6 +18,11 @@ from tests.benchmarks import customers
 # Customers; with seven predictors of each few rows decide among more of them.
 N, MANY = 10_000, 100_000
 LIMIT = 4.5
+LONG = pytest.mark.full_size("the most rows, and functions that other cases have")
+LONG_AND_SHORT = [
+    pytest.param(build, marks=LONG if build is customers.bg_nbd_covariates else ())
+    for build in customers.MODELS
+]
 
 
 @pytest.mark.parametrize("build", [customers.bg_nbd, customers.bg_nbd_covariates], ids=lambda f: f.__name__)
@@ -62,7 +67,7 @@ def by_importance(model, draws, n):
 
 @pytest.mark.slow("whole chains against an independent method")
 @pytest.mark.filterwarnings("ignore:Cannot cache compiled function")  # PyMC's own log density
-@pytest.mark.parametrize("build", customers.MODELS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("build", LONG_AND_SHORT, ids=lambda f: f.__name__)
 def test_few_rows_decide_exactly(build):
     n = MANY if build is customers.bg_nbd_covariates else N
     model = build(n)

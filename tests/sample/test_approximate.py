@@ -154,7 +154,7 @@ def test_planted_faults_in_a_fitted_density(monkeypatch):
     assert abs(wrong.value - right.value) > 20.0 * right.error
 
 
-@pytest.mark.slow("a set-up, and chains")
+@pytest.mark.full_size("8,000 evaluations of all rows: a longer run than those beside quadrature")
 def test_a_longer_bridge_agrees():
     model, step, idata = run(slopes, 2000)
     short, long = (
