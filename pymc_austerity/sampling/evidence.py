@@ -135,9 +135,15 @@ def log_evidence(
     )
 
     def log_ratio(q: Vector) -> float:
-        return log_p(q) - fitted.log_density(q)
+        return log_p(q) - fitted.log_density(q) if np.isfinite(q).all() else -math.inf
 
     at_exact = np.array([[log_ratio(to_vector(one)) for one in chain] for chain in exact])
+    if not np.isfinite(at_exact).all():
+        chain, k = np.argwhere(~np.isfinite(at_exact))[0]
+        raise ValueError(
+            f"Draws of idata have no finite log density, as number {k} of those looked at in chain {chain}: "
+            "they are none of this model with these data."
+        )
     at_fitted = np.array([log_ratio(fitted.draw(rng)) for _ in range(at_exact.size)])
     value, error = bridge(at_exact, at_fitted)
     if not error < _LARGE:

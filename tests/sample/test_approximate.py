@@ -192,6 +192,10 @@ def test_what_has_no_evidence():
     idata = pma.sample(proper, 5, tune=0, chains=1, random_seed=1, quiet=True)
     with pytest.raises(ValueError, match="idata has 5 draws, and fewer than 20"):
         pma.log_evidence(idata, proper)
+    idata = pma.sample(proper, 50, tune=0, chains=2, random_seed=1, quiet=True)
+    idata["posterior"]["b"][1, 0] = np.nan
+    with pytest.raises(ValueError, match="no finite log density, as number 0 of those looked at in chain 1"):
+        pma.log_evidence(idata, proper, progressbar=False)
     with pm.Model() as other:
         pm.Normal("y", pm.Normal("b"), 1.0, observed=-REAL)
     with pytest.raises(ValueError, match="The data 'y' of the model are not those of idata"):
