@@ -42,7 +42,7 @@ BUDGETS = {
     "model/structure": 4_910,
     "plots": 1_350,
     "proposals": 1_720,
-    "recommendation": 1_140,
+    "recommendation": 1_110,
     "report": 2_350,
     "sampling": 2_570,
     "step_methods": 1_520,
@@ -52,7 +52,7 @@ BUDGETS = {
     "testing": 1_540,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 63_018
+WHOLE = 62_994
 MOST_FILES = 314
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700

@@ -286,10 +286,8 @@ def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
         there = ""
         if bad.name in observed:
             value = _as_given(observed[bad.name])
-            one = np.array2string(value[bad.first[: value.ndim]], threshold=6)
-            there = f" The observation is {one}."
-            if value.dtype.kind in "iu" and value[bad.first[: value.ndim]].max() < _WRAPPED:
-                there += f" PyMC may have made it of a larger number. {_WIDER}"
+            one = value[bad.first[: value.ndim]]
+            there = f" The observation is {np.array2string(one, threshold=6)}.{_of_larger(one)}"
         raise ValueError(
             f"{bad} at the start.{there} No point was found near it where the log density of the model is "
             "finite. Start where it is, by initval= of the variables; or no parameters make the data "
@@ -436,14 +434,21 @@ def _outside(value: Variable, terms: _Terms, bad: _Bad, points: Sequence[Mapping
     same = np.full(observed.shape, one).astype(value.type.dtype)
     if any(np.any(np.isfinite(log_density(*terms.values(point), same)[0])) for point in points):
         return ""
-    if observed.dtype.kind in "iu" and one < _WRAPPED:
-        return f"the observation is {one}. PyMC may have made it of a larger number. {_WIDER}"
+    if larger := _of_larger(one):
+        return f"the observation is {one}.{larger}"
     negative = " (a negative count)" if observed.dtype.kind in "iu" and one < 0 else ""
     return (
         f"the observation is {one}{negative}, which is outside of the support of the likelihood: it has no "
         f"density at {len(points)} points, draws from the prior among them. Correct the data, or use another "
         "distribution. Where the support depends on parameters, start inside, by initval= of the variables."
     )
+
+
+def _of_larger(one: np.ndarray) -> str:
+    """What is said of whole numbers that are so negative that larger ones may have been wrapped."""
+    if one.dtype.kind not in "iu" or np.min(one) >= _WRAPPED:
+        return ""
+    return f" PyMC may have made it of a larger number. {_WIDER}"
 
 
 def _plain(var: Variable) -> Variable:

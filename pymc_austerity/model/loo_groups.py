@@ -15,7 +15,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.element_terms import ElementTerms
-from pymc_austerity.model.factorisation import distance_of_rows
+from pymc_austerity.model.factorisation import some_rows
 from pymc_austerity.model.factorise import value_variables
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.starting_point import initial_point as default_point
@@ -25,8 +25,6 @@ from pymc_austerity.target import Index, Matrix, Vector
 # Newton steps to the mode, with differences of so many standard deviations; nodes of the rule in each
 # direction, of groups with so many effects.
 _STEPS, _DIFFERENCE, _NODES = 5, 0.2, {1: 11, 2: 9, 3: 6, 4: 4, 5: 3}
-# Rows of other groups that are looked at.
-_LOOKED_AT = 10_000
 # The density of an effect, in standard deviations of it, falls at least as slowly as this says.
 _FLATTEST, _LONGEST = 1e-8, 5.0
 
@@ -123,18 +121,22 @@ class Groups:
     def others(self) -> list[str]:
         """Other effects of the same groups, which are given by draws that have seen the group left out."""
         fact, found = self.factorisation, []
-        beside = np.concatenate([self._rows[0][:0], *self._rows[1:]])  # none, if there is one group
-        rows = np.concatenate([self._rows[0], beside[:: distance_of_rows(len(beside), _LOOKED_AT)]])
-        point, parts = fact.point_values(fact.graph.point), self._by_terms(rows)
-        is_own = np.arange(len(rows)) < len(self._rows[0])
+        point = fact.point_values(fact.graph.point)
         shape = point[self._places[0]].shape[:1]
+        beside = np.concatenate([self._rows[0][:0], *self._rows[1:]])  # none, if there is one group
+
+        def changes(rows: Index, moved: Point) -> bool:
+            parts = self._by_terms(rows)
+            before, after = (self._values(parts, one, len(rows)) for one in (point, moved))
+            return not np.array_equal(before, after, equal_nan=True)
+
         for k, name in enumerate(fact.graph.values):
             if k not in self._places and point[k].dtype.kind == "f" and point[k].shape[:1] == shape:
                 moved = list(point)
                 moved[k] = point[k].copy()
                 moved[k][self._elements[0]] += 0.1
-                changed = self._values(parts, moved, len(rows)) != self._values(parts, point, len(rows))
-                if changed.any() and not changed[~is_own].any():
+                is_own = changes(self._rows[0], moved)
+                if is_own and not any(changes(beside[rows], moved) for rows in some_rows(len(beside))):
                     found.append(str(fact.graph.variables[name]))
         return found
 

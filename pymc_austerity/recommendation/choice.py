@@ -40,23 +40,10 @@ from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.field_pilot import FieldPrediction
-from pymc_austerity.step_methods.metropolis.field_plan import (
-    FieldRecipe,
-    plan_field,
-    tried_longer,
-)
+from pymc_austerity.step_methods.metropolis.field_plan import FieldRecipe, plan_field, tried_longer
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
-from pymc_austerity.step_methods.metropolis.options import (
-    BATCH_OF_REMAINDERS,
-    MetropolisOptions,
-)
-from pymc_austerity.step_methods.metropolis.plan import (
-    BlockPlan,
-    Recipe,
-    factorised,
-    plan_metropolis,
-    survey,
-)
+from pymc_austerity.step_methods.metropolis.options import BATCH_OF_REMAINDERS, MetropolisOptions
+from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe, factorised, plan_metropolis, survey
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.step_methods.recommendation import Recommendation
 
@@ -420,11 +407,11 @@ def instead_of_nuts(evidence: Evidence) -> str:
 
 def _only_compared(evidence: Evidence) -> list[str]:
     """Variables that rows have in comparisons alone, as the place where a level changes."""
-    block = set(evidence.options.vars)
-    terms = raw_terms(evidence.options.model, list(block))
+    block = evidence.options.vars
+    terms = raw_terms(evidence.options.model, block)
     observed = {str(rv.name) for rv in evidence.options.model.observed_RVs}
     found = only_compared([term for name, term in terms.items() if name in observed])
-    return _names(evidence.options.model, [str(value.name) for value in found & block])
+    return _names(evidence.options.model, [str(value.name) for value in block if value in found])
 
 
 def _imputed(evidence: Evidence) -> list[str]:
@@ -435,9 +422,10 @@ def _imputed(evidence: Evidence) -> list[str]:
 
 
 def _names_of_missing(evidence: Evidence) -> list[str]:
-    """Variables that PyMC makes of missing observations."""
-    names = [str(rv.name) for rv in evidence.options.model.free_RVs]
-    return [name for name in names if name.endswith(IMPUTED)]
+    """Variables that PyMC makes of missing observations, and that nothing but their own term contains."""
+    model = evidence.options.model
+    names = [str(rv.name) for rv in model.free_RVs if rv.name.endswith(IMPUTED)]
+    return [name for name in names if set(raw_terms(model, [model.rvs_to_values[model[name]]])) == {name}]
 
 
 def _leave_out(imputed: list[str]) -> str:

@@ -8,30 +8,15 @@ from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.control_variates.taylor import LARGEST_SECOND_ORDER, ManyDimensionsError
-from pymc_austerity.exceptions import (
-    SetUpBudgetError,
-    UnsuitableError,
-)
+from pymc_austerity.exceptions import SetUpBudgetError, UnsuitableError
 from pymc_austerity.mode.fields.field_model import FieldModel
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.proposals.surrogate import Surrogate
-from pymc_austerity.step_methods.metropolis.field_plan import (
-    FieldPlan,
-    field_of,
-    plan_field,
-)
-from pymc_austerity.step_methods.metropolis.options import (
-    MetropolisOptions,
-    checked_options,
-)
-from pymc_austerity.step_methods.metropolis.plan import (
-    BlockPlan,
-    Survey,
-    factorised,
-    survey,
-)
+from pymc_austerity.step_methods.metropolis.field_plan import FieldPlan, field_of, plan_field
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, checked_options
+from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Survey, factorised, survey
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
     EXACT,
     TAYLOR,

@@ -18,6 +18,7 @@ from pymc.step_methods.compound import BlockedStep, CompoundStep, flatten_steps
 from xarray import DataTree
 
 from pymc_austerity.diagnostics import stamp
+from pymc_austerity.step_methods.base import require_steps_of
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.validation import few_digits, is_real, is_whole
 
@@ -204,12 +205,7 @@ def named(steps: Steps, model: pm.Model) -> dict[str, list[BlockedStep]]:
             raise ValueError(
                 f"The step {name!r} moves all chains side by side; what each takes cannot be measured."
             )
-        for part in parts:
-            foreign = [v.name for v in part.vars if v not in model.value_vars]
-            if foreign:
-                raise ValueError(
-                    f"The step {name!r} moves {', '.join(foreign)} of another model. Make it with model=."
-                )
+        require_steps_of(model, parts)
     return dict(pairs)
 
 

@@ -322,7 +322,7 @@ def test_a_warning_of_another_library_does_not_cost_the_mode(normal_model, monke
 def test_steps_of_other_models_are_refused(steps):
     with pm.Model() as other:
         pm.Normal("beta", shape=2)
-    with pytest.raises(ValueError, match="moves beta of another model"):
+    with pytest.raises(ValueError, match="moves 'beta' of another model"):
         compare(other, steps)
 
 

@@ -244,6 +244,10 @@ WRONG = {
         lambda: poisson(counts=but(COUNTS, 7, 3_000_000_000)),
         "the observation is -1294967296. PyMC may have made it of a larger number.*32 bits",
     ),
+    "large counts alone": (
+        lambda: poisson(counts=np.full(len(COUNTS), 3_000_000_000)),
+        "The observation is -1294967296. PyMC may have made it of a larger number.*32 bits",
+    ),
     "large shared count": (
         lambda: poisson(counts=pytensor.shared(but(COUNTS, [7, 9], 5_000_000_000))),
         r"'y' in rows 7, 9 \(2 of 1,200\) is 5,000,000,000: PyMC would take 705032704 for it",

@@ -369,6 +369,16 @@ def test_missing_real_numbers_are_named(n_missing):
             pma.approximate(model, step=step, quiet=True)
 
 
+def test_rows_whose_covariate_is_missing_are_not_to_be_left_out():
+    """Their responses say something of the others."""
+    x = np.ma.masked_array(ROWS[:3000], mask=np.arange(3000) < 30)
+    with pm.Model() as model:
+        with pytest.warns(pm.exceptions.ImputationWarning):
+            covariate = pm.Normal("x", pm.Normal("mean"), 1.0, observed=x)
+        pm.Normal("y", pm.Normal("a") + pm.Normal("b") * covariate, 1.0, observed=ROWS[:3000])
+    assert "Leave rows out" not in pma.recommend(model).recommendation.otherwise
+
+
 @as_model
 def groups_and(column):
     """Effects of 40 groups, and a coefficient without a proper prior."""

@@ -144,7 +144,7 @@ class _FittedField(Fitted):
         for one in maps.coordinates:
             own = splu(sparse.csc_array(matrix_of(one.own, features, (one.size, one.size))))
             logs = np.log(np.abs(own.U.diagonal()))
-            total += logs.sum() - (logs[0] if one.has_mean else 0.0)
+            total += logs.sum() - (logs[0] if one.has_mean else 0.0)  # of a mean, whose scale is that of all
         room.kept[0] = -1.0  # its sides are written over
         n = len(s) + len(eps) - len(of_means)
         return float(-0.5 * (s @ s + eps @ eps) - total) - _HALF_LOG * n
