@@ -37,13 +37,7 @@ import pandas as pd
 from scipy.special import expit, ndtri
 
 from pymc_austerity.acceptance import TTest
-from pymc_austerity.design import (
-    acceptance_error,
-    data_usage,
-    error,
-    expected_data_usage,
-    optimal_design,
-)
+from pymc_austerity.design import acceptance_error, data_usage, error, expected_data_usage, optimal_design
 
 EPSILONS = (0.01, 0.05, 0.1, 0.2)  # of the curves
 SHOWN = 0.05  # epsilon of the acceptance probabilities

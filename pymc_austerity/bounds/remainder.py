@@ -62,13 +62,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.bounds.block_table import (
-    BLOCK,
-    LONG_BLOCK,
-    block_table,
-    draw_all_weighted,
-    rounded_up,
-)
+from pymc_austerity.bounds.block_table import BLOCK, LONG_BLOCK, block_table, draw_all_weighted, rounded_up
 from pymc_austerity.bounds.row_constants import (
     INFLATION,
     BoundedTerm,

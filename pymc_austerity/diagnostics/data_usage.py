@@ -8,13 +8,7 @@ import pandas as pd
 import xarray as xr
 from scipy.special import ndtr
 
-from pymc_austerity.diagnostics.result import (
-    SAMPLE,
-    NotRecordedError,
-    aligned,
-    by_label,
-    posterior_of,
-)
+from pymc_austerity.diagnostics.result import SAMPLE, NotRecordedError, aligned, by_label, posterior_of
 from pymc_austerity.exceptions import warn
 from pymc_austerity.validation import is_real, is_whole
 

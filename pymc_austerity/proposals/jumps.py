@@ -26,13 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
-from pymc_austerity.proposals.base import (
-    BoundProposal,
-    NoState,
-    ProposalKernel,
-    no_adaptation,
-    no_density,
-)
+from pymc_austerity.proposals.base import BoundProposal, NoState, ProposalKernel, no_adaptation, no_density
 from pymc_austerity.target import Index, Target, Vector
 
 # Kinds of moves, their names, and what is counted of each.

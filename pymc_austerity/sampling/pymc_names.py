@@ -10,12 +10,8 @@ from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constant
 from pymc.backends.base import MultiTrace
 from pymc.initial_point import make_initial_point_fns_per_chain
 from pymc.progress_bar import MCMCProgressBarManager, NutpieProgressBarManager
-from pymc.sampling.mcmc import (
-    _quiet_logging as quiet_logging,
-)
-from pymc.sampling.mcmc import (
-    _sample_return as sample_return,
-)
+from pymc.sampling.mcmc import _quiet_logging as quiet_logging
+from pymc.sampling.mcmc import _sample_return as sample_return
 from pymc.sampling.mcmc import (
     assign_step_methods,
     get_default_tune_steps,

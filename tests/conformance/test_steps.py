@@ -16,12 +16,7 @@ from pymc_austerity.proposals import Surrogate
 from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
 from pymc_austerity.testing import check_posterior, check_step
 from pymc_austerity.testing.models import Solved, allocations, normal_mean, rates, shares, two_blocks
-from pymc_austerity.testing.steps import (
-    check_chains,
-    check_interface,
-    check_points,
-    check_state,
-)
+from pymc_austerity.testing.steps import check_chains, check_interface, check_points, check_state
 from tests.statistical.fields import all_states, field, log_density, table_of
 from tests.statistical.selection import normal_rows, normal_solved
 from tests.step_methods.test_elementwise import groups as of_groups

@@ -9,13 +9,7 @@ import xarray as xr
 from pymc.step_methods import CompoundStep
 
 from pymc_austerity import SCIR, AusterityMH, RandomWalk, __version__
-from pymc_austerity.diagnostics import (
-    data_usage_summary,
-    decision_summary,
-    decisions,
-    effective_cost,
-    stamp,
-)
+from pymc_austerity.diagnostics import data_usage_summary, decision_summary, decisions, effective_cost, stamp
 from pymc_austerity.model.compile.backend import interpreted
 from tests.diagnostics.results import result, stamped
 

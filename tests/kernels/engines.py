@@ -17,13 +17,7 @@ from pymc_austerity.kernels.metropolis import Rule, no_range, sequential_test, t
 from pymc_austerity.kernels.subsample import ALL_ROWS, NO_ROWS, Rows, in_blocks, population_of, rows_of
 from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
-from pymc_austerity.proposals.base import (
-    BoundProposal,
-    NoState,
-    ProposalKernel,
-    no_adaptation,
-    proposed_move,
-)
+from pymc_austerity.proposals.base import BoundProposal, NoState, ProposalKernel, no_adaptation, proposed_move
 from pymc_austerity.target import Target
 
 

@@ -11,12 +11,7 @@ from numba.extending import register_jitable
 from scipy import stats
 
 from pymc_austerity.kernels import categorical_gibbs
-from pymc_austerity.kernels.categorical_gibbs import (
-    BatchDraws,
-    GibbsOutcome,
-    draw_category,
-    gibbs_updates,
-)
+from pymc_austerity.kernels.categorical_gibbs import BatchDraws, GibbsOutcome, draw_category, gibbs_updates
 from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.target import Target
 from tests.kernels.engines import ScriptedRng

@@ -12,13 +12,7 @@ from pymc_austerity.acceptance.ttest import BarkerTTest
 from pymc_austerity.kernels.elements import READS_ALL, Elements, element_transitions
 from pymc_austerity.kernels.metropolis import Rule, no_range
 from pymc_austerity.proposals.base import ProposalKernel, no_adaptation
-from pymc_austerity.proposals.elements import (
-    ElementWalk,
-    OtherCategory,
-    learn_scale,
-    other_category,
-    walk,
-)
+from pymc_austerity.proposals.elements import ElementWalk, OtherCategory, learn_scale, other_category, walk
 from pymc_austerity.target import Target
 from pymc_austerity.testing.compare import error_of_mean
 

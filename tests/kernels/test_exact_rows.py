@@ -33,11 +33,7 @@ from tests.kernels.engines import (
     regression_data,
     run_chain,
 )
-from tests.kernels.three_states import (
-    LAW,
-    kernel_matrix,
-    metropolis_matrix,
-)
+from tests.kernels.three_states import LAW, kernel_matrix, metropolis_matrix
 from tests.statistical.theory import stationary
 
 INF, NAN = math.inf, math.nan

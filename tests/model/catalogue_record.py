@@ -7,12 +7,7 @@ are written by ``python -m tests.model.covering``.
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import (  # noqa: F401 - they add their models
-    catalogue_fields_a,
-    catalogue_fields_b,
-    catalogue_fields_c,
-    catalogue_unusual,
-)
+from . import catalogue_fields_a, catalogue_fields_b, catalogue_fields_c, catalogue_unusual  # noqa: F401 - they add their models
 from .catalogue import MODELS, REFUSED
 
 ENTRIES = {entry.name: entry for entry in [*MODELS, *REFUSED]}

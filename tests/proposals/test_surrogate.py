@@ -16,10 +16,7 @@ from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.model.compile.protocol import constructor
 from pymc_austerity.proposals import Surrogate, surrogate
 from pymc_austerity.proposals.base import bind, is_fitted
-from pymc_austerity.proposals.surrogate import (
-    adapt_step_size,
-    inner_transitions,
-)
+from pymc_austerity.proposals.surrogate import adapt_step_size, inner_transitions
 from pymc_austerity.target import QuadraticProxy, Target
 from tests.kernels.engines import ScriptedRng, by, rule_of
 from tests.proposals.moments import COV

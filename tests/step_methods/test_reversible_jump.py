@@ -11,12 +11,7 @@ from pymc_austerity.diagnostics import inclusion
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.testing.steps import fresh, move
 from tests.sampling import sampled
-from tests.statistical.selection import (
-    correlated_rows,
-    logistic_model,
-    normal_model,
-    normal_rows,
-)
+from tests.statistical.selection import correlated_rows, logistic_model, normal_model, normal_rows
 
 KINDS = ("births", "deaths", "swaps", "others")
 

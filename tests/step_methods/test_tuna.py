@@ -12,12 +12,7 @@ import pytest
 from scipy.special import expit
 
 import pymc_austerity.step_methods.metropolis.tuna_plan as module
-from pymc_austerity import (
-    MetropolisHastings,
-    RandomWalk,
-    SubsamplingWarning,
-    TunaMH,
-)
+from pymc_austerity import MetropolisHastings, RandomWalk, SubsamplingWarning, TunaMH
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.bounds.remainder import plain_draws, plain_move
 from pymc_austerity.bounds.row_constants import BoundsByJets
@@ -29,10 +24,7 @@ from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine
 from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
-from pymc_austerity.testing.steps import (
-    move,
-    require_same_path,
-)
+from pymc_austerity.testing.steps import move, require_same_path
 from tests.models import as_model
 from tests.statistical.errors import LIMIT, error_of_mean, z_of_mean
 

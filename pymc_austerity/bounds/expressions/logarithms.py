@@ -5,15 +5,7 @@ from collections.abc import Callable
 
 from pymc_austerity.bounds.expressions.conditions import zero
 from pymc_austerity.bounds.expressions.factors import Factors
-from pymc_austerity.bounds.expressions.linear import (
-    ONE,
-    ZERO,
-    Terms,
-    is_constant,
-    linear,
-    number,
-    single,
-)
+from pymc_austerity.bounds.expressions.linear import ONE, ZERO, Terms, is_constant, linear, number, single
 from pymc_austerity.bounds.expressions.node import Expression, Range, constant, node
 from pymc_austerity.bounds.expressions.order import order_key
 from pymc_austerity.bounds.expressions.products import LOGARITHM, built, exp, exp_of, multiply

@@ -11,24 +11,10 @@ from functools import reduce
 
 from pymc_austerity.bounds.expressions.affine import is_affine
 from pymc_austerity.bounds.expressions.factors import Factors, power_of
-from pymc_austerity.bounds.expressions.linear import (
-    ONE,
-    ZERO,
-    is_constant,
-    linear,
-    number,
-    single,
-)
+from pymc_austerity.bounds.expressions.linear import ONE, ZERO, is_constant, linear, number, single
 from pymc_austerity.bounds.expressions.node import Expression, Range, constant, node
 from pymc_austerity.bounds.expressions.order import order_key
-from pymc_austerity.bounds.expressions.ranges import (
-    NOT_NEGATIVE,
-    POSITIVE,
-    inverse,
-    monotone,
-    squared,
-    times,
-)
+from pymc_austerity.bounds.expressions.ranges import NOT_NEGATIVE, POSITIVE, inverse, monotone, squared, times
 from pymc_austerity.bounds.expressions.sums import add, as_sum, combined, scale
 from pymc_austerity.bounds.expressions.trees import over_cases
 

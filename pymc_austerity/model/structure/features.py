@@ -33,11 +33,7 @@ from pymc_austerity.model.graph.checks import behind, is_elemwise
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, merged, one_vector, rebuild
 from pymc_austerity.model.lift.sparse import RowsTimes
 from pymc_austerity.model.structure.operations import SELECTING, VIEWS, core_of
-from pymc_austerity.model.structure.predictors import (
-    TermForm,
-    block_and_others,
-    find_predictor,
-)
+from pymc_austerity.model.structure.predictors import TermForm, block_and_others, find_predictor
 
 # Linear in the first input; a factor of all of it is one of the result.
 _THROUGH = (*VIEWS, *SELECTING, Sum)

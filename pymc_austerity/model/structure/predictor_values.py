@@ -16,10 +16,7 @@ from pytensor.tensor.math import Sum
 
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
-from pymc_austerity.model.graph.rewrite import (
-    INTERPRETED,
-    Compiled,
-)
+from pymc_austerity.model.graph.rewrite import INTERPRETED, Compiled
 from pymc_austerity.model.structure.direct_rows import DirectRows, direct_parts
 from pymc_austerity.model.structure.parts import Part, at_zero, tangent
 from pymc_austerity.model.structure.predictors import TermForm, block_and_others, one_per_row, others_in

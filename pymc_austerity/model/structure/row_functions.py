@@ -21,12 +21,7 @@ from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_rows
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled
-from pymc_austerity.model.structure.affine_expressions import (
-    AffineParts,
-    affine_nodes,
-    leaves,
-    renumbered,
-)
+from pymc_austerity.model.structure.affine_expressions import AffineParts, affine_nodes, leaves, renumbered
 from pymc_austerity.model.structure.case_predictors import CasePredictors, case_predictors
 from pymc_austerity.model.structure.parts import Part
 from pymc_austerity.model.structure.predictor_values import Design

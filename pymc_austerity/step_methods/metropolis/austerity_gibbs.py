@@ -14,11 +14,7 @@ from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.proposals.elements import OtherCategory, other_category
 from pymc_austerity.step_methods.base import floats
 from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
-from pymc_austerity.step_methods.metropolis.element_plan import (
-    element_terms,
-    planned,
-    require_elements,
-)
+from pymc_austerity.step_methods.metropolis.element_plan import element_terms, planned, require_elements
 from pymc_austerity.step_methods.metropolis.engine.sequential import fewest_rows
 from pymc_austerity.step_methods.metropolis.options import GibbsOptions
 from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe

@@ -36,12 +36,7 @@ from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.base import DTYPES_SHAPES, SubsampledStep
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine, range_bound_for
 from pymc_austerity.step_methods.metropolis.options import JumpOptions, MetropolisOptions, checked_rule
-from pymc_austerity.step_methods.metropolis.plan import (
-    BlockPlan,
-    Recipe,
-    log_ratios_for,
-    require_same_data,
-)
+from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe, log_ratios_for, require_same_data
 from pymc_austerity.validation import is_real
 
 _EXACT = Exact()
