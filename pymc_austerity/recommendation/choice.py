@@ -556,7 +556,7 @@ def too_many_rows(total: float) -> str:
     if not np.isfinite(total):
         return (
             "Some rows have no finite bound near the mode: their log density has a kink there, or is the "
-            "logarithm of a difference, as of OrderedProbit, which nothing helps; or a parameter comes near "
+            "logarithm of a difference, which nothing helps; or a parameter comes near "
             "a value where it has a pole, which a tighter prior may."
         )
     return (

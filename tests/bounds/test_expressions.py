@@ -14,6 +14,7 @@ from pymc_austerity.bounds.expressions.forms import (
     equal,
     erf,
     erfc,
+    erfcx,
     exp,
     expm1,
     finished,
@@ -250,6 +251,27 @@ def test_spellings(spelled, expected):
         assert operations(spelled) == ["log1mexp", "softplus", "softplus"]
     else:
         assert spelled is expected
+
+
+def test_differences_of_normal_distribution_functions_have_one_spelling():
+    """As PyMC writes them: for two numbers above zero, for two below it, and for one on either side."""
+    a, b = (divide(x, ROOT_2) for x in (ETA, ZETA))
+    expected = add(log_ndtr(ETA), log1mexp(subtract(log_ndtr(ZETA), log_ndtr(ETA))))
+    between = log(multiply(constant(0.5), subtract(erf(a), erf(b))))
+
+    def in_a_tail(x, y):
+        apart = multiply(exp(subtract(square(x), square(y))), erfcx(y))
+        return subtract(log(multiply(constant(0.5), subtract(erfcx(x), apart))), square(x))
+
+    assert between is expected
+    assert in_a_tail(b, a) is expected
+    assert in_a_tail(negative(a), negative(b)) is expected
+    mirrored = subtract(log_ndtr(negative(ETA)), log_ndtr(negative(ZETA)))
+    assert add(log_ndtr(negative(ZETA)), log1mexp(mirrored)) is expected
+    # Their probabilities add up, and one is positive where the numbers are in order.
+    assert add(exp(expected), exp(log_ndtr(ZETA)), exp(log_ndtr(negative(ETA)))) is ONE
+    difference = subtract(erfcx(b), multiply(exp(subtract(square(b), square(a))), erfcx(a)))
+    assert greater(difference, ZERO) is greater(ETA, ZETA)
 
 
 def test_rising_factorials_come_from_differences_of_gamma_functions():

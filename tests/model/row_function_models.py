@@ -128,10 +128,15 @@ def ordered_logistic():
     pm.OrderedLogistic("y", eta=b, cutpoints=cutpoints(), observed=np.minimum(COUNTS, 3))
 
 
-@model(3, "phi")
+@model(2, "phi")
 def ordered_probit():
     b = X @ pm.Normal("b", shape=3)
     pm.OrderedProbit("y", eta=b, cutpoints=cutpoints(), observed=np.minimum(COUNTS, 3))
+
+
+@model(2)
+def truncated_on_both_sides():
+    pm.TruncatedNormal("y", eta(), half(), lower=-4.0, upper=4.0, observed=np.clip(REAL, -3.9, 3.9))
 
 
 @model(2)

@@ -71,6 +71,20 @@ def ordered_logistic(X, eta, rng):
     pm.OrderedLogistic("y", eta=X[:, 1:] @ coefficients(D - 1), cutpoints=c, observed=y, compute_p=False)
 
 
+def ordered_probit(X, eta, rng):
+    cuts = np.array([-1.0, 0.0, 1.0, 2.0])
+    y = ((eta + rng.normal(size=N))[:, None] > cuts).sum(axis=1)
+    ordered = pm.distributions.transforms.ordered
+    c = pm.Normal("c", 0, 3, shape=4, transform=ordered, initval=cuts)
+    pm.OrderedProbit("y", eta=X[:, 1:] @ coefficients(D - 1), cutpoints=c, observed=y, compute_p=False)
+
+
+def truncated_on_both_sides(X, eta, rng):
+    y = stats.truncnorm.rvs(-1.0 - eta, 2.0 - eta, loc=eta, random_state=rng)
+    sigma = pm.HalfNormal("sigma", 1)
+    pm.TruncatedNormal("y", mu=X @ coefficients(), sigma=sigma, lower=-1.0, upper=2.0, observed=y)
+
+
 def categorical(X, eta, rng):
     p = softmax(np.c_[np.zeros(N), eta, -eta], axis=1)
     y = (rng.random(N)[:, None] > p.cumsum(axis=1)).sum(axis=1)
@@ -100,6 +114,8 @@ LIKELIHOODS = [
     pytest.param(gamma, marks=OTHERS),
     censored_weibull,
     ordered_logistic,
+    ordered_probit,
+    pytest.param(truncated_on_both_sides, marks=OTHERS),
     pytest.param(categorical, marks=OTHERS),
     pytest.param(student, marks=OTHERS),
     pytest.param(mixture, marks=OTHERS),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from pymc_austerity.bounds.expressions.linear import ONE, ZERO, is_constant, linear, number
 from pymc_austerity.bounds.expressions.node import Expression, constant, node
-from pymc_austerity.bounds.expressions.products import factors_of, multiply
+from pymc_austerity.bounds.expressions.products import LOGARITHM, factors_of, multiply
 from pymc_austerity.bounds.expressions.ranges import BOOLEAN
 from pymc_austerity.bounds.expressions.sums import combined, scale, subtract
 from pymc_austerity.bounds.expressions.trees import decided_by_range, over_cases
@@ -45,6 +45,10 @@ def _of_arguments(added: float, terms: Mapping[Expression, float]) -> Expression
         (one, c), (two, d) = moving
         if one.op == two.op and one.op in _INCREASING and c == -d:
             return scale(math.copysign(1.0, c), subtract(one.args[0], two.args[0]))
+        logs = [LOGARITHM[0](term) for term in (one, two)] if c == -d else []
+        if logs and logs[0] is not None and logs[1] is not None:
+            apart, tails = linear(scale(math.copysign(1.0, c), subtract(logs[0], logs[1])))
+            return _of_arguments(apart, tails) if {term.op for term in tails} == {"log_ndtr"} else None
     if len(moving) == 1 and added != 0.0:
         ((one, c),) = moving
         if one.op == "exp" and added / c < 0.0:

@@ -116,22 +116,34 @@ def _log_of_product(x: Expression, *, must_know: bool) -> Expression | None:
     return combined([*parts, (1.0, log_node(left) if log_of_rest is None else log_of_rest)])
 
 
-def _difference_of_sigmoids(added: float, terms: Terms) -> Expression | None:
-    """sigmoid(a) - sigmoid(b), in one logarithm of a - b."""
-    if len(terms) != 2 or added != 0.0 or any(term.op != "sigmoid" for term in terms):
+def _difference_of_sigmoids(a: Expression, b: Expression) -> Expression:
+    """log(sigmoid(a) - sigmoid(b)), in one logarithm of a - b."""
+    parts = [(-1.0, softplus(scale(-1.0, a))), (-1.0, softplus(b)), (1.0, log1mexp(subtract(b, a)))]
+    return combined(parts)
+
+
+type _OfTwo = Callable[[Expression, Expression], Expression]
+
+# Logarithms of f(a) - f(b), for operations f that have one.
+OF_DIFFERENCE: dict[str, _OfTwo] = {"sigmoid": _difference_of_sigmoids}
+# Other ways to write log(1 - exp(x)).
+OF_COMPLEMENT: list[Callable[[Expression], Expression | None]] = []
+
+
+def _log_of_difference(added: float, terms: Terms) -> Expression | None:
+    """The logarithm of c (f(a) - f(b)), if it is one."""
+    if len(terms) != 2 or added != 0.0:
         return None
-    (s, c), (t, d) = sorted(terms.items(), key=lambda pair: -pair[1])
-    if c != -d or c <= 0.0:
+    (f, c), (g, d) = sorted(terms.items(), key=lambda pair: -pair[1])
+    if c != -d or f.op != g.op or f.op not in OF_DIFFERENCE:
         return None
-    (a,), (b,) = s.args, t.args
-    pairs = [(-1.0, softplus(scale(-1.0, a))), (-1.0, softplus(b)), (1.0, log1mexp(subtract(b, a)))]
-    return combined([*pairs, (math.log(c), ONE)])
+    return add(constant(math.log(c)), OF_DIFFERENCE[f.op](*f.args, *g.args))
 
 
 def _log_of_sum(x: Expression) -> Expression | None:
     """The logarithm of a sum of which at least one positive term has a known logarithm."""
     added, terms = linear(x)
-    special = _difference_of_sigmoids(added, terms)
+    special = _log_of_difference(added, terms)
     if special is not None:
         return special
     still = as_sum(added, {term: c for term, c in terms.items() if not term.moves})
@@ -218,6 +230,15 @@ def log1mexp(x: Expression) -> Expression:
         left = add(ONE, scale(-1.0, exp(x)))
         if left.op != "sum" or single(left)[1] is not left:
             return log(left)
+        for rule in OF_COMPLEMENT:
+            found = rule(x)
+            if found is not None:
+                return found
+    return log1mexp_node(x)
+
+
+def log1mexp_node(x: Expression) -> Expression:
+    """log(1 - exp(x)) as it stands."""
     return _unary("log1mexp", log1mexp_of, x, NEGATIVE)
 
 

@@ -5,9 +5,18 @@ from collections.abc import Callable
 
 from scipy import special
 
-from pymc_austerity.bounds.expressions.linear import ONE, ZERO, Terms, is_constant, number, same
-from pymc_austerity.bounds.expressions.logarithms import KNOWN, log, structural
+from pymc_austerity.bounds.expressions.linear import ONE, ZERO, Terms, is_constant, linear, number, same
+from pymc_austerity.bounds.expressions.logarithms import (
+    KNOWN,
+    OF_COMPLEMENT,
+    OF_DIFFERENCE,
+    log,
+    log1mexp,
+    log1mexp_node,
+    structural,
+)
 from pymc_austerity.bounds.expressions.node import EVERYWHERE, Expression, Range, constant, node
+from pymc_austerity.bounds.expressions.order import order_key
 from pymc_austerity.bounds.expressions.products import exp, to_the_power
 from pymc_austerity.bounds.expressions.ranges import NEGATIVE, POSITIVE, monotone
 from pymc_austerity.bounds.expressions.rules import with_change
@@ -130,6 +139,26 @@ def error_functions(added: float, terms: Terms) -> Sum | None:
     return None
 
 
+def shares(added: float, terms: Terms) -> Sum | None:
+    """Of probabilities of what follows one another: Phi(a) - Phi(b) + Phi(b), and Phi(a) + Phi(-a)."""
+    for term, c in terms.items():
+        if term.op != "exp" or not term.moves:
+            continue
+        (log_p,) = term.args
+        found = [log_p] if log_p.op == "log_ndtr" else [t for t in linear(log_p)[1] if t.op == "log1mexp"]
+        if len(found) != 1:
+            continue
+        (inner,) = found
+        if inner is log_p:
+            other, whole = exp(log_ndtr(scale(-1.0, inner.args[0]))), ONE
+        else:
+            rest = subtract(log_p, inner)
+            other, whole = exp(add(rest, inner.args[0])), exp(rest)
+        if other is not term and terms.get(other) == c:
+            return with_change(added, terms, [(-c, term), (-c, other), (c, whole)])
+    return None
+
+
 _COMPLEMENTS = {"erf": 1.0, "erfc": 2.0}
 
 
@@ -141,6 +170,29 @@ def _log_erfcx(x: Expression) -> Expression:
     return combined([(1.0, _log_erfc(x)), (1.0, to_the_power(x.args[0], 2.0))])
 
 
+def _difference_of_erf(a: Expression, b: Expression) -> Expression:
+    """log(erf(a) - erf(b)) by normal distribution functions."""
+    top, bottom = (log_ndtr(scale(_ROOT_2, x)) for x in (a, b))
+    return combined([(1.0, top), (1.0, log1mexp(subtract(bottom, top))), (_LOG_2, ONE)])
+
+
+def _in_one_tail(x: Expression) -> Expression | None:
+    """Of log(Phi(a) - Phi(b)) = log(Phi(-b) - Phi(-a)) one way to write it, whichever a model has taken."""
+    added, terms = linear(x)
+    if added != 0.0 or sorted(terms.values()) != [-1.0, 1.0] or any(t.op != "log_ndtr" for t in terms):
+        return None
+    top, bottom = sorted(terms, key=lambda term: terms[term])
+    (a,), (b,) = top.args, bottom.args
+    middle, moving = linear(add(a, b))
+    first = moving[min(moving, key=order_key)] if moving else middle
+    if first >= 0.0:
+        return None
+    above, below = (log_ndtr(scale(-1.0, one)) for one in (b, a))
+    return combined([(1.0, above), (-1.0, top), (1.0, log1mexp_node(subtract(below, above)))])
+
+
 KNOWN["erfc"] = _log_erfc
 KNOWN["erfcx"] = _log_erfcx
-SIMPLER.extend([rising_factorials, error_functions])
+OF_DIFFERENCE["erf"] = _difference_of_erf
+OF_COMPLEMENT.append(_in_one_tail)
+SIMPLER.extend([rising_factorials, error_functions, shares])

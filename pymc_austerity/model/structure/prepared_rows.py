@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
-from pytensor.scalar.basic import Add, Exp, IsInf, Log, Sqrt, Sub, Switch
+from pytensor.scalar.basic import Add, Exp, IsInf, Log, Sub, Switch
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot, Max, Sum
 from pytensor.tensor.special import Softmax
@@ -21,7 +20,7 @@ def prepared_rows(fact: Factorisation, term: LocalTerm) -> Variable:
     """The rows of a term, with equal row numbers written once, selections first, exponentials not shifted."""
     (rows,) = merged([term.rows])
     (rows,) = rebuild([rows], _equal_indices(fact, term, rows))
-    for rule in (_in_double, _indexed_first, _without_shift, _without_sum_of_shares):
+    for rule in (_indexed_first, _without_shift, _without_sum_of_shares):
         rows = rewritten(rows, rule)
     (rows,) = merged([rows])
     return rows
@@ -84,19 +83,6 @@ def _numbers_of_equals(fact: Factorisation, term: LocalTerm, variables: Sequence
         keys = [(so_far, value.tobytes()) for so_far, value in zip(result, values, strict=True)]
         result = [keys.index(key) for key in keys]
     return result
-
-
-def _in_double(node: Apply, inputs: list[Variable]) -> Variable | None:
-    """Square roots of written numbers in double precision.
-
-    PyTensor takes the square root of a written 2.0 in single precision, so that the two branches of a normal
-    distribution function differ by 1e-8 where they meet. That is rounding, and not a kink.
-    """
-    out = node.outputs[0]
-    is_written = is_elemwise(out, Sqrt) and isinstance(inputs[0], Constant)
-    if is_written and out.type.dtype == "float32" and not set(out.type.shape) - {1}:
-        return pt.constant(np.sqrt(inputs[0].data.astype("float64")))
-    return None
 
 
 def indexed_first(rows: Variable) -> Variable:

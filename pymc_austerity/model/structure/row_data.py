@@ -6,6 +6,7 @@ known. Columns that are equal in all rows are one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,8 +23,13 @@ from pymc_austerity.model.factorisation import Factorisation, LocalTerm, some_ro
 from pymc_austerity.model.structure.data_of_rows import DataOfRows
 from pymc_austerity.target import Index, Vector
 
+_LOG_2 = math.log(2.0)
 # Numbers that a row reads, at most.
 MOST_NUMBERS = 500
+# Numbers that PyTensor takes of a written one in single precision, by what it makes of them: the branches of
+# a normal distribution function would differ by 1e-8 where they meet. That is rounding, and not a kink.
+_SQRT_2 = float(np.float32(math.sqrt(2.0)))
+_IN_DOUBLE = {_SQRT_2: math.sqrt(2.0), 1.0 / _SQRT_2: math.sqrt(0.5), float(np.float32(_LOG_2)): _LOG_2}
 # Whole numbers below this are subtracted exactly.
 _WHOLE = 2.0**50
 
@@ -145,7 +151,7 @@ class RowData:
             self.moved_columns.add(column)
             return data(column, -np.inf, np.inf)
         if low == high and not known.has_nan[k]:
-            return constant(low)
+            return constant(math.copysign(_IN_DOUBLE.get(abs(low), abs(low)), low))
         key: Hashable = known.digest(k) or (number, k)
         shifted = known.shifted(k)
         if shifted is not None:
