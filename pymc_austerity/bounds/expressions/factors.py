@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from pymc_austerity.bounds.expressions.affine import is_affine
-from pymc_austerity.bounds.expressions.linear import Terms, is_constant, linear, number, plus
+from pymc_austerity.bounds.expressions.linear import Terms, is_constant, linear, number, plus, same
 from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.expressions.sums import combined, scale
 
@@ -67,10 +67,11 @@ def _take_sum(f: Factors, x: Expression, e: float) -> None:
 
 
 def _content(x: Expression) -> float:
-    """Number to divide a sum by: the first coefficient of an affine form or single term, else its sign."""
+    """Number to divide a sum by: the first coefficient of an affine form, or of equal ones, else its sign."""
     added, terms = linear(x)
     first = terms[x.args[0]]
-    if (added == 0.0 and len(terms) == 1) or (x.moves and is_affine(x)):
+    has_one_size = added == 0.0 and all(same(abs(c), abs(first)) for c in terms.values())
+    if has_one_size or (x.moves and is_affine(x)):
         return first
     return math.copysign(1.0, first)
 
