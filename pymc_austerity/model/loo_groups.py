@@ -22,9 +22,9 @@ from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.structure.incidence import Incidence
 from pymc_austerity.target import Index, Matrix, Vector
 
-# Newton steps to the mode, with differences of so many standard deviations; nodes of the rule in each
-# direction, of groups with so many effects.
-_STEPS, _DIFFERENCE, _NODES = 5, 0.2, {1: 11, 2: 9, 3: 6, 4: 4, 5: 3}
+# Newton steps to the mode at most, until they are so short, with differences of so many standard deviations;
+# nodes of the rule in each direction, of groups with so many effects.
+_STEPS, _SHORT, _DIFFERENCE, _NODES = 5, 0.1, 0.2, {1: 11, 2: 9, 3: 6, 4: 4, 5: 3}
 # The density of an effect, in standard deviations of it, falls at least as slowly as this says.
 _FLATTEST, _LONGEST = 1e-8, 5.0
 
@@ -110,6 +110,8 @@ class Groups:
             step = np.clip(np.einsum("gij,gi->gj", axes, slope) / sizes, -_LONGEST, _LONGEST)
             x = x + np.einsum("gij,gjk,gk->gi", root, axes, step)
             root = root @ axes * sizes[:, None, :] ** -0.5
+            if np.all(np.abs(step) * np.sqrt(sizes) < _SHORT):
+                break
         nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES[n_effects])
         rule = itertools.product(zip(nodes, np.log(weights), strict=True), repeat=n_effects)
         heights = []
