@@ -140,9 +140,11 @@ def approximate(
 
 
 def fitted_step(
-    model: pm.Model, step: SubsampledStep | None, *, progressbar: bool
+    model: pm.Model, step: SubsampledStep | None, *, progressbar: bool, has_density: bool = False
 ) -> tuple[SubsampledStep, Fitted]:
     """A step that moves all variables of a model, and the distribution that it is fitted to.
+
+    With `has_density` it is one whose density can be computed.
 
     Raises
     ------
@@ -164,7 +166,7 @@ def fitted_step(
         raise UnsuitableError(
             f"{', '.join(left)} is moved by another step, and no distribution is fitted to it. Use sample()."
         )
-    return found, fitted_to(found, model.initial_point())
+    return found, fitted_to(found, model.initial_point(), has_density=has_density)
 
 
 def compared(found: Dataset, exact: Dataset) -> Dataset:

@@ -78,8 +78,8 @@ def log_evidence(
     Raises
     ------
     UnsuitableError
-        If the step is fitted to no distribution with a known density, as for large crossed effects,
-        which are drawn in turns, or where `recommend` chooses `pm.NUTS`.
+        If no distribution is fitted: `recommend` has chosen `pm.NUTS`, or crossed effects, which are drawn
+        in turns, are so many that they cannot be fitted together.
     ValueError
         If a prior is improper, so that the evidence has no meaning; if a variable is not in `idata`, or the
         data there are not those of the model.
@@ -126,7 +126,7 @@ def log_evidence(
             "meaning. Give it a proper prior."
         )
     exact = _exact(idata, model, draws)
-    step, fitted = fitted_step(model, step, progressbar=progressbar)
+    step, fitted = fitted_step(model, step, progressbar=progressbar, has_density=True)
     point, fact = model.initial_point(), step.factorisation
     rng, log_p, to_vector = (
         pymc_names.get_random_generator(random_seed),

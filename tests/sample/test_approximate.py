@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 import pymc_austerity as pma
 from pymc_austerity.exceptions import SubsamplingWarning, UnsuitableError
+from pymc_austerity.mode.fields import order
 from pymc_austerity.sampling import evidence
 from pymc_austerity.sampling.approximate import compared
 from pymc_austerity.step_methods.metropolis import fitted
@@ -259,16 +260,46 @@ def test_what_is_not_approximated():
         pma.approximate(model, step=pma.AusterityMH(model=model), quiet=True)
 
 
-@pytest.mark.slow("a set-up, and a chain")
-def test_crossed_effects_have_draws_and_no_density():
+@pytest.mark.slow("a chain, and determinants of all rows")
+def test_evidence_of_crossed_effects_that_are_moved_in_turns(monkeypatch):
+    rng, n, sizes = np.random.default_rng(3), 1000, (150, 120)
+    of = [rng.integers(size, size=n) for size in sizes]
+    y = (
+        0.5
+        + sum(rng.normal(size=size)[own] for size, own in zip(sizes, of, strict=True))
+        + rng.normal(size=n)
+    )
     with pm.Model() as model:
-        parts = [pm.HalfNormal(f"s{k}") * pm.Normal(f"z{k}", shape=G) for k in range(2)]
-        eta = parts[0][OF] + parts[1][RNG.permutation(OF)]
-        pm.Bernoulli("y", logit_p=eta, observed=COUNTS)
-    found = pma.approximate(model, checked=0, draws=20, quiet=True)
-    assert found.posterior.sizes["draw"] == 20
-    with pytest.raises(UnsuitableError, match="Crossed effects are drawn in turns"):
-        pma.log_evidence(found, model)
+        tau = pm.HalfNormal("tau")
+        effects = [pm.Normal(f"u{size}", 0, tau, shape=size) for size in sizes]
+        mean = pm.Normal("a", 0, 2) + effects[0][of[0]] + effects[1][of[1]]
+        pm.Normal("y", mean, 1.0, observed=y)
+    step = pma.TunaMH(model=model, progressbar=False)
+    assert len(step.engine.turns) == 2
+    assert pma.approximate(model, step=step, checked=0, draws=20, quiet=True).posterior.sizes["draw"] == 20
+    idata = pma.sample(
+        model, 500, tune=100, chains=2, step=step, random_seed=1, quiet=True, progressbar=False
+    )
+    found = pma.log_evidence(idata, model, step=step, random_seed=1, progressbar=False)
+
+    own = sum(np.equal.outer(one, one).astype(float) for one in of)
+
+    def density(log_tau):
+        covariance = np.eye(n) + np.exp(2.0 * log_tau) * own + 4.0
+        prior = stats.halfnorm.logpdf(np.exp(log_tau)) + log_tau
+        return stats.multivariate_normal.logpdf(y, cov=covariance) + prior
+
+    middle, sd = np.log(idata.posterior["tau"]).mean().item(), np.log(idata.posterior["tau"]).std().item()
+    grid = middle + sd * np.linspace(-6.0, 6.0, 17)
+    exact = logsumexp([density(at) for at in grid]) + np.log(grid[1] - grid[0])
+    assert found.error < 0.01
+    assert abs(found.value - exact) < LIMIT * found.error + 1e-5
+
+    monkeypatch.setattr(order, "_OF_A_DENSITY", 0.0)
+    with pytest.raises(
+        UnsuitableError, match="drawn in turns, which have no density.*meet in too many pairs"
+    ):
+        pma.log_evidence(idata, model, step=step, progressbar=False)
 
 
 @pytest.mark.full_size("100,000 rows, and 8,000 exact draws of each")

@@ -141,11 +141,13 @@ def field_model(
     *,
     is_tempered: bool = False,
     joins: bool = False,
+    moves: bool = True,
 ) -> FieldModel:
     """The field of a model, which is found unless it was.
 
     Normal rows whose density is divided by a temperature are rows like others: their precision is not one.
     With `joins` equal rows are joined, but for normal ones whose sums are sufficient: of these none is read.
+    If it `moves` large crossed factors do so in turns; else all effects have one tree, for their density.
 
     Raises
     ------
@@ -174,7 +176,7 @@ def field_model(
         plain, found = found, joined(found)
         fact = fact if found is plain else with_equal_rows_joined(fact)
     why: NoField | None = None
-    for layouts in layouts_of(found, fact.graph, is_normal=precision is not None):
+    for layouts in layouts_of(found, fact.graph, is_normal=precision is not None, moves=moves):
         try:
             return _of_layouts(model, fact, found, layouts, precision)
         except NoField as reason:  # another order may do

@@ -107,10 +107,13 @@ class _Reading(NamedTuple):
     which: Index  # (N,): and which each row has
 
 
-def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> Iterator[tuple[Layout, ...]]:
+def layouts_of(
+    found: Field, graph: LogDensityGraph, *, is_normal: bool, moves: bool = True
+) -> Iterator[tuple[Layout, ...]]:
     """Read the rows of a field, normal ones or others, and put them in order, once for every turn.
 
     Where some turns are better than others, and those may not do, there are several orders, the best first.
+    If no move is to be made there is one turn, of all effects.
 
     Raises
     ------
@@ -124,7 +127,7 @@ def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> Iter
         maps = maps_of(found, graph, with_means=with_means)
         has_means = any(one.has_mean for one in maps.coordinates)
         try:
-            yield from _in_turns(columns, maps, found)
+            yield from _in_turns(columns, maps, found, moves=moves)
         except NoField:
             if not has_means:
                 raise
@@ -132,7 +135,7 @@ def layouts_of(found: Field, graph: LogDensityGraph, *, is_normal: bool) -> Iter
             return
 
 
-def _in_turns(columns: Columns, maps: Maps, found: Field) -> Iterator[tuple[Layout, ...]]:
+def _in_turns(columns: Columns, maps: Maps, found: Field, *, moves: bool) -> Iterator[tuple[Layout, ...]]:
     """The layouts of all turns; the better ones first."""
     left = left_to_an_intercept(columns, maps, found)
     n_x, n_z, n_lookups = len(columns.elements), maps.n_coordinates, columns.n_lookups
@@ -156,7 +159,8 @@ def _in_turns(columns: Columns, maps: Maps, found: Field) -> Iterator[tuple[Layo
     own = maps.precision
     coupled = sparse.csr_array((np.ones(len(own.rows)), (own.rows, own.columns)), (n_z, n_z))
     read = _Reading(maps, columns, entries, given, left, found, combos, which)
-    *better, last = find_turns(together, sparse.csr_array(coupled + coupled.T), of_x, dense, kinds)
+    coupled = sparse.csr_array(coupled + coupled.T)
+    *better, last = find_turns(together, coupled, of_x, dense, kinds, moves=moves)
     for turns in better:
         try:
             layouts = _layouts(read, turns)

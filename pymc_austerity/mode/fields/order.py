@@ -26,10 +26,11 @@ from pymc_austerity.target import Index, Mask
 _SHARE, _FEW = 0.25, 40
 # Effects in a node of the dissection; of a factor that goes to the root, and how much more it meets.
 _LEAF, _HUB, _MORE = 16, 128, 4.0
-# Effects that are tied to each other, at most, and in a node of these.
-MOST_TIED, WIDE = 256, 32
-# Nanoseconds of a factorisation, at most: of a product, and of what a node or its twins take from ancestors.
-_MOST_WORK, _OF_PRODUCT, _OF_TAKEN = 2.5e7, 0.1, 0.5
+# Effects that are tied to each other, at most, and in a node of these; both where nothing is moved.
+MOST_TIED, WIDE, _WIDEST = 256, 32, 2500
+# Nanoseconds of a factorisation, at most: for a move, or for a density that is looked at some hundred times;
+# of a product, and of what a node or its twins take from ancestors.
+_MOST_WORK, _OF_A_DENSITY, _OF_PRODUCT, _OF_TAKEN = 2.5e7, 1e9, 0.1, 0.5
 _SEED = 2023
 
 
@@ -45,7 +46,9 @@ class Order(NamedTuple):
     is_wide: bool  # Whether many effects part others, or are parted by nothing
 
 
-def find_order(together: sparse.csr_array, prior: sparse.csr_array, dense: Mask, kinds: Index) -> Order:
+def find_order(
+    together: sparse.csr_array, prior: sparse.csr_array, dense: Mask, kinds: Index, *, moves: bool = True
+) -> Order:
     """A good order.
 
     Parameters
@@ -58,6 +61,8 @@ def find_order(together: sparse.csr_array, prior: sparse.csr_array, dense: Mask,
         Effects that all rows have: they are in the root.
     kinds : ndarray of int (n,)
         Effects of one vector have one number.
+    moves : bool, default True
+        Whether the tree is for moves; else more fill will do.
 
     Raises
     ------
@@ -77,7 +82,7 @@ def find_order(together: sparse.csr_array, prior: sparse.csr_array, dense: Mask,
     sizes = np.bincount(unit, minlength=n_units)
     of_unit = np.zeros(n_units, np.int64)
     of_unit[unit] = kinds
-    search = _Search(between, sizes, of_unit)
+    search = _Search(between, sizes, of_unit, (_HUB, MOST_TIED) if moves else (_WIDEST, _WIDEST))
     search.eliminate(np.unique(unit[~dense]), can_have_hubs=True)
     root = [*search.root, *np.unique(unit[dense])]
     nodes = [*search.nodes, np.array(root, dtype=np.int64)]
@@ -103,7 +108,7 @@ def find_order(together: sparse.csr_array, prior: sparse.csr_array, dense: Mask,
     by_tree = np.argsort(after[tree.node_of], kind="stable")
     variables, pattern = variables[by_tree], pattern[by_tree][:, by_tree]
     tree = tree_of(pattern.indptr, pattern.indices, node_sizes[np.argsort(after)], alike=True)
-    if work_of(tree) > _MOST_WORK:
+    if work_of(tree) > (_MOST_WORK if moves else _OF_A_DENSITY):
         raise NoOrderError("factors that are crossed, or looked up twice, meet in too many pairs of effects")
     return Order(variables, tree, search.is_wide)
 
@@ -147,8 +152,9 @@ def _units(graph: sparse.csr_array, dense: Mask) -> tuple[Index, int]:
 class _Search:
     """Nodes that have been found, as arrays of units, in the order of elimination."""
 
-    def __init__(self, graph: sparse.csr_array, sizes: Index, kinds: Index) -> None:
+    def __init__(self, graph: sparse.csr_array, sizes: Index, kinds: Index, most: tuple[int, int]) -> None:
         self.graph, self.sizes, self.kinds = graph, sizes, kinds
+        self.largest_hub, self.most_tied = most
         self.nodes: list[Index] = []
         self.root: list[int] = []
         self.is_wide = False
@@ -191,7 +197,7 @@ class _Search:
         best, most = units[:0], 0.0
         for k in range(len(kinds)):
             is_own = number == k
-            if is_own.all() or self.sizes[units[is_own]].sum() > _HUB:
+            if is_own.all() or self.sizes[units[is_own]].sum() > self.largest_hub:
                 continue
             mean = float(degrees[is_own].mean())
             if mean > _MORE * float(np.median(degrees[~is_own])) / max(is_own.sum(), 1) and mean > most:
@@ -212,7 +218,7 @@ class _Search:
         is_cut = (level == cut) & ahead
         if not is_cut.any() or is_cut.sum() > 0.5 * len(units):
             sizes = self.sizes[units]
-            if sizes.sum() > MOST_TIED:
+            if sizes.sum() > self.most_tied:
                 raise NoOrderError(
                     f"{sizes.sum():,} effects are tied to each other by rows or priors, and no few of them "
                     "part the others"

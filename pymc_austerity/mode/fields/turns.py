@@ -21,7 +21,13 @@ _SHARE, _MOST = 0.1, 24
 
 
 def find_turns(
-    together: sparse.csr_array, prior: sparse.csr_array, of_x: sparse.csr_array, dense: Mask, kinds: Index
+    together: sparse.csr_array,
+    prior: sparse.csr_array,
+    of_x: sparse.csr_array,
+    dense: Mask,
+    kinds: Index,
+    *,
+    moves: bool = True,
 ) -> list[list[tuple[Mask, Order]]]:
     """What each turn moves, and in which order; one turn of all where that has little fill.
 
@@ -33,17 +39,23 @@ def find_turns(
         As `find_order` has them; what is `dense` moves in all turns that have whole vectors.
     of_x : csr_array (elements, n)
         Which effects an element of rows is made of.
+    moves : bool, default True
+        Whether effects are moved; else there is one tree of all, for their density.
 
     Raises
     ------
     NoOrderError
-        If there would be too many turns.
+        If there would be too many turns, or one tree has too much fill.
     """
     try:
-        order = find_order(together, prior, dense, kinds)
+        order = find_order(together, prior, dense, kinds, moves=moves)
     except NoOrderError:
+        if not moves:
+            raise
         return [_turns(together, prior, of_x, dense, kinds)]
     one_tree = [(np.ones(len(dense), bool), order)]
+    if not moves:
+        return [one_tree]
     is_dear = work_of(order.tree, WIDE) > _MUCH_WORK
     if is_dear or order.is_wide:  # many rows decide on such nodes
         with suppress(NoOrderError):

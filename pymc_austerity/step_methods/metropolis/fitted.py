@@ -17,13 +17,18 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import splu
 
 from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.kernels.fields.records import FieldArrays
 from pymc_austerity.mode.fields import compiled
 from pymc_austerity.mode.fields.draws import hold_at, middle, scores_of_theta, theta_of_scores
+from pymc_austerity.mode.fields.field_model import field_model
 from pymc_austerity.mode.fields.maps import matrix_of
 from pymc_austerity.mode.fields.prior import places_of
+from pymc_austerity.mode.fields.values import FieldValues
 from pymc_austerity.mode.mode_fit import ModeFit
+from pymc_austerity.model.field.priors import NoField
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.engine.fields import FieldEngine
+from pymc_austerity.step_methods.metropolis.plan import factorised
 from pymc_austerity.target import Vector
 
 _HALF_LOG = 0.5 * math.log(2.0 * math.pi)
@@ -38,17 +43,13 @@ class Fitted(ABC):
 
     @abstractmethod
     def log_density(self, q: Vector) -> float:
-        """The log density of q, with all constants.
-
-        Raises
-        ------
-        UnsuitableError
-            If it is not known.
-        """
+        """The log density of q, with all constants."""
 
 
-def fitted_to(step: SubsampledStep, point: PointType) -> Fitted:
+def fitted_to(step: SubsampledStep, point: PointType, *, has_density: bool = False) -> Fitted:
     """The distribution that a step is fitted to; `point` has the variables of other steps.
+
+    Each turn of a field has a fit of its own. If a density is asked for, all effects are fitted together.
 
     Raises
     ------
@@ -57,7 +58,9 @@ def fitted_to(step: SubsampledStep, point: PointType) -> Fitted:
     """
     engine, fit = step.engine, step.recipe.mode_fit
     if isinstance(engine, FieldEngine):
-        return _FittedField(engine.copy(), point)
+        if has_density and len(engine.turns) > 1:
+            return _fitted_together(step, point)
+        return _FittedField(engine.copy().turns, engine.values, point)
     if fit is not None and not fit.free.all():
         fact = step.factorisation
         beside = dict.fromkeys(fact.coordinate(int(k))[0] for k in np.flatnonzero(~fit.free))
@@ -74,6 +77,24 @@ def fitted_to(step: SubsampledStep, point: PointType) -> Fitted:
     return _NormalAtMode(fit)
 
 
+def _fitted_together(step: SubsampledStep, point: PointType) -> Fitted:
+    """The distribution that is fitted to all effects at once."""
+    options = step.options
+    try:
+        found = field_model(
+            options.model,
+            factorised(options, point),
+            is_tempered=options.temperature != 1.0,
+            joins=options.joins_equal_rows,
+            moves=False,
+        )
+    except NoField as reason:
+        raise UnsuitableError(
+            f"Effects are drawn in turns, which have no density, and they are too many for one: {reason}."
+        ) from None
+    return _FittedField(found.arrays(found.fit(), reads_all=True, debug=False), found.values, point)
+
+
 class _NormalAtMode(Fitted):
     def __init__(self, fit: ModeFit) -> None:
         self._fit = fit
@@ -88,17 +109,15 @@ class _NormalAtMode(Fitted):
 
 
 class _FittedField(Fitted):
-    def __init__(self, engine: FieldEngine, point: PointType) -> None:
-        self._engine, self._values = engine, engine.values
-        self._others = engine.values.others(point)
-        arrays = engine.turns[0]
-        every = np.arange(len(arrays.coordinates))
-        self._diagonal = places_of(arrays.tree, every, every)
-        self._theta, self._z = middle(engine.turns, lambda theta: self._values.features(theta, self._others))
+    def __init__(self, turns: tuple[FieldArrays, ...], values: FieldValues, point: PointType) -> None:
+        self._turns, self._values, self._others = turns, values, values.others(point)
+        every = np.arange(len(turns[0].coordinates))
+        self._diagonal = places_of(turns[0].tree, every, every)
+        self._theta, self._z = middle(turns, lambda theta: values.features(theta, self._others))
 
     def draw(self, rng: np.random.Generator) -> Vector:
         theta, z, values = self._theta.copy(), self._z.copy(), self._values
-        for arrays in self._engine.turns:
+        for arrays in self._turns:
             law, room = arrays.law, arrays.room
             hold_at(arrays, values.features(theta, self._others), z)
             theta[law.which], _ = theta_of_scores(law, law.factor @ rng.standard_normal(len(law.which)))
@@ -115,11 +134,7 @@ class _FittedField(Fitted):
 
     def log_density(self, q: Vector) -> float:
         maps, values = self._values.maps, self._values
-        if len(self._engine.turns) > 1:
-            raise UnsuitableError(
-                "Crossed effects are drawn in turns, and no density of such draws is known."
-            )
-        (arrays,) = self._engine.turns
+        (arrays,) = self._turns
         room, law = arrays.room, arrays.law
         theta, z = values.coordinates(q, self._others)
         scores = scores_of_theta(law, theta)
