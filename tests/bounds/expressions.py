@@ -29,6 +29,14 @@ def _log_ndtr(x: Number) -> Number:
     return mpmath.log(mpmath.erfc(-x / mpmath.sqrt(2)) / 2)
 
 
+def log_ndtr_between(s: Number, w: Number) -> Number:
+    """log(Phi(s + w) - Phi(s)), in the lower tail."""
+    low = min(s, -s - w)
+    with mpmath.workdps(mpmath.mp.dps + int(max(0, -mpmath.log10(w)))):
+        below, above = (mpmath.erfc(-x / mpmath.sqrt(2)) for x in (low, low + w))
+        return mpmath.log((above - below) / 2)
+
+
 OPERATIONS: dict[str, Callable] = {
     "product": _times,
     "square": lambda a: a * a,
@@ -46,6 +54,7 @@ OPERATIONS: dict[str, Callable] = {
     "erfc": mpmath.erfc,
     "erfcx": lambda a: mpmath.erfc(a) * mpmath.exp(a * a),
     "log_ndtr": _log_ndtr,
+    "log_ndtr_between": log_ndtr_between,
     "sin": mpmath.sin,
     "cos": mpmath.cos,
     "arctan": mpmath.atan,

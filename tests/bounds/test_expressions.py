@@ -26,6 +26,7 @@ from pymc_austerity.bounds.expressions.forms import (
     log1mexp,
     log1p,
     log_ndtr,
+    log_ndtr_between,
     logaddexp,
     maximum,
     minimum,
@@ -256,7 +257,9 @@ def test_spellings(spelled, expected):
 def test_differences_of_normal_distribution_functions_have_one_spelling():
     """As PyMC writes them: for two numbers above zero, for two below it, and for one on either side."""
     a, b = (divide(x, ROOT_2) for x in (ETA, ZETA))
-    expected = add(log_ndtr(ETA), log1mexp(subtract(log_ndtr(ZETA), log_ndtr(ETA))))
+    expected = log_ndtr_between(ZETA, subtract(ETA, ZETA))
+    assert operations(expected) == ["log_ndtr_between"]
+    assert add(log_ndtr(ETA), log1mexp(subtract(log_ndtr(ZETA), log_ndtr(ETA)))) is expected
     between = log(multiply(constant(0.5), subtract(erf(a), erf(b))))
 
     def in_a_tail(x, y):
@@ -272,6 +275,16 @@ def test_differences_of_normal_distribution_functions_have_one_spelling():
     assert add(exp(expected), exp(log_ndtr(ZETA)), exp(log_ndtr(negative(ETA)))) is ONE
     difference = subtract(erfcx(b), multiply(exp(subtract(square(b), square(a))), erfcx(a)))
     assert greater(difference, ZERO) is greater(ETA, ZETA)
+    assert equal(expected, constant(-math.inf)) is equal(ETA, ZETA)
+
+
+def test_a_scale_comes_out_of_the_width_between_two_numbers():
+    """(a - b) / scale, for what is divided by a scale that moves; and on the other side it is the same."""
+    a, b = (multiply(subtract(x, ETA), exp(ZETA)) for x in (constant(2.0), constant(-1.0)))
+    found = log(multiply(constant(0.5), subtract(erf(divide(a, ROOT_2)), erf(divide(b, ROOT_2)))))
+    assert found.args[1] is multiply(constant(3.0), exp(ZETA))
+    assert found is log_ndtr_between(negative(a), found.args[1])
+    assert add(exp(found), exp(log_ndtr(b)), exp(log_ndtr(negative(a)))) is ONE
 
 
 def test_rising_factorials_come_from_differences_of_gamma_functions():

@@ -8,7 +8,7 @@ import pytest
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import Expression, constant, data, predictor
-from tests.bounds.expressions import evaluate, values
+from tests.bounds.expressions import evaluate, log_ndtr_between, values
 from tests.bounds.spellings import betaln
 
 N_PREDICTORS = 3
@@ -68,6 +68,11 @@ BINARY: list[tuple[Callable[..., Expression], Function, Callable[..., bool]]] = 
         forms.logaddexp,
         lambda a, b: mpmath.log(mpmath.exp(a) + mpmath.exp(b)),
         lambda a, b: max(abs(a), abs(b)) < 20,
+    ),
+    (
+        forms.log_ndtr_between,
+        lambda s, w: log_ndtr_between(mpmath.mpf(s), mpmath.mpf(w)),
+        lambda s, w: w > 1e-3 and max(abs(s), w) < 8,
     ),
     (forms.maximum, max, anything),
     (forms.minimum, min, anything),

@@ -128,17 +128,18 @@ def either(a: Expression, b: Expression) -> Expression:
 
 
 # Logarithms, and what is zero where they are minus infinity.
-_ZERO_WHERE_INFINITE: dict[str, Callable[[Expression], Expression]] = {
+_ZERO_WHERE_INFINITE: dict[str, Callable[..., Expression]] = {
     "log": lambda x: x,
     "log1p": lambda x: combined([(1.0, ONE), (1.0, x)]),
     "log1mexp": lambda x: x,
+    "log_ndtr_between": lambda s, w: w,
 }
 
 
 def _is_at(x: Expression, infinity: float) -> Expression:
     """Where a value is infinite: a logarithm at zero. Data that are infinite have a case of their own."""
     if x.moves and x.op in _ZERO_WHERE_INFINITE and infinity < 0.0:
-        return zero(_ZERO_WHERE_INFINITE[x.op](x.args[0]))
+        return zero(_ZERO_WHERE_INFINITE[x.op](*x.args))
     found = ZERO
     for term, c in linear(x)[1].items() if x.op == "sum" else ():
         found = either(found, _is_at(term, math.copysign(1.0, c) * infinity))

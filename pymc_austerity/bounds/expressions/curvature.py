@@ -32,6 +32,8 @@ def _is_curved(x: Expression, *, upward: bool) -> bool:
         return factor.range.high <= 0.0 and _is_curved(term, upward=not upward)
     if x.op == "select" and not x.args[0].moves:
         return all(_is_curved(branch, upward=upward) for branch in x.args[1:])
+    if x.op == "log_ndtr_between":  # concave in both
+        return not upward and all(map(is_affine, x.args))
     if x.op == "square":
         return upward and is_affine(x.args[0])
     return x.op in (_CONVEX if upward else _CONCAVE) and _is_curved(x.args[0], upward=upward)

@@ -55,6 +55,23 @@ def _log1mexp(x: Values) -> Values:
     return np.where(near, np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
 
 
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+
+
+@np.errstate(all="ignore")
+def log_of_share(s: Values | float, w: Values | float) -> Values:
+    """log(Phi(s + w) - Phi(s)), in the lower tail; by an integral where s and s + w are near."""
+    is_above = np.greater(s, np.multiply(-0.5, w))
+    low, high = np.where(is_above, np.add(-s, -w), s), np.where(is_above, -s, np.add(s, w))
+    bottom, top = special.log_ndtr(low), special.log_ndtr(high)
+    inside: Values = np.zeros(np.shape(low))
+    for node, weight in zip(0.5 + 0.5 * _NODES, 0.5 * _WEIGHTS, strict=True):
+        inside = inside + weight * np.exp(-node * w * (low + 0.5 * node * w))
+    near = np.log(w * inside) - 0.5 * low * low - 0.5 * np.log(2.0 * np.pi)
+    found: Values = np.where(w * (w - low) < 1.0, near, top + _log1mexp(bottom - top))
+    return found
+
+
 def _select(condition: Any, a: Any, b: Any) -> Any:
     """`np.where`, but -0.0 is 0.0; sums of two numbers, of which one is zero, need no branches."""
     which = np.asarray(condition) != 0.0
@@ -84,6 +101,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "erfc": special.erfc,
     "erfcx": special.erfcx,
     "log_ndtr": special.log_ndtr,
+    "log_ndtr_between": log_of_share,
     "sin": np.sin,
     "cos": np.cos,
     "arctan": np.arctan,

@@ -10,6 +10,7 @@ merged by `finished`. What the constructors return is made of these operations:
 - 'exp', 'log', 'log1p', 'reciprocal', 'sigmoid', 'softplus', 'log1mexp' (log(1 - exp(x)));
 - 'gammaln', 'digamma', 'erf', 'erfc', 'erfcx', 'log_ndtr', 'sin', 'cos', 'arctan';
 - 'rising' (x, y): gammaln(x + y) - gammaln(x), y not negative, not moving; 'rising_exp' the same at exp(x);
+- 'log_ndtr_between' (s, w): log(Phi(s + w) - Phi(s)), w positive;
 - 'select' (condition, a, b), with conditions 'positive', 'nonnegative', 'zero', 'not', 'and', 'or'.
 """
 
@@ -44,6 +45,7 @@ from pymc_austerity.bounds.expressions.special import (
     erfcx,
     gammaln,
     log_ndtr,
+    log_ndtr_between,
     rising,
     sin,
 )
@@ -79,6 +81,7 @@ __all__ = [
     "log2",
     "log10",
     "log_ndtr",
+    "log_ndtr_between",
     "logaddexp",
     "maximum",
     "minimum",

@@ -33,6 +33,7 @@ _MAKE: dict[str, Callable[..., Expression]] = {
     "erfc": special.erfc,
     "erfcx": special.erfcx,
     "log_ndtr": special.log_ndtr,
+    "log_ndtr_between": special.log_ndtr_between,
     "gammaln": special.gammaln,
     "digamma": special.digamma,
     "sin": special.sin,

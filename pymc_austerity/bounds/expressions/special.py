@@ -5,19 +5,13 @@ from collections.abc import Callable
 
 from scipy import special
 
+from pymc_austerity.bounds.expressions.evaluate import log_of_share
+from pymc_austerity.bounds.expressions.factors import Factors
 from pymc_austerity.bounds.expressions.linear import ONE, ZERO, Terms, is_constant, linear, number, same
-from pymc_austerity.bounds.expressions.logarithms import (
-    KNOWN,
-    OF_COMPLEMENT,
-    OF_DIFFERENCE,
-    log,
-    log1mexp,
-    log1mexp_node,
-    structural,
-)
+from pymc_austerity.bounds.expressions.logarithms import KNOWN, OF_COMPLEMENT, OF_DIFFERENCE, log, structural
 from pymc_austerity.bounds.expressions.node import EVERYWHERE, Expression, Range, constant, node
 from pymc_austerity.bounds.expressions.order import order_key
-from pymc_austerity.bounds.expressions.products import exp, to_the_power
+from pymc_austerity.bounds.expressions.products import built, divide, exp, multiply, to_the_power
 from pymc_austerity.bounds.expressions.ranges import NEGATIVE, POSITIVE, monotone
 from pymc_austerity.bounds.expressions.rules import with_change
 from pymc_austerity.bounds.expressions.sums import SIMPLER, Sum, add, combined, scale, subtract
@@ -145,17 +139,17 @@ def shares(added: float, terms: Terms) -> Sum | None:
         if term.op != "exp" or not term.moves:
             continue
         (log_p,) = term.args
-        found = [log_p] if log_p.op == "log_ndtr" else [t for t in linear(log_p)[1] if t.op == "log1mexp"]
-        if len(found) != 1:
-            continue
-        (inner,) = found
-        if inner is log_p:
-            other, whole = exp(log_ndtr(scale(-1.0, inner.args[0]))), ONE
-        else:
-            rest = subtract(log_p, inner)
-            other, whole = exp(add(rest, inner.args[0])), exp(rest)
-        if other is not term and terms.get(other) == c:
-            return with_change(added, terms, [(-c, term), (-c, other), (c, whole)])
+        pairs = []
+        if log_p.op == "log_ndtr":
+            pairs = [(log_ndtr(scale(-1.0, log_p.args[0])), ZERO)]
+        elif log_p.op == "log_ndtr_between":
+            below, above = log_p.args[0], _factored(*log_p.args)
+            pairs = [(log_ndtr(below), log_ndtr(above))]
+            pairs += [(log_ndtr(scale(-1.0, above)), log_ndtr(scale(-1.0, below)))]
+        for log_q, log_both in pairs:
+            other = exp(log_q)
+            if other is not term and terms.get(other) == c:
+                return with_change(added, terms, [(-c, term), (-c, other), (c, exp(log_both))])
     return None
 
 
@@ -170,29 +164,48 @@ def _log_erfcx(x: Expression) -> Expression:
     return combined([(1.0, _log_erfc(x)), (1.0, to_the_power(x.args[0], 2.0))])
 
 
+@over_cases
+def log_ndtr_between(s: Expression, w: Expression) -> Expression:
+    """log(Phi(s + w) - Phi(s)) for w > 0, of s and -s - w always by the same."""
+    if is_constant(s) and is_constant(w):
+        return constant(float(log_of_share(number(s), number(w))))
+    above = _factored(s, w)
+    middle, moving = linear(_factored(s, above))
+    first = moving[min(moving, key=order_key)] if moving else middle
+    args = (s, w) if first >= 0.0 else (scale(-1.0, above), w)
+    return node("log_ndtr_between", args, range=NEGATIVE)
+
+
+def _factored(a: Expression, b: Expression) -> Expression:
+    """The sum of two, of which factors that both have are taken out: (x - m) / scale + (m - y) / scale."""
+    first, second, common = Factors(), Factors(), Factors()
+    first.take(a)
+    second.take(b)
+    common.powers = {x: e for x, e in first.powers.items() if x.moves and second.powers.get(x) == e}
+    if first.exponential() is second.exponential():
+        common.exponents = first.exponents
+    factor = built(common)
+    return multiply(factor, add(divide(a, factor), divide(b, factor)))
+
+
 def _difference_of_erf(a: Expression, b: Expression) -> Expression:
     """log(erf(a) - erf(b)) by normal distribution functions."""
-    top, bottom = (log_ndtr(scale(_ROOT_2, x)) for x in (a, b))
-    return combined([(1.0, top), (1.0, log1mexp(subtract(bottom, top))), (_LOG_2, ONE)])
+    a, b = scale(_ROOT_2, a), scale(_ROOT_2, b)
+    return combined([(1.0, log_ndtr_between(b, _factored(a, scale(-1.0, b)))), (_LOG_2, ONE)])
 
 
-def _in_one_tail(x: Expression) -> Expression | None:
-    """Of log(Phi(a) - Phi(b)) = log(Phi(-b) - Phi(-a)) one way to write it, whichever a model has taken."""
+def _difference_of_ndtr(x: Expression) -> Expression | None:
+    """log(1 - Phi(b) / Phi(a)), from the difference of the logarithms of both."""
     added, terms = linear(x)
     if added != 0.0 or sorted(terms.values()) != [-1.0, 1.0] or any(t.op != "log_ndtr" for t in terms):
         return None
     top, bottom = sorted(terms, key=lambda term: terms[term])
     (a,), (b,) = top.args, bottom.args
-    middle, moving = linear(add(a, b))
-    first = moving[min(moving, key=order_key)] if moving else middle
-    if first >= 0.0:
-        return None
-    above, below = (log_ndtr(scale(-1.0, one)) for one in (b, a))
-    return combined([(1.0, above), (-1.0, top), (1.0, log1mexp_node(subtract(below, above)))])
+    return subtract(log_ndtr_between(b, _factored(a, scale(-1.0, b))), top)
 
 
 KNOWN["erfc"] = _log_erfc
 KNOWN["erfcx"] = _log_erfcx
 OF_DIFFERENCE["erf"] = _difference_of_erf
-OF_COMPLEMENT.append(_in_one_tail)
+OF_COMPLEMENT.append(_difference_of_ndtr)
 SIMPLER.extend([rising_factorials, error_functions, shares])

@@ -1,8 +1,9 @@
 """Derivatives of elementary functions: phi^(k)(x) / k! for k = 0..n, and how large their errors may be.
 
 Every function here takes ``(x, y, n, out, error, other)``: y is the data of `rising`, `rising_exp` and
-`power`, other is room for work. Errors of libm are a few units in the last place. Where terms cancel, errors
-are relative to the sum of their sizes, not to the result.
+`power`, other is room for work. Of `log_ndtr_between` y moves, too, and x and y are known up to the first two
+numbers in other: `between` has its derivatives by both. Errors of libm are a few units in the last place.
+Where terms cancel, errors are relative to the sum of their sizes, not to the result.
 
 *Special functions that numba does not have: derivatives divided by k!, and their errors.* *Derivatives of log
 Gamma* are -psi(x) = zeta(1, x), without its pole, and (-1)^k (k - 1)! zeta(k, x), with Hurwitz's zeta by
@@ -24,6 +25,7 @@ from numba.core import types
 from numba.extending import overload
 
 from pymc_austerity.bounds.jets import codes
+from pymc_austerity.bounds.jets.between import between_derivatives
 from pymc_austerity.bounds.jets.codes import LARGEST_ORDER
 from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.polynomials import (
@@ -341,6 +343,8 @@ def _special(code: int, x: float, y: float, n: int, out: Vector, error: Vector, 
         rising_derivatives(x, y, n, out, error, other)
     elif code == codes.RISING_EXP:
         rising_exp_derivatives(x, y, n, out, error, other)
+    elif code == codes.LOG_NDTR_BETWEEN:
+        between_derivatives(x, y, other[0], other[1], n, out, error)
     else:
         _power(x, y, n, out, error)
 

@@ -14,10 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pymc_austerity.bounds.jets import codes
 from pymc_austerity.bounds.jets import tape as steps
 from pymc_austerity.bounds.jets.compiled import entry, inner
+from pymc_austerity.bounds.jets.functions import derivatives
 from pymc_austerity.bounds.jets.ranges import ranges_of
-from pymc_austerity.bounds.jets.tape import Tape, address_for
+from pymc_austerity.bounds.jets.tape import Tape, address_for, n_taylor
 from pymc_austerity.target import Array, Vector
 
 # Rows that are computed together.
@@ -61,7 +63,7 @@ class Slots(NamedTuple):
 
 def slots_for(tape: Tape) -> Slots:
     """Work space for the program of an expression."""
-    shape = (tape.n_slots, max(tape.n_coefficients, tape.order + 1) + 1, LANES)
+    shape = (tape.n_slots, max(tape.n_coefficients, n_taylor(tape)) + 1, LANES)
     decided = np.zeros((tape.n_slots, LANES), dtype=np.int8)
     return Slots(np.zeros(shape), np.zeros(shape), decided, address_for(tape))
 
@@ -232,14 +234,21 @@ def _range_of_square(slots: Slots, out: int, a: int) -> None:
 
 @inner
 def _taylor(slots: Slots, out: int, a: int, code: int, extra: int, order: int, work: Array) -> None:
-    """Ranges of phi^(k) / k! over that of the argument."""
-    middle, radius = work[6], work[7]
+    """Ranges of phi^(k) / k! over that of the argument, or over those of both."""
+    middle, radius, other = work[6], work[7], work[5]
+    is_of_two = code == codes.LOG_NDTR_BETWEEN
+    n = (order + 1) * (order + 2) // 2 if is_of_two else order + 1
     for lane in range(LANES):
         m, r = slots.middle[a, 0, lane], slots.radius[a, 0, lane]
         pad = 2.0 * _EPS * (abs(m) + r)
         y = slots.middle[extra, 0, lane] if extra >= 0 else 0.0
-        ranges_of(code, m - r - pad, m + r + pad, y, order, work, middle, radius, slots.special)
-        for k in range(order + 1):
+        if is_of_two:
+            reach = slots.radius[extra, 0, lane]
+            other[0], other[1] = r + pad, reach + 2.0 * _EPS * (abs(y) + reach)
+            derivatives(code, m, y, order, middle, radius, other, slots.special)
+        else:
+            ranges_of(code, m - r - pad, m + r + pad, y, order, work, middle, radius, slots.special)
+        for k in range(n):
             slots.middle[out, k, lane] = middle[k]
             slots.radius[out, k, lane] = radius[k]
 

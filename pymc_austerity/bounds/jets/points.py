@@ -14,11 +14,10 @@ from numba.extending import overload
 
 from pymc_austerity.bounds.jets import codes
 from pymc_austerity.bounds.jets import tape as steps
-from pymc_austerity.bounds.jets.codes import LARGEST_ORDER
 from pymc_austerity.bounds.jets.compiled import at_address, entry, inner
 from pymc_austerity.bounds.jets.functions import derivatives
-from pymc_austerity.bounds.jets.ranges import is_outside
-from pymc_austerity.bounds.jets.tape import Tape, address_for
+from pymc_austerity.bounds.jets.ranges import WORK, is_outside
+from pymc_austerity.bounds.jets.tape import Tape, address_for, n_taylor
 from pymc_austerity.packed import address_of, caller, kind_of, packed
 from pymc_austerity.target import Array, Vector
 
@@ -32,7 +31,7 @@ class Points(NamedTuple):
     # (n_slots, n_coefficients + 1, BLOCK): those of affine values have one more, which only intervals need
     coefficients: Array
     decided: npt.NDArray[np.bool_]  # (n_slots, BLOCK): conditions
-    work: Array  # (3, 2 LARGEST_ORDER + 4)
+    work: Array  # as for `ranges_of`
     # machine, special: where the machine code of `run_at_points` is, and that of special functions
     machine: int
     special: int
@@ -40,8 +39,8 @@ class Points(NamedTuple):
 
 def points_for(tape: Tape) -> Points:
     """Work space for the program of an expression."""
-    shape = (tape.n_slots, max(tape.n_coefficients, tape.order + 1) + 1, BLOCK)
-    decided, work = np.zeros((tape.n_slots, BLOCK), dtype=np.bool_), np.zeros((3, 2 * LARGEST_ORDER + 4))
+    shape = (tape.n_slots, max(tape.n_coefficients, n_taylor(tape)) + 1, BLOCK)
+    decided, work = np.zeros((tape.n_slots, BLOCK), dtype=np.bool_), np.zeros(WORK)
     return Points(np.zeros(shape), decided, work, address_of(_machine, _OF_MACHINE), address_for(tape))
 
 
@@ -177,14 +176,17 @@ def _taylor(points: Points, out: int, a: int, code: int, extra: int, order: int,
         _softplus(c[a, 0], order, c[out], m)
     else:
         found, error, other = points.work[0], points.work[1], points.work[2]
+        is_of_two = code == codes.LOG_NDTR_BETWEEN
+        n = (order + 1) * (order + 2) // 2 if is_of_two else order + 1
         for lane in range(m):
             x = c[a, 0, lane]
             y = c[extra, 0, lane] if extra >= 0 else 0.0
-            if is_outside(code, x, x):
-                found[: order + 1] = math.nan
+            if is_outside(code, x, x) or (is_of_two and not y > 0.0):
+                found[:n] = math.nan
             else:
+                other[0], other[1] = 0.0, 0.0
                 derivatives(code, x, y, order, found, error, other, points.special)
-            for k in range(order + 1):
+            for k in range(n):
                 c[out, k, lane] = found[k]
 
 

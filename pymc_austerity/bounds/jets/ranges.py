@@ -25,7 +25,7 @@ from pymc_austerity.bounds.jets.polynomials import sigmoid_polynomials, zeros_in
 from pymc_austerity.target import Vector
 
 # Rows of numbers to work with, the last two for results, and how many are in each.
-WORK = (8, 2 * (LARGEST_ORDER + 2))
+WORK = (8, (LARGEST_ORDER + 1) * (LARGEST_ORDER + 2) // 2)
 
 _EPS = 2.0**-52
 _TINY = 1e-300

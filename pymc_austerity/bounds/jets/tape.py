@@ -5,7 +5,7 @@ A *jet* of order n in p variables has a coefficient, derivative / alpha!, for ev
 1 + p, a product those that are sums of two. Steps of a program list only these.
 
 phi(g) is phi_0 + sum over k >= 1 of phi_k d^k, with phi_k = phi^(k) / k! over the range of g, and d equal to
-g without its value. The powers d^k are products.
+g without its value. The powers d^k are products. A function of two arguments that move has multi-indices k.
 """
 
 import itertools
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pymc_austerity.bounds.expressions.continuity import is_continuous
 from pymc_austerity.bounds.expressions.node import Expression, ordered
-from pymc_austerity.bounds.jets.codes import FUNCTIONS, LARGEST_ORDER
+from pymc_austerity.bounds.jets.codes import FUNCTIONS, LARGEST_ORDER, LOG_NDTR_BETWEEN
 from pymc_austerity.bounds.jets.functions import address_of_special
 from pymc_austerity.target import Vector
 
@@ -77,6 +77,12 @@ def address_for(tape: Tape) -> int:
     """Where the machine code of the special functions in a program is; 0 if there are none."""
     is_function = tape.steps[:, 0] == TAYLOR
     return address_of_special(int(code) for code in tape.steps[is_function, 3])
+
+
+def n_taylor(tape: Tape) -> int:
+    """The most Taylor coefficients that a function in a program has."""
+    is_of_two = (tape.steps[:, 0] == TAYLOR) & (tape.steps[:, 3] == LOG_NDTR_BETWEEN)
+    return len(multi_indices(2 if is_of_two.any() else 1, tape.order))
 
 
 class _Writer:
@@ -189,30 +195,30 @@ class _Writer:
     # Functions
 
     def _function(self, node: Expression) -> int:
-        a = self._slot[node.args[0]]
-        extra = self._slot[node.args[1]] if len(node.args) > 1 else -1
-        taylor = self._new(tuple(range(self._order + 1)))
-        self._write(TAYLOR, taylor, a, FUNCTIONS.index(node.op), third=extra)
-        result = self._composed(a, taylor)
+        args, code = [self._slot[arg] for arg in node.args], FUNCTIONS.index(node.op)
+        moving = args if code == LOG_NDTR_BETWEEN else args[:1]
+        taylor = self._new(tuple(range(len(multi_indices(len(moving), self._order)))))
+        self._write(TAYLOR, taylor, args[0], code, third=args[1] if len(args) > 1 else -1)
+        result = self._composed(moving, taylor)
         self._free.append(taylor)
         return result
 
-    def _composed(self, a: int, taylor: int) -> int:
+    def _composed(self, args: list[int], taylor: int) -> int:
         """phi_0 + sum of phi_k d^k."""
         slot, total = self._new((0,)), {0}
         self._write(COMPOSE, slot, taylor)
-        powers, power = [], a
-        for k in range(1, self._order + 1):
-            if k > 1:
-                power = self._times(power, a, least=1)
-                powers.append(power)
-            support = [j for j in self._support[power] if self._degree[j] >= k]
-            if not support:
-                break
+        powers: dict[Index, int] = {}  # those that are not zero
+        for place, k in enumerate(multi_indices(len(args), self._order)[1:], 1):
+            last = max(i for i in range(len(args)) if k[i])
+            before = tuple(n - (i == last) for i, n in enumerate(k))
+            if len(self._support[args[last]]) == 1 or (sum(k) > 1 and before not in powers):
+                continue  # an argument does not move
+            powers[k] = args[last] if sum(k) == 1 else self._times(powers[before], args[last], least=1)
+            support = [j for j in self._support[powers[k]] if self._degree[j] >= sum(k)]
             total.update(support)
-            self._write(MULTIPLY, slot, taylor, power, [(k, j, j) for j in support], number=1.0)
+            self._write(MULTIPLY, slot, taylor, powers[k], [(place, j, j) for j in support], number=1.0)
         self._support[slot] = tuple(sorted(total))
-        self._free.extend(powers)
+        self._free.extend(power for k, power in powers.items() if sum(k) > 1)
         return slot
 
     # Conditions

@@ -63,7 +63,7 @@ def smallest_cut[T: Hashable](
 
 _ZERO = constant(0.0)
 # Operations on data that are infinite, or not a number, for some.
-_NOT_FINITE = ("log", "log1p", "log1mexp", "reciprocal", "power", "exp", "gammaln")
+_NOT_FINITE = ("log", "log1p", "log1mexp", "reciprocal", "power", "exp", "gammaln", "log_ndtr_between")
 
 
 class CasePredictors(NamedTuple):

@@ -146,7 +146,7 @@ _POSITIVE: dict[type, Callable[..., Expression | None]] = {
     ps.Pow: lambda x, exponent: None if _is_whole(exponent) else x,
 }
 # Nodes that are defined for some arguments only.
-_WITH_DOMAIN = ("log", "log1p", "log1mexp", "power", "gammaln", "digamma", "rising")
+_WITH_DOMAIN = ("log", "log1p", "log1mexp", "power", "gammaln", "digamma", "rising", "log_ndtr_between")
 
 
 class Domain(NamedTuple):

@@ -5,6 +5,9 @@ import math
 import mpmath
 from mpmath import mp, mpf
 
+from pymc_austerity.bounds.jets.tape import multi_indices
+from tests.bounds.expressions import log_ndtr_between
+
 mp.dps = 60
 
 _DIGITS = 60
@@ -129,6 +132,24 @@ def _log_ndtr(x, n, y):
         slopes = _multiplied([k * c for k, c in enumerate(below)][1:], inverse[:-1])
         value = mp.log1p(-mp.erfc(x / mp.sqrt(2)) / 2) if x > 0 else mp.log(tail)
         return _integrated(value, slopes, n)
+
+
+def taylor_of_two(s: float, w: float, n: int) -> dict[tuple[int, int], mpf]:
+    """Derivatives of log(Phi(s + w) - Phi(s)) by both, divided by factorials."""
+    with mp.workdps(_DIGITS + int(n * (abs(mp.log10(w)) + 2 * mp.log10(abs(s) + w + 2)))):
+        s, w = mpf(s), mpf(w)
+        lower, upper = (_gaussian(x, n, mpf(1) / 2) for x in (s, s + w))
+        value = log_ndtr_between(s, w)
+        share = {(0, 0): mp.exp(value) * mp.sqrt(2 * mp.pi)}
+        found = {(0, 0): value}
+        for i, j in multi_indices(2, n)[1:]:
+            k, by = i + j, 0 if i else 1
+            share[i, j] = (mp.binomial(k, j) * upper[k - 1] - (lower[k - 1] if j == 0 else 0)) / k
+            # The derivative of the share by one of both is the share times that of its logarithm.
+            below = [(a, b) for a, b in found if a <= i and b <= j]
+            rest = sum(one[by] * found[one] * share[i - one[0], j - one[1]] for one in below)
+            found[i, j] = (share[i, j] - rest / (i, j)[by]) / share[0, 0]
+        return found
 
 
 def _sin(x, n, y):

@@ -7,7 +7,7 @@ from mpmath import mpf
 from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.jets.tape import multi_indices
 from tests.bounds.expressions import OPERATIONS
-from tests.bounds.jets.exact_functions import taylor
+from tests.bounds.jets.exact_functions import taylor, taylor_of_two
 
 Index = tuple[int, ...]
 Jet = dict[Index, mpf]
@@ -82,10 +82,24 @@ class ExactJets:
         return out
 
     def _composed(self, op: str, a: Jet, extra: Jet | None = None) -> Jet:
+        if op == "log_ndtr_between":
+            return self._composed_of_two(a, extra)
         y = extra[self._zero] if extra else mpf(0)
         series = taylor(op, a[self._zero], self._order, y)
-        moving = {index: x for index, x in a.items() if index != self._zero}
+        moving = self._moving(a)
         out = self._number(series[-1])
         for c in series[-2::-1]:  # Horner's method
             out = self._added(self._times(out, moving), self._number(c))
         return out
+
+    def _moving(self, a: Jet) -> Jet:
+        return {index: x for index, x in a.items() if index != self._zero}
+
+    def _composed_of_two(self, a: Jet, b: Jet) -> Jet:
+        powers = [[self._number(1)], [self._number(1)]]
+        for own, jet in zip(powers, (a, b), strict=True):
+            for _ in range(self._order):
+                own.append(self._times(own[-1], self._moving(jet)))
+        series = taylor_of_two(a[self._zero], b[self._zero], self._order)
+        terms = (self._scaled(c, self._times(powers[0][i], powers[1][j])) for (i, j), c in series.items())
+        return self._added(*terms)

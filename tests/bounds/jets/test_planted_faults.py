@@ -14,7 +14,7 @@ import pymc_austerity.bounds
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import constant, node, predictor
 from tests.bounds.jets import test_largest_form
-from tests.bounds.jets.exact_functions import taylor
+from tests.bounds.jets.exact_functions import taylor, taylor_of_two
 from tests.bounds.jets.exact_jets import ExactJets
 
 X, Y = predictor(0), predictor(1)
@@ -23,7 +23,7 @@ ETA = np.array([0.4, -0.1])
 
 
 PACKAGE = "pymc_austerity.bounds.jets"
-PARTS = ("functions", "ranges", "tape", "machine", "derivative_norms")
+PARTS = ("between", "functions", "ranges", "tape", "machine", "derivative_norms")
 
 
 @pytest.fixture
@@ -55,6 +55,18 @@ def range_is_right(jets, op, low, high):
     return bool(np.all(abs(exact - middle) <= radius))
 
 
+def between_is_right(jets, box):
+    """Are derivatives of log(Phi(s + w) - Phi(s)) at points of a box within their enclosures?"""
+    s, w, s_reach, w_reach = box
+    middle, radius = np.empty((2, 21))
+    jets.between.between_derivatives(*box, 5, middle, radius)
+    for a, b in itertools.product(np.linspace(-1.0, 1.0, 9 if s_reach else 1), (-1.0, 0.0, 1.0)):
+        exact = np.array(list(taylor_of_two(s + a * s_reach, w + b * w_reach, 5).values()))
+        if np.any(abs(exact - middle) > radius):
+            return False
+    return True
+
+
 def jet_is_right(jets, expression, half=0.0, at=(0.0, 0.0), order=3):
     """Is the jet at points of a box, those in the ball, within its enclosure?"""
     tape = jets.tape.tape_of(expression, 2, order)
@@ -77,6 +89,7 @@ def jet_is_right(jets, expression, half=0.0, at=(0.0, 0.0), order=3):
 
 SMOOTH = forms.multiply(forms.exp(X), forms.log1p(forms.exp(forms.add(X, Y))))
 BILINEAR = forms.multiply(forms.multiply(constant(0.1), X), forms.add(Y, forms.multiply(constant(0.3), X)))
+BETWEEN = forms.log_ndtr_between(X, forms.add(Y, constant(2.0)))
 BRANCHES = node("select", (node("positive", (X,)), forms.exp(X), forms.sin(X)))
 
 
@@ -84,7 +97,7 @@ def test_nothing_is_wrong_without_a_fault(jets):
     assert range_is_right(jets, "sigmoid", -1.0, 3.0)
     assert range_is_right(jets, "exp", 0.1, 0.1)
     for half in (0.0, 0.2):
-        for expression in (SMOOTH, BILINEAR, BRANCHES):
+        for expression in (SMOOTH, BILINEAR, BRANCHES, BETWEEN):
             assert jet_is_right(jets, expression, half)
     assert jet_is_right(jets, BRANCHES, 1.0)
     assert jet_is_right(jets, forms.exp(forms.negative(Y)), 1.0, (-1.0, 1.0))
@@ -103,6 +116,33 @@ def test_a_critical_point_left_out(jets, op):
         assert not range_is_right(jets, op, x - 0.2, x + 0.15), (k, x)
         points[k, i] = x
     assert known
+
+
+WIDE, POINT = (-0.5, 2.0, 2.0, 0.5), (0.3, 1.7, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("fault", ["no cumulants", "no peak", "lower ends", "no errors"])
+def test_faults_in_ranges_of_two_arguments(jets, monkeypatch, fault):
+    """Cumulants as at corners; no variance at the peak; of rates the lower ends; no errors of integrals."""
+    between, box = jets.between, POINT if fault == "no errors" else WIDE
+    include, product = between._include, between._set_product
+    assert between_is_right(jets, box)
+    if fault == "no cumulants":
+        monkeypatch.setattr(between, "_largest_cumulants", lambda w, v: np.zeros(7))
+    elif fault == "no peak":
+        monkeypatch.setattr(
+            between, "_include", lambda s, w, *ends: None if s == -0.5 * w else include(s, w, *ends)
+        )
+    elif fault == "lower ends":
+        monkeypatch.setattr(
+            between,
+            "_set_product",
+            lambda a, i, j, rate, *last: product(a, i, j, rate[:1].repeat(2, axis=0), *last),
+        )
+    else:
+        monkeypatch.setattr(between, "_INTEGRAL", 0.0)
+        monkeypatch.setattr(between, "_EPS", 0.0)
+    assert not between_is_right(jets, box)
 
 
 def test_the_peak_of_a_sine_left_out(jets, monkeypatch):
@@ -166,6 +206,19 @@ def test_a_term_of_a_composition_left_out(jets, degree):
 
     jets.tape._Writer = Forgetful
     assert not jet_is_right(jets, SMOOTH)
+
+
+@pytest.mark.parametrize("place", range(1, 10))
+def test_a_term_of_a_composition_of_two_left_out(jets, place):
+    class Forgetful(jets.tape._Writer):
+        def _write(self, step, out, a=-1, b=-1, pairs=None, number=0.0, third=-1):
+            if step == jets.tape.MULTIPLY and number == 1.0 and pairs[0][0] == place:
+                pairs = []
+            super()._write(step, out, a, b, pairs, number, third)
+
+    assert jet_is_right(jets, BETWEEN)
+    jets.tape._Writer = Forgetful
+    assert not jet_is_right(jets, BETWEEN)
 
 
 def test_affine_forms_cut_about_the_wrong_center(jets, monkeypatch):
