@@ -134,7 +134,7 @@ def error_functions(added: float, terms: Terms) -> Sum | None:
 
 
 def shares(added: float, terms: Terms) -> Sum | None:
-    """Of probabilities of what follows one another: Phi(a) - Phi(b) + Phi(b), and Phi(a) + Phi(-a)."""
+    """Probabilities of what follows one another add up: Phi(a) - Phi(b) + Phi(b), and Phi(a) + Phi(-a)."""
     for term, c in terms.items():
         if term.op != "exp" or not term.moves:
             continue
