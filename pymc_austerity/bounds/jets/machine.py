@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pymc_austerity.bounds.jets import codes
 from pymc_austerity.bounds.jets import tape as steps
 from pymc_austerity.bounds.jets.compiled import entry, inner
-from pymc_austerity.bounds.jets.functions import derivatives
+from pymc_austerity.bounds.jets.functions import special_derivatives
 from pymc_austerity.bounds.jets.ranges import ranges_of
 from pymc_austerity.bounds.jets.tape import Tape, address_for, n_taylor
 from pymc_austerity.target import Array, Vector
@@ -245,7 +245,7 @@ def _taylor(slots: Slots, out: int, a: int, code: int, extra: int, order: int, w
         if is_of_two:
             reach = slots.radius[extra, 0, lane]
             other[0], other[1] = r + pad, reach + 2.0 * _EPS * (abs(y) + reach)
-            derivatives(code, m, y, order, middle, radius, other, slots.special)
+            special_derivatives(slots.special, code, m, y, order, middle, radius, other)
         else:
             ranges_of(code, m - r - pad, m + r + pad, y, order, work, middle, radius, slots.special)
         for k in range(n):
