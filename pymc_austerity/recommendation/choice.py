@@ -319,7 +319,7 @@ def of_field(evidence: Evidence) -> SubsampledStep | None:
             evidence,
             "MetropolisHastings(control_variate=Taylor())",
             f"{reason}decided on all rows, which costs less here than decisions on some of them",
-            "TunaMH(), where groups have more rows, or bounds on what a row adds are tighter.",
+            "TunaMH() reads few rows where groups have more of them, or bounds on what rows add are tighter.",
             rows=float(plan.recipe.n_local),
             field=found,
         )

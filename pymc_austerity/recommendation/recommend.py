@@ -253,6 +253,8 @@ def announcement(why: Recommendation) -> str:
     if why.rows is None:
         return f"{begin}, because {as_clause(why.reason)}. {why.otherwise}"
     rows = rows_of_draw(why.rows, why.n_local or 0)
+    if why.mixing is not None and why.mixing.is_doubtful:
+        rows += f", {why.mixing}"
     if name == "TunaMH":
         return f"{begin}: {rows}"
     return f"{begin}: {rows}, because {as_clause(why.reason)}. {why.otherwise}"

@@ -113,7 +113,10 @@ class Sampler:
             if found is not None:
                 return found if path is None else written(found, path)
             if not self.quiet:
-                logger.info("sample: NUTS in the model's own coordinates: a pilot run speaks against others.")
+                logger.info(
+                    "sample: NUTS in the model's own coordinates: a pilot run found the posterior not round "
+                    "in those of the fitted distribution."
+                )
             step = None
         is_alone = isinstance(step, RebuiltStep) and set(step.vars) == set(model.value_vars)
         if is_alone and self.nuts and not self.quiet:

@@ -24,7 +24,9 @@ from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.recommendation import choice, evidence
 from pymc_austerity.recommendation.evidence import as_clause, first_sentence
+from pymc_austerity.recommendation.recommend import announcement
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleEngine
+from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.tuna_plan import TunaEngine
 from pymc_austerity.step_methods.recommendation import Recommendation
 from tests.models import as_model
@@ -640,6 +642,12 @@ def test_few_rows_are_announced(told):
     pma.recommend(rare(900, 2))
     (line,) = told()
     assert re.fullmatch(r"recommend: TunaMH for beta: one draw in \d+ reads a row, of 3,000", line)
+
+
+def test_slow_mixing_is_announced():
+    why = pma.recommend(rare(900, 2), verbose=False).recommendation
+    slow, usual = (announcement(why._replace(mixing=Mixing(share, 0, 1000))) for share in (0.05, 0.9))
+    assert slow == f"{usual}, one effective draw in 20, by a pilot run of 1,000"
 
 
 def test_many_variables_are_counted(told):
