@@ -234,11 +234,6 @@ def log1mexp(x: Expression) -> Expression:
             found = rule(x)
             if found is not None:
                 return found
-    return log1mexp_node(x)
-
-
-def log1mexp_node(x: Expression) -> Expression:
-    """log(1 - exp(x)) as it stands."""
     return _unary("log1mexp", log1mexp_of, x, NEGATIVE)
 
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from numba import njit
 
 from pymc_austerity import compilation
 from pymc_austerity.bounds.expressions.evaluate import evaluate
@@ -118,6 +119,42 @@ def test_the_largest_cumulants():
             found = np.maximum(found, own)
     assert np.all(found <= [0.296, 0.38, 0.42])
     assert np.all(found >= [0.29, 0.37, 0.40])
+
+
+@pytest.mark.full_size("26 million boxes, of which each is cut until the bounds hold in it")
+def test_the_largest_cumulants_are_proved(monkeypatch):
+    for name in ("_MOST_K3", "_MOST_K4", "_MOST_K5"):
+        monkeypatch.setattr(between, name, math.inf)
+    places = tuple(INDICES.index((k, 0)) for k in (3, 4, 5))
+
+    @njit(error_model="numpy")
+    def holds(limits, smallest):
+        middle, radius, boxes = np.empty(len(INDICES)), np.empty(len(INDICES)), np.empty((1000, 4))
+        for number in range(126):
+            low = 1.4 + 0.1 * number
+            boxes[0], n = (-0.5 * (low + 0.1), 6.0, low, low + 0.1), 1
+            while n:
+                n -= 1
+                a, b, c, d = boxes[n]
+                wide = 0.5 * (b - a) * (1.0 + 1e-9), 0.5 * (d - c) * (1.0 + 1e-9)
+                between.between_derivatives(0.5 * (a + b), 0.5 * (c + d), *wide, N, middle, radius)
+                holds_here = True
+                for k in range(3):
+                    largest = abs(middle[places[k]]) + radius[places[k]]
+                    holds_here &= math.gamma(k + 4.0) * largest <= limits[k]
+                if not holds_here:
+                    if b - a < smallest:
+                        return False
+                    if b - a > d - c:
+                        boxes[n], boxes[n + 1] = (a, 0.5 * (a + b), c, d), (0.5 * (a + b), b, c, d)
+                    else:
+                        boxes[n], boxes[n + 1] = (a, b, c, 0.5 * (c + d)), (a, b, 0.5 * (c + d), d)
+                    n += 2
+        return True
+
+    assert holds(np.array([0.3, 0.4, 0.6]), 1e-7)
+    # Limits that are reached are not proved.
+    assert not holds(np.array([0.29, 0.4, 0.6]), 1e-4)
 
 
 @pytest.mark.parametrize(
