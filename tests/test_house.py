@@ -20,7 +20,7 @@ BUDGETS = {
     "acceptance": 990,
     "bounds": 1_530,
     "bounds/expressions": 2_780,
-    "bounds/jets": 3_600,
+    "bounds/jets": 3_610,
     "cluster": 230,
     "control_variates": 140,
     "data": 2_310,
@@ -52,7 +52,7 @@ BUDGETS = {
     "testing": 1_540,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 63_343
+WHOLE = 63_340
 MOST_FILES = 315
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700
