@@ -52,7 +52,7 @@ BUDGETS = {
     "testing": 1_540,
 }
 # Lines and files of all rooms together. They are to fall.
-WHOLE = 63_340
+WHOLE = 63_337
 MOST_FILES = 315
 # A file is as long as its story. Above this it tells two.
 LONGEST = 700

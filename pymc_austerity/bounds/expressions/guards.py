@@ -77,13 +77,13 @@ def _is_minus_infinity(x: Expression) -> bool:
     return is_constant(x) and number(x) == -math.inf
 
 
-# What has to be positive, from the argument of an operation that is not defined elsewhere.
-_POSITIVE: dict[str, Callable[[Range], Range]] = {
-    **dict.fromkeys(("log", "power", "gammaln", "digamma", "rising"), lambda r: r),
+# What has to be positive, from the arguments of an operation that is not defined elsewhere.
+_POSITIVE: dict[str, Callable[..., Range]] = {
+    **dict.fromkeys(("log", "power", "gammaln", "digamma", "rising"), lambda r, *_: r),
     "log1p": lambda r: Range(1.0 + r.low, 1.0 + r.high),
     "log1mexp": lambda r: Range(-r.high, -r.low, r.nonzero),
     "reciprocal": lambda r: Range(-r.high, -r.low, r.nonzero) if r.is_negative else r,
-    "log_ndtr_between": lambda r: r,
+    "log_ndtr_between": lambda s, w: w,
 }
 
 
@@ -95,9 +95,6 @@ def is_defined_everywhere(root: Expression) -> bool:
 def with_domain(root: Expression) -> frozenset[Expression]:
     """Operations that may leave their domain, its ends included, as far as ranges tell."""
     moving = (one for one in ordered(root) if one.moves and one.op in _POSITIVE)
-    return frozenset(one for one in moving if not _POSITIVE[one.op](_of_domain(one).range).is_positive)
-
-
-def _of_domain(x: Expression) -> Expression:
-    """The argument that decides whether an operation is defined."""
-    return x.args[1] if x.op == "log_ndtr_between" else x.args[0]
+    return frozenset(
+        one for one in moving if not _POSITIVE[one.op](*(arg.range for arg in one.args)).is_positive
+    )
